@@ -1,0 +1,227 @@
+//! The crate's error: few kinds, each with what the caller does about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+type Source = Box<dyn StdError + Send + Sync>;
+
+/// Why an operation did not give an answer.
+///
+/// Match on [`kind`](Self::kind); the text is for people and carries neither key nor tenant. The
+/// handler's own failure is never inside: see [`RunError`].
+pub struct Error {
+    // One word on the stack of every `Result` of the crate.
+    inner: Box<Inner>,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Source>,
+}
+
+/// What an [`Error`] asks the caller to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The call itself is wrong: no key, an empty or too long key or scope, a payload that cannot
+    /// be serialised, settings that contradict each other. **Mend the call.** Nothing ran.
+    InvalidInput,
+    /// The key was used before with another payload. **Use a new key for a new request.** Nothing
+    /// ran.
+    Mismatch,
+    /// Another execution of this key holds a live lease. **Try again after `retry_after`.**
+    /// Nothing ran.
+    InProgress {
+        /// When a retry makes sense: at least one second, at most ten, never much past the end
+        /// of the running lease.
+        retry_after: Duration,
+    },
+    /// An earlier execution failed, its failure is kept, and the policy allows no further run.
+    /// **Look at the failure; use a new key to try anew.** Nothing ran now.
+    Failed,
+    /// An earlier owner let its lease end without an answer and the policy is
+    /// [`Takeover::Reject`](crate::Takeover::Reject). **Look whether its effect exists, then
+    /// delete or complete the record.** Nothing ran now.
+    Abandoned,
+    /// The handler ran, but its lease had ended and another execution owns the key now: this one's
+    /// answer was not stored. **Ask again with the same key**: the other owner's answer counts.
+    LeaseLost,
+    /// No time is left for the operation: the invocation's deadline is over or too near. **Try
+    /// again.** Nothing ran.
+    DeadlineExceeded,
+    /// The table is missing or has other keys, permission or credentials are missing. **Mend the
+    /// deployment.** Nothing ran.
+    Configuration,
+    /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran.
+    Unavailable,
+    /// The handler ran and its completion could not be confirmed. **Its effect has probably
+    /// happened: ask again with the same key, and expect a second run once the lease is over if
+    /// the completion did not arrive.** Only under
+    /// [`Unconfirmed::Error`](crate::Unconfirmed::Error).
+    OutcomeUnknown,
+    /// The item under this key is not a record that this version understands: an unknown `format`,
+    /// a missing or ill-typed attribute, or somebody else's item. It is never overwritten.
+    /// **Roll forward, or look at the item.** Nothing ran.
+    UnknownRecord,
+    /// The operation completed earlier, but its answer could not be stored (too large, not
+    /// serialisable). **Its effect has happened; read its result from where the business keeps
+    /// it.** Nothing ran now.
+    AnswerUnavailable,
+    /// The stored answer cannot be decoded into the type that was asked for. **Decode it with the
+    /// type that wrote it.** Nothing ran now.
+    AnswerUnreadable,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { inner: Box::new(Inner { kind, message: message.into(), source: None }) }
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.inner.source = Some(source.into());
+        self
+    }
+
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// Whether the same call with the same key may succeed later without a change.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::InProgress { .. }
+                | ErrorKind::LeaseLost
+                | ErrorKind::DeadlineExceeded
+                | ErrorKind::Unavailable
+                | ErrorKind::OutcomeUnknown
+        )
+    }
+
+    /// Whether the handler ran without its answer having been stored for sure: the effect may have
+    /// happened.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self.kind(), ErrorKind::OutcomeUnknown | ErrorKind::LeaseLost)
+    }
+
+    /// For [`ErrorKind::InProgress`]: how long to wait before the next try.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.kind() {
+            ErrorKind::InProgress { retry_after } => Some(retry_after),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.inner.kind)
+            .field("message", &self.inner.message)
+            .field("source", &self.inner.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// What [`Operation::run`](crate::Operation::run) fails with: the handler's own error, or ours.
+///
+/// The two are never mixed: an error type of the handler's is never taken for one of the crate's,
+/// and a failing store never hides what the handler said.
+#[derive(Debug)]
+pub enum RunError<E> {
+    /// The handler ran and failed with this.
+    Handler(E),
+    /// The idempotency layer could not give an answer; see [`ErrorKind`].
+    Idempotency(Error),
+}
+
+impl<E> RunError<E> {
+    /// The handler's own error, if it is one.
+    pub fn into_handler(self) -> Result<E, Error> {
+        match self {
+            Self::Handler(error) => Ok(error),
+            Self::Idempotency(error) => Err(error),
+        }
+    }
+
+    /// The crate's error, if it is one.
+    #[must_use]
+    pub fn idempotency(&self) -> Option<&Error> {
+        match self {
+            Self::Handler(_) => None,
+            Self::Idempotency(error) => Some(error),
+        }
+    }
+}
+
+impl<E> From<Error> for RunError<E> {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for RunError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => error.fmt(f),
+            Self::Idempotency(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: StdError + 'static> StdError for RunError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Handler(error) => error.source(),
+            Self::Idempotency(error) => error.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_is_kept_and_not_printed_twice() {
+        let error = Error::new(ErrorKind::Unavailable, "DynamoDB did not answer")
+            .with_source(std::io::Error::other("connection reset"));
+        assert_eq!(error.to_string(), "DynamoDB did not answer");
+        assert_eq!(error.source().unwrap().to_string(), "connection reset");
+    }
+
+    #[test]
+    fn an_error_of_the_handlers_that_is_our_type_stays_the_handlers() {
+        let theirs: RunError<Error> = RunError::Handler(Error::new(ErrorKind::Mismatch, "theirs"));
+        assert!(theirs.idempotency().is_none());
+        assert_eq!(theirs.into_handler().unwrap().to_string(), "theirs");
+    }
+
+    #[test]
+    fn unknown_outcomes_are_retryable_with_the_same_key() {
+        for kind in [ErrorKind::OutcomeUnknown, ErrorKind::LeaseLost] {
+            let error = Error::new(kind, "");
+            assert!(error.is_outcome_unknown() && error.is_retryable());
+        }
+        assert!(!Error::new(ErrorKind::Mismatch, "").is_retryable());
+    }
+}

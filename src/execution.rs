@@ -1,0 +1,416 @@
+//! An owner at work: what the handler sees of it, and how it ends.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::acquire::Call;
+use crate::clock::{Backoff, Timestamp};
+use crate::error::{Error, ErrorKind};
+use crate::idempotency::Core;
+use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
+use crate::record::{self, Claim, Item, MAX_ITEM_BYTES, Owner, Record, State};
+use crate::response::{Answer, encode_unavailable};
+use crate::table::{Reply, Write};
+
+/// The running operation, as its handler sees it.
+///
+/// A clone is the same execution. HTTP handlers find it in the request's extensions.
+#[derive(Clone)]
+pub struct Execution {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    core: Arc<Core>,
+    claim: Claim,
+    policy: Policy,
+    /// By the local clock.
+    deadline: Option<Timestamp>,
+    /// In store time, milliseconds.
+    lease_expires_at: AtomicI64,
+    lease_lost: AtomicBool,
+    nothing_executed: AtomicBool,
+    /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).
+    is_protected: bool,
+}
+
+impl Execution {
+    /// How often this operation was started, this time included: 1 for the first.
+    ///
+    /// It grows with every takeover and with every run after a kept failure; a released record
+    /// starts anew at 1. Hand it to systems that can fence by a number.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.inner.claim.attempt
+    }
+
+    /// This attempt's identity, random and unique: 32 hex digits.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.inner.claim.owner.as_str()
+    }
+
+    /// How long the lease still holds; zero once it is over or lost.
+    #[must_use]
+    pub fn lease_remaining(&self) -> Duration {
+        if self.is_lease_lost() {
+            return Duration::ZERO;
+        }
+        let end = Timestamp::from_millis(self.inner.lease_expires_at.load(Ordering::Relaxed));
+        end.since(self.inner.core.table.clock.store_now())
+    }
+
+    /// Whether a renewal found that another execution owns the key: what this one still does, it
+    /// does beside the other.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.inner.lease_lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
+    /// [`Outage::Open`](crate::Outage::Open).
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.inner.is_protected
+    }
+
+    /// Says that the handler looked at the request, refused it and has changed nothing: its answer
+    /// goes out unstored, the record is deleted, and the same key may come with a corrected
+    /// payload.
+    pub fn nothing_executed(&self) {
+        self.inner.nothing_executed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("operation", &self.operation())
+            .field("attempt", &self.attempt())
+            .field("owner", &self.owner())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a completion ended.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Completion {
+    /// The answer is in the record.
+    Stored,
+    /// There was no record to write to: the execution ran unprotected.
+    Unprotected,
+    /// Another owner has the key; with its answer, if it has completed.
+    LeaseLost(Option<Answer>),
+    /// The store was not heard of in time.
+    Unconfirmed(Error),
+}
+
+/// Makes the stored form of an answer; called once for each time that it is sent.
+pub(crate) type Encode<'a> = &'a (dyn Fn() -> AttributeValue + Sync);
+
+impl Execution {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        claim: Claim,
+        policy: Policy,
+        deadline: Option<Timestamp>,
+        lease_expires_at: Timestamp,
+    ) -> Self {
+        Self::assemble(core, claim, policy, deadline, lease_expires_at, true)
+    }
+
+    /// An execution that no record protects.
+    pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
+        let now = core.table.clock.store_now();
+        let claim = Claim {
+            key: call.key,
+            owner: Owner::random()?,
+            attempt: 1,
+            fingerprint: call.fingerprint,
+            created_at: now,
+        };
+        Ok(Self::assemble(core, claim, call.policy, call.deadline, now, false))
+    }
+
+    fn assemble(
+        core: &Arc<Core>,
+        claim: Claim,
+        policy: Policy,
+        deadline: Option<Timestamp>,
+        lease_expires_at: Timestamp,
+        is_protected: bool,
+    ) -> Self {
+        let inner = Inner {
+            core: Arc::clone(core),
+            claim,
+            policy,
+            deadline,
+            lease_expires_at: AtomicI64::new(lease_expires_at.millis()),
+            lease_lost: AtomicBool::new(false),
+            nothing_executed: AtomicBool::new(false),
+            is_protected,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn operation(&self) -> &str {
+        self.inner.claim.key.operation()
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.inner.policy
+    }
+
+    pub(crate) fn said_nothing_executed(&self) -> bool {
+        self.inner.nothing_executed.load(Ordering::Relaxed)
+    }
+
+    /// Runs the handler, and renews the lease beside it where the policy says so.
+    pub(crate) async fn drive<F: Future>(&self, handler: F) -> F::Output {
+        let renewal = self.inner.policy.lease.renewal(self.inner.deadline);
+        let Some(every) = renewal.filter(|_| self.is_protected()) else { return handler.await };
+        tokio::select! {
+            biased;
+            output = handler => output,
+            never = self.keep_alive(every) => match never {},
+        }
+    }
+
+    async fn keep_alive(&self, every: Duration) -> Infallible {
+        let core = &self.inner.core;
+        loop {
+            core.table.clock.sleep(every).await;
+            // A deadline never comes here: an invocation's lease is not renewed. Were it over,
+            // there would be nothing to extend.
+            let Ok(term) = core.term(&self.inner.policy, None) else { continue };
+            match core.table.renew(&self.inner.claim, term).await.outcome {
+                Write::Applied => {
+                    let until = term.lease_expires_at.millis();
+                    self.inner.lease_expires_at.fetch_max(until, Ordering::Relaxed);
+                }
+                Write::Refused(item) => {
+                    // A longer lease of our own: a repeat of this renewal came before it.
+                    if item.is_some_and(|item| self.is_ours(item)) {
+                        continue;
+                    }
+                    self.inner.lease_lost.store(true, Ordering::Relaxed);
+                    tracing::error!(
+                        operation = self.operation(),
+                        attempt = self.attempt(),
+                        "the lease is lost while the handler runs: another execution owns the key"
+                    );
+                    return std::future::pending().await;
+                }
+                // The next renewal comes well before the lease is over.
+                Write::NotApplied(error) | Write::Unknown(error) => {
+                    tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
+                }
+            }
+        }
+    }
+
+    fn is_ours(&self, item: Item) -> bool {
+        Record::decode(&self.inner.core.table.schema, item)
+            .is_ok_and(|record| record.owner == self.inner.claim.owner)
+    }
+
+    /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
+    /// executed is never given up for an answer that cannot be stored.
+    pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
+        if !self.is_protected() {
+            return Completion::Unprotected;
+        }
+        let table = &self.inner.core.table;
+        let completed_at = table.clock.store_now();
+        let expires_at = completed_at.plus(self.inner.policy.retention).seconds_up();
+        let claim = &self.inner.claim;
+        let item = |response| {
+            record::completed_item(&table.schema, claim, completed_at, expires_at, response)
+        };
+        let mut unstorable: Option<String> = None;
+        let mut retries = self.retries();
+        loop {
+            let mut whole = match &unstorable {
+                None => item(encode()),
+                Some(reason) => item(encode_unavailable(reason)),
+            };
+            let bytes = record::item_bytes(&whole);
+            if unstorable.is_none() && bytes > MAX_ITEM_BYTES {
+                let reason = format!(
+                    "the answer is too large: the record would have {bytes} bytes, DynamoDB's \
+                     limit is {MAX_ITEM_BYTES}"
+                );
+                whole = item(encode_unavailable(&reason));
+                unstorable = Some(reason);
+            }
+            let Reply { outcome, .. } = table.complete(&claim.owner, whole).await;
+            let error = match outcome {
+                Write::Applied => {
+                    self.report_unstorable(unstorable.as_deref());
+                    return Completion::Stored;
+                }
+                Write::Refused(Some(item)) => return Completion::LeaseLost(self.others(item)),
+                Write::Refused(None) => match table.get(&claim.key).await.outcome {
+                    Ok(Some(item)) => return Completion::LeaseLost(self.others(item)),
+                    Ok(None) => Error::new(ErrorKind::Unavailable, "the record changes too fast"),
+                    Err(error) => error,
+                },
+                Write::NotApplied(error)
+                    if error.kind() == ErrorKind::Configuration && unstorable.is_none() =>
+                {
+                    // The store was right for the pending record, so it is the answer that it
+                    // does not take.
+                    unstorable = Some(format!("DynamoDB refused the answer: {error}"));
+                    continue;
+                }
+                Write::NotApplied(error) if error.kind() == ErrorKind::Configuration => {
+                    return self.unconfirmed(error);
+                }
+                Write::NotApplied(error) | Write::Unknown(error) => error,
+            };
+            if !retries.wait().await {
+                return self.unconfirmed(error);
+            }
+        }
+    }
+
+    fn report_unstorable(&self, reason: Option<&str>) {
+        if let Some(reason) = reason {
+            tracing::error!(
+                operation = self.operation(),
+                reason,
+                "the operation completed, its answer could not be stored: repeats get an error"
+            );
+        }
+    }
+
+    fn unconfirmed(&self, error: Error) -> Completion {
+        tracing::error!(
+            operation = self.operation(), attempt = self.attempt(), %error,
+            "the handler ran and its completion could not be confirmed: it may run again once \
+             the lease is over"
+        );
+        Completion::Unconfirmed(error)
+    }
+
+    /// The answer of the owner that we lost to, if it has completed the same request.
+    fn others(&self, item: Item) -> Option<Answer> {
+        tracing::error!(
+            operation = self.operation(),
+            attempt = self.attempt(),
+            "the lease was lost before the answer could be stored: the handler may have run twice"
+        );
+        let record = Record::decode(&self.inner.core.table.schema, item).ok()?;
+        match record.state {
+            State::Completed { answer } if record.fingerprint == self.inner.claim.fingerprint => {
+                Some(answer)
+            }
+            State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
+        }
+    }
+
+    /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
+    /// error is the caller's answer.
+    pub(crate) async fn fail(&self, response: Option<AttributeValue>) {
+        match self.inner.policy.failure {
+            Failure::Release => self.release().await,
+            Failure::Retain { .. } | Failure::Replay => self.keep_failure(response).await,
+        }
+    }
+
+    /// Deletes the pending record: the key is free.
+    pub(crate) async fn release(&self) {
+        self.end(&Ending::Release).await;
+    }
+
+    async fn keep_failure(&self, response: Option<AttributeValue>) {
+        let failed_at = self.inner.core.table.clock.store_now();
+        let expires_at = failed_at.plus(self.inner.policy.retention).seconds_up();
+        // Everything else in the record is far below the rest of the limit.
+        let fits =
+            |response: &AttributeValue| record::value_bytes(response) + 8 * 1024 <= MAX_ITEM_BYTES;
+        let response = response.filter(fits);
+        self.end(&Ending::Keep { failed_at, expires_at, response }).await;
+    }
+
+    /// Sends a failure's write until it is confirmed, refused, or out of time.
+    async fn end(&self, ending: &Ending) {
+        if !self.is_protected() {
+            return;
+        }
+        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let mut retries = self.retries();
+        loop {
+            let Reply { outcome, .. } = match ending {
+                Ending::Release => table.release(claim).await,
+                Ending::Keep { failed_at, expires_at, response } => {
+                    table.keep_failure(claim, *failed_at, *expires_at, response.clone()).await
+                }
+            };
+            let error = match outcome {
+                // Refused: an earlier try did it, or the record is another owner's by now.
+                Write::Applied | Write::Refused(_) => return,
+                Write::NotApplied(error) | Write::Unknown(error) => error,
+            };
+            if error.kind() == ErrorKind::Configuration || !retries.wait().await {
+                tracing::error!(
+                    operation = self.operation(), ?ending, %error,
+                    "the record of a failed operation could not be changed: its key is free when \
+                     the lease ends"
+                );
+                return;
+            }
+        }
+    }
+
+    fn retries(&self) -> Retries<'_> {
+        let clock = &self.inner.core.table.clock;
+        let mut until = clock.local_now().plus(self.inner.policy.completion_timeout);
+        if let Some(deadline) = self.inner.deadline {
+            until = until.min(deadline.minus(COMPLETION_MARGIN));
+        }
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        Retries { execution: self, until, backoff }
+    }
+}
+
+/// What a failed operation leaves behind.
+enum Ending {
+    Release,
+    Keep { failed_at: Timestamp, expires_at: i64, response: Option<AttributeValue> },
+}
+
+impl fmt::Debug for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Release => "Release",
+            Self::Keep { .. } => "Keep",
+        })
+    }
+}
+
+/// The pauses between tries of a write that must get through, up to a point in time.
+struct Retries<'a> {
+    execution: &'a Execution,
+    until: Timestamp,
+    backoff: Backoff,
+}
+
+impl Retries<'_> {
+    /// Waits for the next try; `false` when there is no time for one.
+    async fn wait(&mut self) -> bool {
+        let clock = &self.execution.inner.core.table.clock;
+        let pause = self.backoff.next();
+        if clock.local_now().plus(pause) >= self.until {
+            return false;
+        }
+        clock.sleep(pause).await;
+        true
+    }
+}

@@ -1,0 +1,263 @@
+//! One spelling for each JSON value: no white space, members sorted, strings escaped one way,
+//! numbers letter for letter.
+//!
+//! RFC 8785 would turn numbers into doubles, so that 9007199254740993 and 9007199254740992 became
+//! one request; here a number is its text. Repeated members all count, in their order: parsers
+//! differ in which one they take.
+
+use serde::de::IgnoredAny;
+
+/// The canonical spelling of `text`, or `None` if it is not JSON.
+pub(super) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    // serde_json judges what is JSON and bounds the depth at 128; the writer below relies on it.
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    let mut writer = Writer { input: text.as_bytes(), at: 0, out: Vec::with_capacity(text.len()) };
+    writer.value();
+    Some(writer.out)
+}
+
+struct Writer<'a> {
+    /// Valid JSON.
+    input: &'a [u8],
+    at: usize,
+    out: Vec<u8>,
+}
+
+/// Where a member stands in the output: `"name":value,` with `name_end` after the closing quote.
+struct Member {
+    start: usize,
+    name_end: usize,
+    end: usize,
+}
+
+impl Writer<'_> {
+    fn value(&mut self) {
+        match self.next_token() {
+            b'{' => self.object(),
+            b'[' => self.array(),
+            b'"' => self.string(),
+            _ => self.scalar(),
+        }
+    }
+
+    /// Skips white space; the byte that follows it.
+    fn next_token(&mut self) -> u8 {
+        while matches!(self.input[self.at], b' ' | b'\t' | b'\n' | b'\r') {
+            self.at += 1;
+        }
+        self.input[self.at]
+    }
+
+    fn array(&mut self) {
+        self.at += 1;
+        self.out.push(b'[');
+        let first = self.out.len();
+        while self.next_token() != b']' {
+            self.value();
+            self.separator();
+        }
+        self.close(first, b']');
+    }
+
+    fn object(&mut self) {
+        self.at += 1;
+        self.out.push(b'{');
+        let first = self.out.len();
+        let mut members: Vec<Member> = Vec::new();
+        while self.next_token() != b'}' {
+            let start = self.out.len();
+            self.string();
+            let name_end = self.out.len();
+            self.next_token();
+            self.at += 1; // the colon
+            self.out.push(b':');
+            self.value();
+            self.separator();
+            members.push(Member { start, name_end, end: self.out.len() });
+        }
+        self.sort(first, members);
+        self.close(first, b'}');
+    }
+
+    /// After a value: skips the comma, if there is one, and writes one in any case, so that members
+    /// can change places whole.
+    fn separator(&mut self) {
+        if self.next_token() == b',' {
+            self.at += 1;
+        }
+        self.out.push(b',');
+    }
+
+    /// Writes the bracket in the place of the last comma.
+    fn close(&mut self, first: usize, bracket: u8) {
+        self.at += 1;
+        if self.out.len() > first {
+            self.out.pop();
+        }
+        self.out.push(bracket);
+    }
+
+    /// Sorts by the spelled name; stable, so that repeated members keep their order.
+    fn sort(&mut self, first: usize, mut members: Vec<Member>) {
+        let name = |out: &[u8], member: &Member| out[member.start..member.name_end].to_owned();
+        let sorted = members
+            .is_sorted_by(|a, b| self.out[a.start..a.name_end] <= self.out[b.start..b.name_end]);
+        if sorted {
+            return;
+        }
+        members.sort_by_cached_key(|member| name(&self.out, member));
+        let mut reordered = Vec::with_capacity(self.out.len() - first);
+        for member in &members {
+            reordered.extend_from_slice(&self.out[member.start..member.end]);
+        }
+        self.out.truncate(first);
+        self.out.append(&mut reordered);
+    }
+
+    fn scalar(&mut self) {
+        let start = self.at;
+        let is_end = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r');
+        let length = self.input[start..].iter().position(is_end);
+        self.at = length.map_or(self.input.len(), |length| start + length);
+        self.out.extend_from_slice(&self.input[start..self.at]);
+    }
+
+    fn string(&mut self) {
+        let start = self.at;
+        let mut escaped = false;
+        self.at += 1;
+        while self.input[self.at] != b'"' {
+            let escape = self.input[self.at] == b'\\';
+            escaped |= escape;
+            self.at += 1 + usize::from(escape);
+        }
+        self.at += 1;
+        let literal = &self.input[start..self.at];
+        if !escaped {
+            self.out.extend_from_slice(literal);
+            return;
+        }
+        // A lone surrogate is valid JSON and no Unicode string: its spelling stands for itself,
+        // and no other string is ever spelled that way.
+        let spelled = serde_json::from_slice::<String>(literal)
+            .and_then(|string| serde_json::to_vec(&string));
+        match spelled {
+            Ok(spelled) => self.out.extend_from_slice(&spelled),
+            Err(_) => self.out.extend_from_slice(literal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spelled(text: &str) -> String {
+        String::from_utf8(canonical(text.as_bytes()).expect(text)).unwrap()
+    }
+
+    #[test]
+    fn one_value_one_spelling() {
+        for (text, expected) in [
+            (" { } ", "{}"),
+            ("[ ]", "[]"),
+            (r#"{"b":2,"a":{"d":[1, 2 ,{}],"c":null}}"#, r#"{"a":{"c":null,"d":[1,2,{}]},"b":2}"#),
+            (r#" "A\/é" "#, r#""A/é""#),
+            (r#"{"\u0062":1,"a":"\""}"#, r#"{"a":"\"","b":1}"#),
+            ("\t-0 ", "-0"),
+            (r#""\ud800""#, r#""\ud800""#),
+            (r#""\uD83D\uDE00""#, "\"\u{1F600}\""),
+        ] {
+            assert_eq!(spelled(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn number_text_counts() {
+        let texts =
+            ["9007199254740993", "9007199254740992", "1", "1.0", "1e0", "1E0", "0", "-0", "0.0"];
+        for (i, a) in texts.iter().enumerate() {
+            for b in &texts[i + 1..] {
+                assert_ne!(spelled(a), spelled(b));
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_members_all_count_in_their_order() {
+        let texts = [r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, r#"{"a":1}"#, r#"{"a":2}"#];
+        for (i, a) in texts.iter().enumerate() {
+            for b in &texts[i + 1..] {
+                assert_ne!(spelled(a), spelled(b));
+            }
+        }
+        assert_eq!(spelled(r#"{"a":1,"b":0,"a":2}"#), spelled(r#"{"b":0,"a":1,"a":2}"#));
+    }
+
+    #[test]
+    fn what_is_not_json_has_no_spelling() {
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        for text in ["", "{", "01", "nul", "{'a':1}", "1 2", "\"\u{1}\"", deep.as_str()] {
+            assert_eq!(canonical(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(canonical(b"\"\xff\""), None);
+    }
+
+    /// A value, and a writer that spells it in a random way.
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            "[a\"\\\\\\u{1}é/]{0,4}".prop_map(Into::into),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+                prop::collection::hash_map("[ab\"é]{0,2}", inner, 0..4)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// Spells a value with white space, members in reverse and every letter escaped.
+    fn respell(value: &serde_json::Value) -> String {
+        let string = |text: &str| {
+            let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            format!("\"{units}\"")
+        };
+        match value {
+            serde_json::Value::String(text) => string(text),
+            serde_json::Value::Array(values) => {
+                format!("[\n{} ]", values.iter().map(respell).collect::<Vec<_>>().join(" , "))
+            }
+            serde_json::Value::Object(map) => {
+                let members: Vec<_> = map
+                    .iter()
+                    .rev()
+                    .map(|(k, v)| format!("{} :\t{}", string(k), respell(v)))
+                    .collect();
+                format!("{{ {} }}", members.join(",\r\n"))
+            }
+            other => other.to_string(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn equal_by_value_is_equal_in_spelling(a in value(), b in value()) {
+            prop_assert_eq!(spelled(&a.to_string()), spelled(&respell(&a)));
+            prop_assert_eq!(spelled(&a.to_string()) == spelled(&b.to_string()), a == b);
+        }
+
+        #[test]
+        fn never_panics_and_is_idempotent(text in "[\\[\\]{},:\" \\\\a1.u-]{0,24}") {
+            if let Some(once) = canonical(text.as_bytes()) {
+                prop_assert_eq!(canonical(&once), Some(once.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a request is, in 32 bytes: a repeat with the same key must have the same fingerprint.
+
+mod json;
+
+use std::fmt;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind};
+
+/// Separates these hashes from every other use of SHA-256, and versions their layout.
+const DOMAIN: &[u8] = b"dynamodb-idempotency/fingerprint/1\0";
+
+/// The SHA-256 of a request, every part of it length-prefixed.
+///
+/// Two requests have one fingerprint only if they agree in each part, in order. JSON counts by
+/// value: the order of an object's members and white space do not matter, the text of a number
+/// does (`1.0` is not `1`, 9007199254740993 is not 9007199254740992).
+///
+/// ```
+/// use dynamodb_idempotency::Fingerprint;
+///
+/// let one = Fingerprint::builder().bytes(b"POST").json(br#"{"a": 1, "b": 2}"#).finish();
+/// let other = Fingerprint::builder().bytes(b"POST").json(br#"{"b":2,"a":1}"#).finish();
+/// assert_eq!(one, other);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Starts a fingerprint of chosen parts.
+    #[must_use]
+    pub fn builder() -> FingerprintBuilder {
+        let mut hasher = Sha256::new();
+        hasher.update(DOMAIN);
+        FingerprintBuilder { hasher }
+    }
+
+    /// The fingerprint of any serialisable value, by its JSON value.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
+        let text = serde_json::to_vec(payload).map_err(|source| {
+            Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
+                .with_source(source)
+        })?;
+        Ok(Self::builder().json(&text).finish())
+    }
+
+    /// The hash itself.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// The first four bytes tell fingerprints apart in a log; the whole hash of a small payload could
+/// be guessed back.
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = String::with_capacity(8);
+        crate::key::push_hex(&mut hex, &self.0[..4]);
+        write!(f, "Fingerprint({hex}…)")
+    }
+}
+
+/// Collects the parts of a [`Fingerprint`]; their order matters.
+#[derive(Clone, Debug)]
+#[must_use = "call finish()"]
+pub struct FingerprintBuilder {
+    hasher: Sha256,
+}
+
+/// What a part is; a JSON text is never taken for the same bytes given raw.
+#[derive(Clone, Copy)]
+enum Part {
+    Bytes = 0,
+    Json = 1,
+}
+
+impl FingerprintBuilder {
+    /// Adds bytes as they are.
+    pub fn bytes(self, bytes: &[u8]) -> Self {
+        self.part(Part::Bytes, bytes)
+    }
+
+    /// Adds JSON text by value; text that is not valid JSON (or is nested more than 128 levels
+    /// deep) is added as bytes.
+    pub fn json(self, text: &[u8]) -> Self {
+        match json::canonical(text) {
+            Some(canonical) => self.part(Part::Json, &canonical),
+            None => self.part(Part::Bytes, text),
+        }
+    }
+
+    /// The fingerprint of all parts added.
+    #[must_use]
+    pub fn finish(self) -> Fingerprint {
+        Fingerprint(self.hasher.finalize().into())
+    }
+
+    fn part(mut self, part: Part, bytes: &[u8]) -> Self {
+        self.hasher.update([part as u8]);
+        self.hasher.update((bytes.len() as u64).to_be_bytes());
+        self.hasher.update(bytes);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts(parts: &[Vec<u8>]) -> Fingerprint {
+        parts.iter().fold(Fingerprint::builder(), |builder, part| builder.bytes(part)).finish()
+    }
+
+    #[test]
+    fn layout_is_fixed() {
+        // A stored fingerprint must mean the same in every release: DOMAIN, then tag, length as
+        // big-endian u64 and bytes of each part.
+        let mut expected = Sha256::new();
+        expected.update(b"dynamodb-idempotency/fingerprint/1\0");
+        expected.update(
+            b"\x00\x00\x00\x00\x00\x00\x00\x00\x02ab\x01\x00\x00\x00\x00\x00\x00\x00\x07{\"a\":1}",
+        );
+        let built = Fingerprint::builder().bytes(b"ab").json(b" { \"a\" : 1 } ").finish();
+        assert_eq!(built.as_bytes()[..], expected.finalize()[..]);
+    }
+
+    #[test]
+    fn json_text_given_raw_is_another_part() {
+        let raw = Fingerprint::builder().bytes(b"1").finish();
+        assert_ne!(raw, Fingerprint::builder().json(b"1").finish());
+    }
+
+    #[test]
+    fn maps_of_any_order_have_one_fingerprint() {
+        let numbers: HashMap<String, u32> = (0..40).map(|n| (n.to_string(), n)).collect();
+        let again: HashMap<String, u32> = (0..40).rev().map(|n| (n.to_string(), n)).collect();
+        assert_eq!(Fingerprint::of(&numbers).unwrap(), Fingerprint::of(&again).unwrap());
+    }
+
+    #[test]
+    fn a_payload_that_is_no_json_is_an_error_and_not_a_guess() {
+        let by_pair: HashMap<(u8, u8), u8> = HashMap::from([((1, 2), 3)]);
+        assert_eq!(Fingerprint::of(&by_pair).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_injective(
+            a in prop::collection::vec(prop::collection::vec(0u8..3, 0..3), 0..4),
+            b in prop::collection::vec(prop::collection::vec(0u8..3, 0..3), 0..4),
+        ) {
+            prop_assert_eq!(parts(&a) == parts(&b), a == b);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The entry: one [`Idempotency`] a process, and how it is set up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_smithy_async::time::SharedTimeSource;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::key::Scope;
+use crate::operation::Operation;
+use crate::policy::Policy;
+use crate::schema::TableSchema;
+use crate::table::Table;
+
+/// The longest that one DynamoDB call may take, the SDK's retries included.
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How far the clocks of owner and store may differ before a lease is stamped anew.
+const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
+/// A table of idempotency records, and the policy with which operations use it.
+///
+/// Make one when the function initialises and clone it freely: a clone shares the client and its
+/// connections.
+#[derive(Clone)]
+pub struct Idempotency {
+    pub(crate) core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    pub(crate) table: Table,
+    pub(crate) policy: Policy,
+    pub(crate) clock_tolerance: Duration,
+}
+
+impl Idempotency {
+    /// Uses `table` through `client`, with the default policy and schema.
+    #[must_use]
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Builder::new(client, table.into()).assemble()
+    }
+
+    /// Uses `table` through `client`, with choices.
+    pub fn builder(client: Client, table: impl Into<String>) -> Builder {
+        Builder::new(client, table.into())
+    }
+
+    /// Starts one operation under `scope`; give it a key and [`run`](Operation::run) it.
+    ///
+    /// A text names one segment; [`Scope`] builds longer ones. Operations with different scopes
+    /// share no record, whatever their keys.
+    pub fn operation(&self, scope: impl Into<Scope>) -> Operation<'_> {
+        Operation::new(self, scope.into())
+    }
+
+    /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
+    /// until it is active: for tests, examples and first steps.
+    ///
+    /// A table that is there already is left as it is, but for its TTL, which is enabled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
+    /// credentials, [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB fails
+    /// or the table is not active after a minute.
+    pub async fn create_table(&self) -> Result<(), Error> {
+        self.core.table.create_table().await
+    }
+}
+
+impl fmt::Debug for Idempotency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency")
+            .field("table", &self.core.table.name)
+            .field("policy", &self.core.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds an [`Idempotency`].
+#[derive(Debug)]
+#[must_use = "call build()"]
+pub struct Builder {
+    client: Client,
+    table: String,
+    schema: TableSchema,
+    policy: Policy,
+    request_timeout: Duration,
+    clock_tolerance: Duration,
+}
+
+impl Builder {
+    fn new(client: Client, table: String) -> Self {
+        Self {
+            client,
+            table,
+            schema: TableSchema::default(),
+            policy: Policy::default(),
+            request_timeout: DEFAULT_REQUEST_TIMEOUT,
+            clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
+        }
+    }
+
+    /// Names the table's attributes. Default: those of `docs/protocol.md`.
+    pub fn schema(mut self, schema: TableSchema) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    /// Changes the policy that operations inherit.
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.policy = change(self.policy);
+        self
+    }
+
+    /// The longest that one DynamoDB call may take, the SDK's own retries included; what has no
+    /// answer by then has an unknown outcome. Default 5 s.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// How far the local clock may be from DynamoDB's before a fresh lease is stamped anew, which
+    /// costs one write. Default 1 s; below that the one-second resolution of DynamoDB's `Date`
+    /// would cause needless writes.
+    pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
+        self.clock_tolerance = tolerance;
+        self
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out of its bounds
+    /// or attribute names that collide.
+    pub fn build(self) -> Result<Idempotency, Error> {
+        self.schema.validate()?;
+        self.policy.validate()?;
+        Ok(self.assemble())
+    }
+
+    fn assemble(self) -> Idempotency {
+        // The client's own time source, so that both always tell the same time.
+        let source = self.client.config().time_source().unwrap_or_else(SharedTimeSource::default);
+        let table = Table {
+            client: self.client,
+            name: self.table,
+            schema: self.schema,
+            clock: Clock::new(source),
+            request_timeout: self.request_timeout,
+        };
+        let (policy, clock_tolerance) = (self.policy, self.clock_tolerance);
+        Idempotency { core: Arc::new(Core { table, policy, clock_tolerance }) }
+    }
+}

@@ -1,0 +1,257 @@
+//! What names a record: the scope of an operation, the caller's key, and the `pk` made of both.
+//!
+//! `pk = scope '#' key`. A scope is one or more segments (operation, tenant, version …) joined by
+//! `/`; in each segment `%`, `#` and `/` are percent-encoded, so the first `#` of a `pk` always
+//! ends the scope and two different (scope, key) pairs never share a `pk`.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind};
+
+/// DynamoDB's limit for a partition key value, in bytes of UTF-8.
+///
+/// Source: "Service, account, and table quotas in Amazon DynamoDB", partition key length.
+pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2048;
+/// DynamoDB's limit for a sort key value, in bytes of UTF-8 (same source).
+pub(crate) const MAX_SORT_KEY_BYTES: usize = 1024;
+
+/// The namespace of a key: which operation, and, where it matters, whose.
+///
+/// Two operations, tenants or versions with different scopes never meet in one record, whatever
+/// their keys are.
+///
+/// ```
+/// use dynamodb_idempotency::Scope;
+///
+/// let scope = Scope::new("charge").segment("tenant/7");
+/// assert_eq!(scope.as_str(), "charge/tenant%2F7");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Scope(String);
+
+impl Scope {
+    /// A scope of one segment, usually the name of the operation.
+    #[must_use]
+    pub fn new(segment: &str) -> Self {
+        let mut encoded = String::with_capacity(segment.len());
+        encode_segment(&mut encoded, segment);
+        Self(encoded)
+    }
+
+    /// Appends a segment: a tenant, a version of the operation, a region.
+    #[must_use]
+    pub fn segment(mut self, segment: &str) -> Self {
+        self.0.push('/');
+        encode_segment(&mut self.0, segment);
+        self
+    }
+
+    /// The encoded scope, as it stands before the `#` in the record's key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Scope {
+    fn from(segment: &str) -> Self {
+        Self::new(segment)
+    }
+}
+
+impl From<String> for Scope {
+    fn from(segment: String) -> Self {
+        Self::new(&segment)
+    }
+}
+
+/// A scope may hold a tenant's name, so only its first segment is shown.
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scope({})", self.operation())
+    }
+}
+
+impl Scope {
+    /// The first segment: safe to log.
+    pub(crate) fn operation(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
+}
+
+fn encode_segment(into: &mut String, segment: &str) {
+    for c in segment.chars() {
+        match c {
+            '%' => into.push_str("%25"),
+            '#' => into.push_str("%23"),
+            '/' => into.push_str("%2F"),
+            other => into.push(other),
+        }
+    }
+}
+
+/// How the caller's key is written into the record's key.
+///
+/// Change it only together with the scope: a record written in one form is not found in the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyForm {
+    /// As it is: readable in the DynamoDB console. The default.
+    #[default]
+    Verbatim,
+    /// The SHA-256 of the key in lower-case hex: 64 bytes whatever the key's length, and no
+    /// personal data in the table's keys.
+    Sha256,
+}
+
+/// The value of the record's key attribute: `scope#key`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct RecordKey {
+    pk: String,
+    scope_len: usize,
+}
+
+impl RecordKey {
+    /// Joins scope and key; `max_bytes` is the limit of the attribute that holds it.
+    pub(crate) fn new(
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+        max_bytes: usize,
+    ) -> Result<Self, Error> {
+        if scope.operation().is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the scope is empty: name the operation",
+            ));
+        }
+        if key.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidInput, "the idempotency key is empty"));
+        }
+        let mut pk = String::with_capacity(scope.0.len() + 1 + key.len());
+        pk.push_str(&scope.0);
+        pk.push('#');
+        match form {
+            KeyForm::Verbatim => pk.push_str(key),
+            KeyForm::Sha256 => push_hex(&mut pk, &Sha256::digest(key.as_bytes())),
+        }
+        if pk.len() > max_bytes {
+            let message = format!(
+                "scope and idempotency key are {} bytes together, DynamoDB's limit is {max_bytes}: \
+                 shorten them or use KeyForm::Sha256",
+                pk.len()
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(Self { pk, scope_len: scope.0.len() })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.pk
+    }
+
+    /// The operation's name, for logs: neither tenant nor key.
+    pub(crate) fn operation(&self) -> &str {
+        self.pk[..self.scope_len].split('/').next().unwrap_or_default()
+    }
+}
+
+/// Keys are secrets of the caller's: they stay out of logs and of `Debug`.
+impl fmt::Debug for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordKey({}#…)", self.operation())
+    }
+}
+
+pub(crate) fn push_hex(into: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        into.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        into.push(char::from(DIGITS[usize::from(byte & 0x0f)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pk(scope: &Scope, key: &str) -> String {
+        RecordKey::new(scope, key, KeyForm::Verbatim, usize::MAX).unwrap().as_str().to_owned()
+    }
+
+    #[test]
+    fn segments_are_encoded_and_the_key_is_verbatim() {
+        let scope = Scope::new("charge#1").segment("a/b%").segment("v2");
+        assert_eq!(pk(&scope, "k#/%é\"'"), "charge%231/a%2Fb%25/v2#k#/%é\"'");
+    }
+
+    #[test]
+    fn neighbouring_scopes_and_keys_do_not_meet() {
+        let pairs = [
+            (Scope::new("a"), "b#c"),
+            (Scope::new("a#b"), "c"),
+            (Scope::new("a").segment("b"), "c"),
+            (Scope::new("a/b"), "c"),
+            (Scope::new("a%2Fb"), "c"),
+            (Scope::new("a").segment(""), "b#c"),
+            (Scope::new("a%23b"), "c"),
+        ];
+        let mut seen: Vec<String> = pairs.iter().map(|(scope, key)| pk(scope, key)).collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), pairs.len());
+    }
+
+    #[test]
+    fn sha256_form_is_hex_of_the_key() {
+        let key = RecordKey::new(&"s".into(), "abc", KeyForm::Sha256, 100).unwrap();
+        assert_eq!(
+            key.as_str(),
+            "s#ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn limits_count_bytes_and_say_what_to_do() {
+        let scope = Scope::new("s");
+        let fits = "é".repeat((MAX_PARTITION_KEY_BYTES - 2) / 2);
+        assert!(RecordKey::new(&scope, &fits, KeyForm::Verbatim, MAX_PARTITION_KEY_BYTES).is_ok());
+        let error =
+            RecordKey::new(&scope, &(fits + "é"), KeyForm::Verbatim, MAX_PARTITION_KEY_BYTES)
+                .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("KeyForm::Sha256"), "{error}");
+    }
+
+    #[test]
+    fn empty_key_and_empty_operation_are_refused() {
+        assert!(RecordKey::new(&"s".into(), "", KeyForm::Verbatim, 100).is_err());
+        assert!(RecordKey::new(&"".into(), "k", KeyForm::Verbatim, 100).is_err());
+    }
+
+    #[test]
+    fn debug_shows_neither_key_nor_tenant() {
+        let scope = Scope::new("charge").segment("tenant-7");
+        let key = RecordKey::new(&scope, "secret", KeyForm::Verbatim, 100).unwrap();
+        assert_eq!(format!("{key:?} {scope:?}"), "RecordKey(charge#…) Scope(charge)");
+    }
+
+    proptest! {
+        #[test]
+        fn pk_is_injective(
+            a in prop::collection::vec("[ab/#%é]{0,3}", 1..4), ka in "[ab/#%]{1,4}",
+            b in prop::collection::vec("[ab/#%é]{0,3}", 1..4), kb in "[ab/#%]{1,4}",
+        ) {
+            prop_assume!(!a[0].is_empty() && !b[0].is_empty());
+            let scope = |segments: &[String]| {
+                segments[1..].iter().fold(Scope::new(&segments[0]), |s, x| s.segment(x))
+            };
+            let same = pk(&scope(&a), &ka) == pk(&scope(&b), &kb);
+            prop_assert_eq!(same, a == b && ka == kb);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! An operation of one's own code: a function that runs once a key.
+
+use std::any::Any;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::SystemTime;
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::acquire::{Acquisition, Call, acquire};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, RunError};
+use crate::execution::{Completion, Execution};
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::Idempotency;
+use crate::key::{RecordKey, Scope};
+use crate::policy::{Failure, Outage, Policy, Unconfirmed};
+use crate::response::{Answer, encode_json, encode_unavailable};
+
+/// One operation, about to run: made by [`Idempotency::operation`].
+///
+/// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too, so that the
+/// same key with another request is an error and not somebody else's answer.
+#[derive(Debug)]
+#[must_use = "nothing happens before run()"]
+pub struct Operation<'a, Errors = ForgetErrors> {
+    idempotency: &'a Idempotency,
+    scope: Scope,
+    key: String,
+    fingerprint: Result<Fingerprint, Error>,
+    policy: Policy,
+    deadline: Option<SystemTime>,
+    errors: PhantomData<Errors>,
+}
+
+/// How a call of [`run_with_outcome`](Operation::run_with_outcome) came by its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The handler ran, now, and its answer is stored.
+    Executed(T),
+    /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
+    Replayed(T),
+    /// The handler ran, said [`nothing_executed`](Execution::nothing_executed), and nothing is
+    /// stored.
+    NothingExecuted(T),
+    /// The handler ran; whether its answer is stored could not be confirmed
+    /// ([`Unconfirmed::Answer`]).
+    Unconfirmed(T),
+    /// The handler ran without a record, because DynamoDB could not be reached ([`Outage::Open`]).
+    Unprotected(T),
+}
+
+impl<T> Outcome<T> {
+    /// The answer, however it came.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Executed(value)
+            | Self::Replayed(value)
+            | Self::NothingExecuted(value)
+            | Self::Unconfirmed(value)
+            | Self::Unprotected(value) => value,
+        }
+    }
+
+    /// Whether the answer is one that was stored before.
+    #[must_use]
+    pub const fn is_replayed(&self) -> bool {
+        matches!(self, Self::Replayed(_))
+    }
+}
+
+/// The handler's errors are not stored: the default.
+#[derive(Debug)]
+pub enum ForgetErrors {}
+
+/// The handler's errors are stored and replayed: after [`Operation::replay_errors`].
+#[derive(Debug)]
+pub enum ReplayErrors {}
+
+/// Whether an operation can store and replay errors of type `E`. Implemented by the crate alone.
+pub trait ErrorReplay<E>: sealed::Sealed {
+    /// The error as JSON, if it is to be stored.
+    #[doc(hidden)]
+    fn encode(error: &E) -> Option<String>;
+    /// A stored error.
+    #[doc(hidden)]
+    fn decode(json: &str) -> Option<E>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::ForgetErrors {}
+    impl Sealed for super::ReplayErrors {}
+}
+
+impl<E> ErrorReplay<E> for ForgetErrors {
+    fn encode(_: &E) -> Option<String> {
+        None
+    }
+
+    fn decode(_: &str) -> Option<E> {
+        None
+    }
+}
+
+impl<E: Serialize + DeserializeOwned> ErrorReplay<E> for ReplayErrors {
+    fn encode(error: &E) -> Option<String> {
+        // An error that serde cannot write is kept without itself: repeats get `Failed`.
+        serde_json::to_string(error).ok()
+    }
+
+    fn decode(json: &str) -> Option<E> {
+        serde_json::from_str(json).ok()
+    }
+}
+
+impl<'a> Operation<'a> {
+    pub(crate) fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
+        Self {
+            idempotency,
+            scope,
+            key: String::new(),
+            fingerprint: Ok(Fingerprint::builder().finish()),
+            policy: idempotency.core.policy.clone(),
+            deadline: None,
+            errors: PhantomData,
+        }
+    }
+
+    /// Keeps a failure of the handler and gives it to repeats, as [`Failure::Replay`] with the
+    /// error itself. Its type must be serialisable; set another
+    /// [`failure`](Policy::failure) afterwards to run again first.
+    pub fn replay_errors(self) -> Operation<'a, ReplayErrors> {
+        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _ } = self;
+        let policy = policy.failure(Failure::Replay);
+        let errors = PhantomData;
+        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors }
+    }
+}
+
+impl<Errors> Operation<'_, Errors> {
+    /// What tells this operation from others of its scope: an order's number, a message's id, a
+    /// client's `Idempotency-Key`. Required, not empty.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Adds a segment to the scope: the tenant, the version.
+    pub fn segment(mut self, segment: &str) -> Self {
+        self.scope = self.scope.segment(segment);
+        self
+    }
+
+    /// The request; a repeat with the same key must bring the same one. Compared by its JSON value.
+    pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
+        self.fingerprint = Fingerprint::of(payload);
+        self
+    }
+
+    /// The request as bytes, compared as they are.
+    pub fn payload_bytes(self, payload: &[u8]) -> Self {
+        self.fingerprint(Fingerprint::builder().bytes(payload).finish())
+    }
+
+    /// The request's fingerprint, made of whatever parts count.
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = Ok(fingerprint);
+        self
+    }
+
+    /// Changes the inherited policy for this operation.
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.policy = change(self.policy);
+        self
+    }
+
+    /// When the caller's time is over: in Lambda the deadline of the **current** invocation's
+    /// `Context`. It bounds [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    pub fn deadline(mut self, deadline: SystemTime) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Runs `handler` unless this operation has run before; the answer is the same either way.
+    ///
+    /// The future must be driven to its end: dropped while the handler runs, it leaves the key
+    /// locked until the lease is over. A panic of the handler's counts as a failure, and goes on.
+    ///
+    /// # Errors
+    /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
+    /// [`ErrorKind`].
+    pub async fn run<T, E, F, Fut>(self, handler: F) -> Result<T, RunError<E>>
+    where
+        F: FnOnce(Execution) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+        Errors: ErrorReplay<E>,
+    {
+        self.run_with_outcome(handler).await.map(Outcome::into_inner)
+    }
+
+    /// As [`run`](Self::run), and tells how the answer came.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub async fn run_with_outcome<T, E, F, Fut>(self, handler: F) -> Result<Outcome<T>, RunError<E>>
+    where
+        F: FnOnce(Execution) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+        Errors: ErrorReplay<E>,
+    {
+        let core = &self.idempotency.core;
+        let call = Call {
+            key: RecordKey::new(
+                &self.scope,
+                &self.key,
+                self.policy.key_form,
+                core.table.schema.max_key_bytes(),
+            )?,
+            fingerprint: self.fingerprint?,
+            policy: self.policy,
+            deadline: self.deadline.map(Timestamp::from_system),
+        };
+        call.policy.validate()?;
+        let execution = match begin(core, call).await? {
+            Acquisition::Acquired(execution) => execution,
+            Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
+            Acquisition::ReplayFailure(answer) => {
+                return Err(stored_error::<E, Errors>(answer));
+            }
+            refused => return Err(refusal(refused).into()),
+        };
+        match call_handler(&execution, handler).await {
+            Ok(Ok(value)) => finish(&execution, value).await.map_err(Into::into),
+            Ok(Err(error)) => {
+                let response = Errors::encode(&error).map(encode_json);
+                fail(&execution, response).await;
+                Err(RunError::Handler(error))
+            }
+            Err(panic) => {
+                execution.fail(None).await;
+                resume_unwind(panic)
+            }
+        }
+    }
+}
+
+/// Acquires, or goes on without a record where the policy wants that of an outage.
+pub(crate) async fn begin(
+    core: &std::sync::Arc<crate::idempotency::Core>,
+    call: Call,
+) -> Result<Acquisition, Error> {
+    if call.policy.outage == Outage::Closed {
+        return acquire(core, call).await;
+    }
+    let copy = call.clone();
+    match acquire(core, call).await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            tracing::error!(
+                operation = copy.key.operation(), %error,
+                "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
+            );
+            Execution::unprotected(core, copy).map(Acquisition::Acquired)
+        }
+        other => other,
+    }
+}
+
+/// Runs the handler to its result or its panic; a panic in the closure itself counts too.
+pub(crate) async fn call_handler<F, Fut>(
+    execution: &Execution,
+    handler: F,
+) -> Result<Fut::Output, Box<dyn Any + Send>>
+where
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future,
+{
+    let guard = EarlyDrop(execution);
+    let running = async { handler(execution.clone()).await };
+    let output = AssertUnwindSafe(execution.drive(running)).catch_unwind().await;
+    std::mem::forget(guard);
+    output
+}
+
+/// Says aloud that a running handler was dropped: nobody completes its record any more.
+struct EarlyDrop<'a>(&'a Execution);
+
+impl Drop for EarlyDrop<'_> {
+    fn drop(&mut self) {
+        tracing::warn!(
+            operation = self.0.operation(),
+            attempt = self.0.attempt(),
+            "the future of a running operation was dropped: its key is locked until the lease ends"
+        );
+    }
+}
+
+/// A failure after which the handler may have said that it changed nothing.
+pub(crate) async fn fail(
+    execution: &Execution,
+    response: Option<aws_sdk_dynamodb::types::AttributeValue>,
+) {
+    if execution.said_nothing_executed() {
+        execution.release().await;
+    } else {
+        execution.fail(response).await;
+    }
+}
+
+async fn finish<T>(execution: &Execution, value: T) -> Result<Outcome<T>, Error>
+where
+    T: Serialize + DeserializeOwned,
+{
+    if execution.said_nothing_executed() {
+        execution.release().await;
+        return Ok(Outcome::NothingExecuted(value));
+    }
+    let json = serde_json::to_string(&value);
+    let encode = || match &json {
+        Ok(json) => encode_json(json.clone()),
+        Err(error) => encode_unavailable(&format!("the answer cannot be serialised: {error}")),
+    };
+    match execution.complete(&encode).await {
+        Completion::Stored => Ok(Outcome::Executed(value)),
+        Completion::Unprotected => Ok(Outcome::Unprotected(value)),
+        Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
+        Completion::LeaseLost(None) => Err(lease_lost()),
+        Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
+            Unconfirmed::Answer => Ok(Outcome::Unconfirmed(value)),
+            Unconfirmed::Error => Err(outcome_unknown(error)),
+        },
+    }
+}
+
+pub(crate) fn lease_lost() -> Error {
+    let message = "the handler outlived its lease and another execution owns the key: this answer \
+                   was not stored, ask again for the other's";
+    Error::new(ErrorKind::LeaseLost, message)
+}
+
+pub(crate) fn outcome_unknown(source: Error) -> Error {
+    let message = "the handler ran and its completion could not be confirmed";
+    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}
+
+/// Why a call neither runs nor replays.
+pub(crate) fn refusal(acquisition: Acquisition) -> Error {
+    match acquisition {
+        Acquisition::InProgress { retry_after } => Error::new(
+            ErrorKind::InProgress { retry_after },
+            "another execution of this key is running: try again later",
+        ),
+        Acquisition::Abandoned => Error::new(
+            ErrorKind::Abandoned,
+            "an earlier execution ended without an answer and may not be repeated: look whether \
+             its effect exists",
+        ),
+        Acquisition::Mismatch => Error::new(
+            ErrorKind::Mismatch,
+            "the idempotency key was used before with a different request: use a new key",
+        ),
+        Acquisition::ReplayFailure(_) | Acquisition::Acquired(_) | Acquisition::Replay(_) => {
+            failed()
+        }
+    }
+}
+
+fn failed() -> Error {
+    let message = "an earlier execution failed, and the policy allows no further one";
+    Error::new(ErrorKind::Failed, message)
+}
+
+pub(crate) fn answer_unavailable(reason: &str) -> Error {
+    let message =
+        format!("the operation completed earlier, but its answer is not stored: {reason}");
+    Error::new(ErrorKind::AnswerUnavailable, message)
+}
+
+fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
+    match answer {
+        Answer::Json(json) => serde_json::from_str(&json).map_err(|source| {
+            Error::new(
+                ErrorKind::AnswerUnreadable,
+                "the stored answer is not of the type asked for",
+            )
+            .with_source(source)
+        }),
+        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
+        Answer::Http(_) => Err(Error::new(
+            ErrorKind::AnswerUnreadable,
+            "the stored answer is an HTTP response: this scope is used by an HTTP handler too",
+        )),
+    }
+}
+
+fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<Answer>) -> RunError<E> {
+    let decoded = match &answer {
+        Some(Answer::Json(json)) => Errors::decode(json),
+        Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
+    };
+    decoded.map_or_else(|| failed().into(), RunError::Handler)
+}

@@ -1,0 +1,271 @@
+//! The choices that an operation has, as plain data.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::key::KeyForm;
+
+/// How one operation behaves; every field has a safe default.
+///
+/// ```
+/// use std::time::Duration;
+/// use dynamodb_idempotency::{Failure, InProgress, Policy};
+///
+/// let policy = Policy::default()
+///     .retention(Duration::from_secs(72 * 3600))
+///     .in_progress(InProgress::Wait { timeout: Duration::from_secs(5) })
+///     .failure(Failure::Retain { max_attempts: 3 });
+/// # assert_eq!(policy.retention, Duration::from_secs(72 * 3600));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// How long a finished record answers repeats; at least 1 s. Default 24 h, as Stripe's keys.
+    ///
+    /// DynamoDB deletes an expired item within days, not at once; a record past its retention
+    /// counts as absent from the first second on.
+    pub retention: Duration,
+    /// How long an owner holds the key. Default [`Lease::Invocation`].
+    pub lease: Lease,
+    /// What a repeat gets while the owner runs. Default [`InProgress::Reject`].
+    pub in_progress: InProgress,
+    /// What a failure of the handler leaves behind. Default [`Failure::Release`].
+    pub failure: Failure,
+    /// What a repeat does when the owner's lease ended without an answer. Default
+    /// [`Takeover::Execute`].
+    pub takeover: Takeover,
+    /// What happens while DynamoDB cannot be reached. Default [`Outage::Closed`].
+    pub outage: Outage,
+    /// What the caller gets when the handler ran and its completion cannot be confirmed. Default
+    /// [`Unconfirmed::Answer`].
+    pub unconfirmed: Unconfirmed,
+    /// How long an unconfirmed completion or release is tried again, at the most; the
+    /// invocation's deadline less 500 ms ends it earlier. Default 10 s.
+    pub completion_timeout: Duration,
+    /// How the key is written into the table. Default [`KeyForm::Verbatim`].
+    pub key_form: KeyForm,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            retention: Duration::from_secs(24 * 3600),
+            lease: Lease::Invocation,
+            in_progress: InProgress::Reject,
+            failure: Failure::Release,
+            takeover: Takeover::Execute,
+            outage: Outage::Closed,
+            unconfirmed: Unconfirmed::Answer,
+            completion_timeout: Duration::from_secs(10),
+            key_form: KeyForm::Verbatim,
+        }
+    }
+}
+
+/// How long an owner holds the key.
+///
+/// A lease that is too short lets a second execution start beside a slow first one; one that is too
+/// long keeps the key of a crashed owner locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lease {
+    /// To the end of the Lambda invocation and 2 s more, by which time Lambda has stopped the
+    /// function. Where the operation has no deadline (outside Lambda, none given): as
+    /// `Renewed(30 s)`.
+    Invocation,
+    /// This long from the acquisition, at least 1 s.
+    Fixed(Duration),
+    /// This long, at least 3 s, and renewed after each third of it while the handler runs: for
+    /// long-lived hosts and for long functions whose crash should free the key soon. The renewal
+    /// runs in the handler's task: a handler that blocks its thread does not renew.
+    Renewed(Duration),
+}
+
+/// What a repeat gets while the owner's lease is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InProgress {
+    /// [`ErrorKind::InProgress`] at once; HTTP 409 with `Retry-After`.
+    Reject,
+    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; one strongly
+    /// consistent read each), at most this long and never past the deadline; then as `Reject`.
+    Wait {
+        /// The longest wait.
+        timeout: Duration,
+    },
+}
+
+/// What a failure of the handler (an `Err`, a panic; in HTTP a status that is not stored) leaves
+/// behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Nothing: the record is deleted and the next try runs again.
+    Release,
+    /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
+    /// runs have failed; from then on the last failure is the answer.
+    Retain {
+        /// How many runs there are in all, at least 1.
+        max_attempts: u32,
+    },
+    /// The FAILED record: a repeat gets the failure back and never runs. A function's error is
+    /// kept only by [`Operation::replay_errors`](crate::Operation::replay_errors); without it a
+    /// repeat gets [`ErrorKind::Failed`].
+    Replay,
+}
+
+/// What a repeat does with a record whose owner's lease ended without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Takeover {
+    /// Becomes the owner and runs the handler again, with `attempt` one higher.
+    Execute,
+    /// [`ErrorKind::Abandoned`], until the record's retention is over: for effects that must not
+    /// happen twice and that nobody can look up.
+    Reject,
+}
+
+/// What happens while DynamoDB cannot be reached, throttles or fails.
+///
+/// A missing table, permission or credential is never an outage: it is an error under both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outage {
+    /// [`ErrorKind::Unavailable`], nothing ran.
+    Closed,
+    /// The handler runs without any protection, with an error in the log each time.
+    Open,
+}
+
+/// What the caller gets when the handler ran and its completion cannot be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unconfirmed {
+    /// The answer, with an error in the log: an error would only invite the retry that runs again
+    /// after the lease.
+    Answer,
+    /// [`ErrorKind::OutcomeUnknown`].
+    Error,
+}
+
+macro_rules! setters {
+    ($($field:ident: $type:ty),* $(,)?) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[must_use]
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )*};
+}
+
+impl Policy {
+    setters! {
+        retention: Duration,
+        lease: Lease,
+        in_progress: InProgress,
+        failure: Failure,
+        takeover: Takeover,
+        outage: Outage,
+        unconfirmed: Unconfirmed,
+        completion_timeout: Duration,
+        key_form: KeyForm,
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        let second = Duration::from_secs(1);
+        if self.retention < second {
+            return invalid("Policy::retention is below 1 s");
+        }
+        match self.lease {
+            Lease::Fixed(length) if length < second => return invalid("Lease::Fixed is below 1 s"),
+            // The store's clock is read to the second: below this a renewal could come too late.
+            Lease::Renewed(length) if length < 3 * second => {
+                return invalid("Lease::Renewed is below 3 s");
+            }
+            Lease::Invocation | Lease::Fixed(_) | Lease::Renewed(_) => {}
+        }
+        match self.failure {
+            Failure::Retain { max_attempts: 0 } => {
+                invalid("Failure::Retain needs max_attempts of at least 1")
+            }
+            Failure::Release | Failure::Retain { .. } | Failure::Replay => Ok(()),
+        }
+    }
+}
+
+/// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s),
+/// the half second to which a `Date` is known and half a round trip; this covers them.
+const INVOCATION_MARGIN: Duration = Duration::from_secs(2);
+
+/// What is kept of an invocation's time for the answer's way out.
+pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
+
+/// For an operation without a deadline under [`Lease::Invocation`].
+const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
+
+impl Lease {
+    /// When a lease taken or renewed at `now` ends; both in store time.
+    pub(crate) fn end(self, now: Timestamp, deadline: Option<Timestamp>) -> Timestamp {
+        match (self, deadline) {
+            (Self::Invocation, Some(deadline)) => deadline.plus(INVOCATION_MARGIN),
+            (Self::Invocation, None) => now.plus(DEFAULT_RENEWED),
+            (Self::Fixed(length) | Self::Renewed(length), _) => now.plus(length),
+        }
+    }
+
+    /// How often to renew, if at all.
+    pub(crate) fn renewal(self, deadline: Option<Timestamp>) -> Option<Duration> {
+        match (self, deadline) {
+            (Self::Renewed(length), _) => Some(length / 3),
+            (Self::Invocation, None) => Some(DEFAULT_RENEWED / 3),
+            (Self::Invocation, Some(_)) | (Self::Fixed(_), _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The defaults that the documentation names.
+    #[test]
+    fn defaults_are_those_documented() {
+        let policy = Policy::default();
+        assert_eq!(policy.retention, Duration::from_secs(86_400));
+        assert_eq!(policy.lease, Lease::Invocation);
+        assert_eq!(policy.in_progress, InProgress::Reject);
+        assert_eq!(policy.failure, Failure::Release);
+        assert_eq!(policy.takeover, Takeover::Execute);
+        assert_eq!(policy.outage, Outage::Closed);
+        assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
+        assert_eq!(policy.completion_timeout, Duration::from_secs(10));
+        assert_eq!(policy.key_form, KeyForm::Verbatim);
+        assert!(policy.validate().is_ok());
+    }
+
+    #[test]
+    fn settings_that_cannot_hold_are_refused() {
+        let tiny = Duration::from_millis(999);
+        for policy in [
+            Policy::default().retention(tiny),
+            Policy::default().lease(Lease::Fixed(tiny)),
+            Policy::default().lease(Lease::Renewed(Duration::from_secs(2))),
+            Policy::default().failure(Failure::Retain { max_attempts: 0 }),
+        ] {
+            assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn an_invocation_lease_outlives_the_invocation() {
+        let now = Timestamp::from_millis(1_000);
+        let deadline = Timestamp::from_millis(9_000);
+        assert_eq!(Lease::Invocation.end(now, Some(deadline)), Timestamp::from_millis(11_000));
+        assert_eq!(Lease::Invocation.renewal(Some(deadline)), None);
+        assert_eq!(Lease::Invocation.end(now, None), Timestamp::from_millis(31_000));
+        assert_eq!(Lease::Invocation.renewal(None), Some(Duration::from_secs(10)));
+    }
+}

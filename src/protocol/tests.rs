@@ -1,0 +1,154 @@
+use super::*;
+use crate::clock::Timestamp;
+use crate::policy::Failure;
+use crate::record::{Record, State, Status};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const LATER: Timestamp = Timestamp::from_millis(1_000_001);
+const EARLIER: Timestamp = Timestamp::from_millis(999_999);
+
+fn fingerprint(of: &str) -> Fingerprint {
+    Fingerprint::builder().bytes(of.as_bytes()).finish()
+}
+
+fn owner(name: &str) -> Owner {
+    Owner::named(name)
+}
+
+/// A record of owner `theirs`, second attempt, retained for long.
+fn record(state: State) -> Record {
+    Record {
+        owner: owner("theirs"),
+        attempt: 2,
+        fingerprint: fingerprint("same"),
+        created_at: Timestamp::from_millis(5),
+        expires_at: 100_000,
+        state,
+    }
+}
+
+fn pending(lease_expires_at: Timestamp) -> Record {
+    record(State::Pending { lease_expires_at })
+}
+
+fn completed() -> Record {
+    record(State::Completed { answer: Answer::Json("1".into()) })
+}
+
+fn failed() -> Record {
+    record(State::Failed { answer: Some(Answer::Json("2".into())) })
+}
+
+fn decided(record: Record, policy: &Policy) -> Decision {
+    let (owner, fingerprint) = (owner("mine"), fingerprint("same"));
+    decide(Some(record), NOW, Request { owner: &owner, fingerprint: &fingerprint, policy })
+}
+
+fn by_default(record: Record) -> Decision {
+    decided(record, &Policy::default())
+}
+
+#[test]
+fn no_record_is_created() {
+    let (owner, fingerprint) = (owner("mine"), fingerprint("same"));
+    let policy = Policy::default();
+    let request = Request { owner: &owner, fingerprint: &fingerprint, policy: &policy };
+    assert!(matches!(decide(None, NOW, request), Decision::Create));
+}
+
+#[test]
+fn ones_own_pending_record_is_acquired_with_the_lease_that_it_carries() {
+    for lease in [LATER, EARLIER] {
+        let own = Record { owner: owner("mine"), ..pending(lease) };
+        let Decision::Acquired { attempt: 2, lease_expires_at, .. } = by_default(own) else {
+            panic!("not acquired");
+        };
+        assert_eq!(lease_expires_at, lease);
+    }
+}
+
+#[test]
+fn ones_own_record_is_acquired_even_past_its_retention() {
+    let own = Record { owner: owner("mine"), expires_at: 1, ..pending(EARLIER) };
+    assert!(matches!(by_default(own), Decision::Acquired { .. }));
+}
+
+#[test]
+fn past_retention_counts_as_absent_and_is_compared_with_what_was_seen() {
+    for state in [completed().state, failed().state, pending(EARLIER).state] {
+        let gone = Record { expires_at: 999, ..record(state) };
+        let seen = gone.version();
+        let Decision::Replace(version) = by_default(gone) else { panic!("not replaced") };
+        assert_eq!(version, seen);
+    }
+}
+
+#[test]
+fn the_second_of_expiry_still_counts() {
+    let at = Record { expires_at: 1000, ..completed() };
+    assert!(matches!(by_default(at), Decision::Replay(_)));
+}
+
+#[test]
+fn a_live_lease_outlives_the_retention() {
+    let live = Record { expires_at: 1, ..pending(LATER) };
+    assert!(matches!(by_default(live), Decision::InProgress { .. }));
+}
+
+#[test]
+fn another_payload_is_a_mismatch_in_every_state() {
+    for state in [completed().state, failed().state, pending(EARLIER).state, pending(LATER).state] {
+        let other = Record { fingerprint: fingerprint("other"), ..record(state) };
+        assert!(matches!(by_default(other), Decision::Mismatch));
+    }
+}
+
+#[test]
+fn completed_replays() {
+    assert!(matches!(by_default(completed()), Decision::Replay(Answer::Json(text)) if text == "1"));
+}
+
+#[test]
+fn a_live_lease_is_in_progress_to_its_last_millisecond() {
+    assert!(matches!(by_default(pending(NOW)), Decision::InProgress { lease_left }
+        if lease_left == Duration::ZERO));
+    assert!(matches!(by_default(pending(LATER)), Decision::InProgress { lease_left }
+        if lease_left == Duration::from_millis(1)));
+}
+
+#[test]
+fn an_expired_lease_is_taken_over_by_compare_and_set() {
+    let Decision::TakeOver { version, attempt, created_at } = by_default(pending(EARLIER)) else {
+        panic!("not taken over");
+    };
+    assert_eq!(version.owner, owner("theirs"));
+    assert_eq!(version.status, Status::Pending);
+    assert_eq!(version.lease_expires_at, Some(EARLIER));
+    assert_eq!((attempt, created_at), (3, Timestamp::from_millis(5)));
+}
+
+#[test]
+fn takeover_can_be_refused() {
+    let policy = Policy::default().takeover(Takeover::Reject);
+    assert!(matches!(decided(pending(EARLIER), &policy), Decision::Abandoned));
+}
+
+#[test]
+fn a_kept_failure_runs_again_until_its_attempts_are_used() {
+    for (max_attempts, again) in [(1, false), (2, false), (3, true)] {
+        let policy = Policy::default().failure(Failure::Retain { max_attempts });
+        match decided(failed(), &policy) {
+            Decision::TakeOver { attempt: 3, version, .. } if again => {
+                assert_eq!(version.status, Status::Failed);
+            }
+            Decision::ReplayFailure(Some(Answer::Json(text))) if !again => assert_eq!(text, "2"),
+            other => panic!("max_attempts {max_attempts}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_failure_to_replay_never_runs_again() {
+    let policy = Policy::default().failure(Failure::Replay);
+    assert!(matches!(decided(failed(), &policy), Decision::ReplayFailure(Some(_))));
+}

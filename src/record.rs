@@ -1,0 +1,324 @@
+//! The record: one item a key, and nothing else that the crate stores.
+//!
+//! See `docs/protocol.md` for the table of attributes. Reading is strict: an item that is not a
+//! record of a layout that this version knows is an error, never a guess.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::clock::{Timestamp, entropy};
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::{RecordKey, push_hex};
+use crate::response::Answer;
+use crate::schema::{Attribute, Keys, TableSchema};
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// The layout that this version writes.
+const FORMAT: &str = "1";
+
+/// DynamoDB's limit for an item: names and values together, in bytes.
+pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
+
+/// One attempt's identity: whoever holds it may complete, fail or renew the record that carries it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Owner(String);
+
+impl Owner {
+    /// 128 bits from the operating system, in hex.
+    pub(crate) fn random() -> Result<Self, Error> {
+        let mut hex = String::with_capacity(32);
+        push_hex(&mut hex, &entropy::<16>()?);
+        Ok(Self(hex))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({})", self.0)
+    }
+}
+
+/// A record as it was read.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) created_at: Timestamp,
+    /// Epoch seconds.
+    pub(crate) expires_at: i64,
+    pub(crate) state: State,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    Pending {
+        lease_expires_at: Timestamp,
+    },
+    Completed {
+        answer: Answer,
+    },
+    /// A failure that was kept; with an answer if it can be replayed.
+    Failed {
+        answer: Option<Answer>,
+    },
+}
+
+/// The state's name in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Pending,
+    Completed,
+    Failed,
+}
+
+impl Status {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+/// Which state of a record was seen: what a compare-and-set compares.
+///
+/// A renewal keeps the owner and a completion keeps it too, so the owner alone would let a taker
+/// overwrite either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) owner: Owner,
+    pub(crate) status: Status,
+    pub(crate) lease_expires_at: Option<Timestamp>,
+}
+
+impl Record {
+    pub(crate) fn version(&self) -> Version {
+        let (status, lease_expires_at) = match self.state {
+            State::Pending { lease_expires_at } => (Status::Pending, Some(lease_expires_at)),
+            State::Completed { .. } => (Status::Completed, None),
+            State::Failed { .. } => (Status::Failed, None),
+        };
+        Version { owner: self.owner.clone(), status, lease_expires_at }
+    }
+
+    /// Reads an item that was found under a key of ours.
+    pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
+        let mut fields = Fields { schema, item };
+        match fields.take(Attribute::Format) {
+            Some(AttributeValue::N(format)) if format == FORMAT => {}
+            Some(AttributeValue::N(format)) => {
+                return Err(unknown(format!(
+                    "the record has format {format}, this version reads format {FORMAT}: \
+                     finish rolling the newer version out"
+                )));
+            }
+            _ => {
+                return Err(unknown(format!(
+                    "the item under this key has no numeric `{}`: it is not a record of this \
+                     crate's",
+                    schema.name(Attribute::Format)
+                )));
+            }
+        }
+        Ok(Self {
+            state: fields.state()?,
+            owner: Owner(fields.string(Attribute::Owner)?),
+            attempt: fields.number(Attribute::Attempt)?,
+            fingerprint: fields.fingerprint()?,
+            created_at: fields.timestamp(Attribute::CreatedAt)?,
+            expires_at: fields.number(Attribute::ExpiresAt)?,
+        })
+    }
+}
+
+fn unknown(message: String) -> Error {
+    Error::new(ErrorKind::UnknownRecord, message)
+}
+
+/// An item that is being taken apart.
+struct Fields<'a> {
+    schema: &'a TableSchema,
+    item: Item,
+}
+
+impl Fields<'_> {
+    fn take(&mut self, attribute: Attribute) -> Option<AttributeValue> {
+        self.item.remove(self.schema.name(attribute))
+    }
+
+    fn corrupt(&self, attribute: Attribute, should: &str) -> Error {
+        let name = self.schema.name(attribute);
+        unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
+    }
+
+    fn string(&mut self, attribute: Attribute) -> Result<String, Error> {
+        match self.take(attribute) {
+            Some(AttributeValue::S(text)) if !text.is_empty() => Ok(text),
+            _ => Err(self.corrupt(attribute, "a string")),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
+        match self.take(attribute) {
+            Some(AttributeValue::N(number)) => {
+                number.parse().map_err(|_| self.corrupt(attribute, "a whole number"))
+            }
+            _ => Err(self.corrupt(attribute, "a whole number")),
+        }
+    }
+
+    fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
+        self.number(attribute).map(Timestamp::from_millis)
+    }
+
+    fn fingerprint(&mut self) -> Result<Fingerprint, Error> {
+        let bytes = match self.take(Attribute::Fingerprint) {
+            Some(AttributeValue::B(bytes)) => <[u8; 32]>::try_from(bytes.into_inner()).ok(),
+            _ => None,
+        };
+        bytes
+            .map(Fingerprint::from_bytes)
+            .ok_or_else(|| self.corrupt(Attribute::Fingerprint, "32 bytes"))
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, Error> {
+        match self.take(Attribute::Response) {
+            None => Ok(None),
+            Some(response) => Answer::decode(response)
+                .map(Some)
+                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
+        }
+    }
+
+    fn state(&mut self) -> Result<State, Error> {
+        match self.string(Attribute::Status)?.as_str() {
+            "PENDING" => {
+                Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
+            }
+            "COMPLETED" => match self.answer()? {
+                Some(answer) => Ok(State::Completed { answer }),
+                None => Err(self.corrupt(Attribute::Response, "there")),
+            },
+            "FAILED" => Ok(State::Failed { answer: self.answer()? }),
+            _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED or FAILED")),
+        }
+    }
+}
+
+/// What an owner knows of its record: enough to write the whole of it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) key: RecordKey,
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) created_at: Timestamp,
+}
+
+/// The item of a new owner.
+pub(crate) fn pending_item(
+    schema: &TableSchema,
+    claim: &Claim,
+    lease_expires_at: Timestamp,
+    expires_at: i64,
+) -> Item {
+    let mut item = common(schema, claim, Status::Pending, expires_at);
+    set(&mut item, schema, Attribute::LeaseExpiresAt, number(lease_expires_at.millis()));
+    item
+}
+
+/// The item of a finished operation: the whole record, so that it can also be written where the
+/// pending one is gone.
+pub(crate) fn completed_item(
+    schema: &TableSchema,
+    claim: &Claim,
+    completed_at: Timestamp,
+    expires_at: i64,
+    response: AttributeValue,
+) -> Item {
+    let mut item = common(schema, claim, Status::Completed, expires_at);
+    set(&mut item, schema, Attribute::CompletedAt, number(completed_at.millis()));
+    set(&mut item, schema, Attribute::Response, response);
+    item
+}
+
+fn common(schema: &TableSchema, claim: &Claim, status: Status, expires_at: i64) -> Item {
+    let mut item = key_item(schema, &claim.key);
+    let fingerprint = AttributeValue::B(Blob::new(claim.fingerprint.as_bytes().as_slice()));
+    for (attribute, value) in [
+        (Attribute::Status, AttributeValue::S(status.as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(claim.owner.as_str().to_owned())),
+        (Attribute::Attempt, number(claim.attempt)),
+        (Attribute::Fingerprint, fingerprint),
+        (Attribute::CreatedAt, number(claim.created_at.millis())),
+        (Attribute::ExpiresAt, number(expires_at)),
+        (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
+    ] {
+        set(&mut item, schema, attribute, value);
+    }
+    item
+}
+
+/// The attributes that name the item.
+pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
+    let mut item = Item::with_capacity(12);
+    let own = AttributeValue::S(key.as_str().to_owned());
+    match schema.keys() {
+        Keys::Partition { name } => {
+            item.insert(name.to_string(), own);
+        }
+        Keys::Composite { partition, value, sort } => {
+            item.insert(partition.to_string(), AttributeValue::S(value.clone()));
+            item.insert(sort.to_string(), own);
+        }
+    }
+    item
+}
+
+fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: AttributeValue) {
+    item.insert(schema.name(attribute).to_owned(), value);
+}
+
+pub(crate) fn number(value: impl ToString) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+/// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"
+/// in its developer guide).
+pub(crate) fn item_bytes(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+}
+
+pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        // About one byte for two digits and one more; never more than 21.
+        AttributeValue::N(_) => 21,
+        AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
+        AttributeValue::L(values) => {
+            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
+        }
+        // Nothing that the crate writes; the fixed-size types count one byte.
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::KeyForm;
+use crate::response::{encode_json, encode_unavailable};
+
+fn schema() -> TableSchema {
+    TableSchema::default()
+}
+
+fn claim() -> Claim {
+    Claim {
+        key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
+        owner: Owner("0123456789abcdef0123456789abcdef".into()),
+        attempt: 2,
+        fingerprint: Fingerprint::builder().bytes(b"x").finish(),
+        created_at: Timestamp::from_millis(1_700_000_000_123),
+    }
+}
+
+fn pending() -> Item {
+    pending_item(&schema(), &claim(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
+}
+
+fn completed() -> Item {
+    let at = Timestamp::from_millis(1_700_000_001_000);
+    completed_item(&schema(), &claim(), at, 1_700_086_401, encode_json("{\"a\":1}".into()))
+}
+
+/// Every layout ever released stays readable: this one is written out by hand and never changes.
+#[test]
+fn a_record_of_format_1_still_decodes() {
+    let s = |text: &str| AttributeValue::S(text.into());
+    let n = |number: &str| AttributeValue::N(number.into());
+    let mut item: Item = [
+        ("pk", s("charge#k1")),
+        ("status", s("PENDING")),
+        ("owner", s("5f")),
+        ("attempt", n("3")),
+        ("fingerprint", AttributeValue::B(Blob::new([7; 32]))),
+        ("lease_expires_at", n("1700000030000")),
+        ("expires_at", n("1700086400")),
+        ("created_at", n("1700000000000")),
+        ("format", n("1")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let record = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(
+        (record.attempt, record.owner.as_str(), record.expires_at),
+        (3, "5f", 1_700_086_400)
+    );
+    assert!(matches!(record.state, State::Pending { lease_expires_at }
+        if lease_expires_at.millis() == 1_700_000_030_000));
+
+    item.remove("lease_expires_at");
+    item.insert("status".into(), s("COMPLETED"));
+    item.insert("completed_at".into(), n("1700000002000"));
+    for (response, expected) in [
+        (("json", s("[1.0]")), Answer::Json("[1.0]".into())),
+        (("unavailable", s("why")), Answer::Unavailable("why".into())),
+    ] {
+        let response = HashMap::from([(response.0.to_owned(), response.1)]);
+        item.insert("response".into(), AttributeValue::M(response));
+        let State::Completed { answer } = Record::decode(&schema(), item.clone()).unwrap().state
+        else {
+            panic!("not completed");
+        };
+        assert_eq!(answer, expected);
+    }
+    item.insert("status".into(), s("FAILED"));
+    item.remove("response");
+    let failed = Record::decode(&schema(), item).unwrap();
+    assert!(matches!(failed.state, State::Failed { answer: None }));
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let record = Record::decode(&schema(), pending()).unwrap();
+    let claim = claim();
+    assert_eq!(record.owner, claim.owner);
+    assert_eq!(record.attempt, claim.attempt);
+    assert_eq!(record.fingerprint, claim.fingerprint);
+    assert_eq!(record.created_at, claim.created_at);
+    let lease_expires_at = Some(Timestamp::from_millis(1_700_000_030_000));
+    let version = Version { owner: claim.owner, status: Status::Pending, lease_expires_at };
+    assert_eq!(record.version(), version);
+    let State::Completed { answer } = Record::decode(&schema(), completed()).unwrap().state else {
+        panic!("not completed");
+    };
+    assert_eq!(answer, Answer::Json("{\"a\":1}".into()));
+}
+
+#[test]
+fn names_and_composite_keys_are_configurable() {
+    let schema = TableSchema::default()
+        .composite_key("PK", "IDEMPOTENCY", "SK")
+        .attribute(Attribute::Status, "s")
+        .attribute(Attribute::ExpiresAt, "ttl");
+    let item = pending_item(&schema, &claim(), Timestamp::from_millis(5), 7);
+    assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
+    assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
+    assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
+    assert_eq!(item["ttl"], AttributeValue::N("7".into()));
+    assert!(Record::decode(&schema, item).is_ok());
+}
+
+#[test]
+fn an_item_without_format_is_somebody_elses() {
+    let item = Item::from([("pk".to_owned(), AttributeValue::S("charge#k1".into()))]);
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert!(error.to_string().contains("not a record"), "{error}");
+}
+
+#[test]
+fn a_newer_format_is_an_error_that_names_both() {
+    let mut item = pending();
+    item.insert("format".into(), number(2));
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[test]
+fn every_missing_or_mistyped_attribute_is_named() {
+    for whole in [pending(), completed()] {
+        for name in whole.keys().filter(|name| !["pk", "completed_at"].contains(&name.as_str())) {
+            let mut missing = whole.clone();
+            missing.remove(name);
+            let mut mistyped = whole.clone();
+            mistyped.insert(name.clone(), AttributeValue::Bool(true));
+            for item in [missing, mistyped] {
+                let error = Record::decode(&schema(), item).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+                assert!(error.to_string().contains(&format!("`{name}`")), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn size_is_never_underestimated() {
+    // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
+    // and lists 3 bytes and 1 for each element.
+    let item = Item::from([("ab".to_owned(), encode_unavailable("12345"))]);
+    assert_eq!(item_bytes(&item), 2 + 3 + 1 + "unavailable".len() + 5);
+}
+
+fn mutated() -> impl Strategy<Value = AttributeValue> {
+    prop_oneof![
+        "[A-Z0-9.-]{0,9}".prop_map(AttributeValue::S),
+        "[0-9.e-]{0,30}".prop_map(AttributeValue::N),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(|b| AttributeValue::B(Blob::new(b))),
+        Just(AttributeValue::Null(true)),
+        Just(AttributeValue::M(HashMap::new())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_corrupted_item_is_an_error_or_the_same_kind_of_record(
+        at in 0usize..9, value in mutated(), done in any::<bool>(),
+    ) {
+        let mut item = if done { completed() } else { pending() };
+        let mut names: Vec<String> = item.keys().cloned().collect();
+        names.sort();
+        item.insert(names[at % names.len()].clone(), value);
+        if let Err(error) = Record::decode(&schema(), item) {
+            prop_assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+        }
+    }
+}

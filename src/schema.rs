@@ -1,0 +1,197 @@
+//! The names that the record's attributes have in the table.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, ErrorKind};
+use crate::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
+
+/// An attribute of the record other than its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Attribute {
+    /// `PENDING`, `COMPLETED` or `FAILED`.
+    Status,
+    /// Random per attempt.
+    Owner,
+    /// 1, 2, …: how often the operation was started.
+    Attempt,
+    /// SHA-256 of the request.
+    Fingerprint,
+    /// End of the owner's lease, epoch milliseconds; only while `PENDING`.
+    LeaseExpiresAt,
+    /// The table's TTL attribute, epoch seconds.
+    ExpiresAt,
+    /// Epoch milliseconds.
+    CreatedAt,
+    /// Epoch milliseconds; of a success or a kept failure.
+    CompletedAt,
+    /// The stored answer.
+    Response,
+    /// Version of the record's layout.
+    Format,
+}
+
+const ALL: [(Attribute, &str, &str); 10] = [
+    (Attribute::Status, "status", "#status"),
+    (Attribute::Owner, "owner", "#owner"),
+    (Attribute::Attempt, "attempt", "#attempt"),
+    (Attribute::Fingerprint, "fingerprint", "#fingerprint"),
+    (Attribute::LeaseExpiresAt, "lease_expires_at", "#lease_expires_at"),
+    (Attribute::ExpiresAt, "expires_at", "#expires_at"),
+    (Attribute::CreatedAt, "created_at", "#created_at"),
+    (Attribute::CompletedAt, "completed_at", "#completed_at"),
+    (Attribute::Response, "response", "#response"),
+    (Attribute::Format, "format", "#format"),
+];
+
+impl Attribute {
+    /// How expressions call it: many of the names are reserved words of DynamoDB's.
+    pub(crate) const fn placeholder(self) -> &'static str {
+        ALL[self as usize].2
+    }
+}
+
+/// The names that the record has in the table. The default is a partition key `pk` and the names
+/// in the table of `docs/protocol.md`.
+///
+/// ```
+/// use dynamodb_idempotency::{Attribute, TableSchema};
+///
+/// // A table shared with others: partition key `PK` of one fixed value, sort key `SK`.
+/// let schema = TableSchema::default()
+///     .composite_key("PK", "IDEMPOTENCY", "SK")
+///     .attribute(Attribute::ExpiresAt, "ttl");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSchema {
+    keys: Keys,
+    names: [Cow<'static, str>; ALL.len()],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// The record's key is the partition key.
+    Partition { name: Cow<'static, str> },
+    /// The partition key has one value for all records; the record's key is the sort key.
+    Composite { partition: Cow<'static, str>, value: String, sort: Cow<'static, str> },
+}
+
+impl Default for TableSchema {
+    fn default() -> Self {
+        Self {
+            keys: Keys::Partition { name: "pk".into() },
+            names: ALL.map(|(_, name, _)| Cow::Borrowed(name)),
+        }
+    }
+}
+
+impl TableSchema {
+    /// Names the partition key that holds `scope#key`. Default `pk`.
+    #[must_use]
+    pub fn partition_key(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.keys = Keys::Partition { name: name.into() };
+        self
+    }
+
+    /// For a table with a composite key: the partition key `partition` always has the value
+    /// `value`, and the sort key `sort` holds `scope#key`, of at most 1024 bytes.
+    ///
+    /// All records then share one partition, and its limit of 1,000 write units a second.
+    #[must_use]
+    pub fn composite_key(
+        mut self,
+        partition: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+        sort: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        self.keys =
+            Keys::Composite { partition: partition.into(), value: value.into(), sort: sort.into() };
+        self
+    }
+
+    /// Renames an attribute.
+    #[must_use]
+    pub fn attribute(mut self, attribute: Attribute, name: impl Into<Cow<'static, str>>) -> Self {
+        self.names[attribute as usize] = name.into();
+        self
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) fn partition_key_name(&self) -> &str {
+        match &self.keys {
+            Keys::Partition { name } => name,
+            Keys::Composite { partition, .. } => partition,
+        }
+    }
+
+    pub(crate) fn name(&self, attribute: Attribute) -> &str {
+        &self.names[attribute as usize]
+    }
+
+    /// The longest value that the attribute with the record's key can hold, in bytes.
+    pub(crate) fn max_key_bytes(&self) -> usize {
+        match self.keys {
+            Keys::Partition { .. } => MAX_PARTITION_KEY_BYTES,
+            Keys::Composite { .. } => MAX_SORT_KEY_BYTES,
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let mut names: Vec<&str> = self.names.iter().map(AsRef::as_ref).collect();
+        match &self.keys {
+            Keys::Partition { name } => names.push(name),
+            Keys::Composite { partition, value, sort } => {
+                names.extend([partition.as_ref(), sort.as_ref()]);
+                if value.is_empty() {
+                    return Err(invalid("the fixed value of the partition key is empty".into()));
+                }
+            }
+        }
+        names.sort_unstable();
+        if names.iter().any(|name| name.is_empty() || name.len() > 255) {
+            return Err(invalid("an attribute name has 1 to 255 bytes".into()));
+        }
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(invalid(format!("two attributes are named `{}`", pair[0]))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("table schema: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_in_the_order_of_the_enum() {
+        for (index, (attribute, name, placeholder)) in ALL.into_iter().enumerate() {
+            assert_eq!(attribute as usize, index);
+            assert_eq!(placeholder, format!("#{name}"));
+            assert_eq!(TableSchema::default().name(attribute), name);
+        }
+    }
+
+    #[test]
+    fn names_must_be_distinct_and_possible() {
+        let schema = TableSchema::default;
+        assert!(schema().validate().is_ok());
+        assert!(schema().composite_key("PK", "I", "SK").validate().is_ok());
+        for wrong in [
+            schema().attribute(Attribute::Owner, "status"),
+            schema().partition_key("status"),
+            schema().partition_key(""),
+            schema().composite_key("k", "I", "k"),
+            schema().composite_key("PK", "", "SK"),
+            schema().attribute(Attribute::Format, "f".repeat(256)),
+        ] {
+            assert_eq!(wrong.validate().unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Making the table: what `infra/` deploys, for those who have no stack yet.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::create_table::CreateTableError;
+use aws_sdk_dynamodb::operation::update_time_to_live::UpdateTimeToLiveError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableStatus,
+    TimeToLiveSpecification,
+};
+
+use super::{Table, fault};
+use crate::clock::Backoff;
+use crate::error::{Error, ErrorKind};
+use crate::schema::{Attribute, Keys};
+
+/// How long a new table may take to become active.
+const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
+
+impl Table {
+    pub(crate) async fn create_table(&self) -> Result<(), Error> {
+        let mut request = self
+            .client
+            .create_table()
+            .table_name(&self.name)
+            .billing_mode(BillingMode::PayPerRequest);
+        for (name, key_type) in self.key_attributes() {
+            let (definition, element) = key_attribute(name, key_type)?;
+            request = request.attribute_definitions(definition).key_schema(element);
+        }
+        match request.send().await {
+            Ok(_) => {}
+            Err(error) if exists(&error) => {}
+            Err(error) => return Err(fault::sort(&self.name, error).into_error()),
+        }
+        self.wait_until_active().await?;
+        self.enable_ttl().await
+    }
+
+    fn key_attributes(&self) -> Vec<(&str, KeyType)> {
+        match self.schema.keys() {
+            Keys::Partition { name } => vec![(name, KeyType::Hash)],
+            Keys::Composite { partition, sort, .. } => {
+                vec![(partition, KeyType::Hash), (sort, KeyType::Range)]
+            }
+        }
+    }
+
+    async fn wait_until_active(&self) -> Result<(), Error> {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let end = self.clock.local_now().plus(ACTIVE_WITHIN);
+        loop {
+            let described = self.client.describe_table().table_name(&self.name).send().await;
+            let table = described.map_err(|error| fault::sort(&self.name, error).into_error())?;
+            let status = table.table.and_then(|table| table.table_status);
+            if status == Some(TableStatus::Active) {
+                return Ok(());
+            }
+            if self.clock.local_now() > end {
+                let message = format!("table `{}` is not active after a minute", self.name);
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            self.clock.sleep(backoff.next()).await;
+        }
+    }
+
+    async fn enable_ttl(&self) -> Result<(), Error> {
+        let ttl = TimeToLiveSpecification::builder()
+            .attribute_name(self.schema.name(Attribute::ExpiresAt))
+            .enabled(true)
+            .build()
+            .map_err(incomplete)?;
+        let request = self
+            .client
+            .update_time_to_live()
+            .table_name(&self.name)
+            .time_to_live_specification(ttl);
+        match request.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if ttl_is_on(&error) => Ok(()),
+            Err(error) => Err(fault::sort(&self.name, error).into_error()),
+        }
+    }
+}
+
+fn key_attribute(
+    name: &str,
+    key_type: KeyType,
+) -> Result<(AttributeDefinition, KeySchemaElement), Error> {
+    let definition = AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(ScalarAttributeType::S)
+        .build()
+        .map_err(incomplete)?;
+    let element = KeySchemaElement::builder()
+        .attribute_name(name)
+        .key_type(key_type)
+        .build()
+        .map_err(incomplete)?;
+    Ok((definition, element))
+}
+
+fn incomplete(source: aws_sdk_dynamodb::error::BuildError) -> Error {
+    Error::new(ErrorKind::InvalidInput, "the table cannot be described").with_source(source)
+}
+
+fn exists(error: &SdkError<CreateTableError>) -> bool {
+    error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
+}
+
+/// DynamoDB answers a second enabling with a ValidationException that says so.
+fn ttl_is_on(error: &SdkError<UpdateTimeToLiveError>) -> bool {
+    let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
+    message.is_some_and(|message| message.contains("already enabled"))
+}

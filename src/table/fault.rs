@@ -1,0 +1,111 @@
+//! What an SDK error means: did the request happen, and who can mend it?
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use crate::error::{Error, ErrorKind};
+
+/// An SDK error, sorted by what is known of the request.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It was not sent, or the store answered that it did not execute it.
+    Refused(Error),
+    /// It may have been executed.
+    Unknown(Error),
+}
+
+impl Fault {
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Refused(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
+pub(super) fn timed_out(after: Duration) -> Error {
+    let message = format!("DynamoDB gave no answer within {} ms", after.as_millis());
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+pub(super) fn sort<E>(table: &str, error: SdkError<E>) -> Fault
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    if has_no_credentials(&error) {
+        let message = "there are no usable AWS credentials: give the function a role, or set \
+                       AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        return Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error));
+    }
+    match &error {
+        SdkError::ConstructionFailure(_) => {
+            let message = "the DynamoDB client could not build the request: check its region, \
+                           endpoint and credentials";
+            Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
+        }
+        SdkError::ServiceError(context) => {
+            let status = context.raw().status();
+            let (kind, message) = explain(table, context.err().code(), context.err().message());
+            let sorted = Error::new(kind, message).with_source(error);
+            if status.is_client_error() { Fault::Refused(sorted) } else { Fault::Unknown(sorted) }
+        }
+        // Time-out, dispatch failure, a response that could not be read, and whatever comes.
+        _ => {
+            let message = "DynamoDB could not be reached, or its answer was lost";
+            Fault::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
+        }
+    }
+}
+
+/// What each of DynamoDB's error codes asks for ("Error handling with DynamoDB", developer guide).
+fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind, String) {
+    let detail = detail.unwrap_or("no detail");
+    match code {
+        Some("ResourceNotFoundException") => (
+            ErrorKind::Configuration,
+            format!(
+                "there is no table `{table}` in this account and region: create it, or mend \
+                     the table's name"
+            ),
+        ),
+        Some("ValidationException") => (
+            ErrorKind::Configuration,
+            format!(
+                "table `{table}` refuses the record: are its key attributes those of the \
+                     TableSchema (default: partition key `pk`, string)? DynamoDB says: {detail}"
+            ),
+        ),
+        Some(
+            code @ ("AccessDeniedException"
+            | "UnrecognizedClientException"
+            | "InvalidSignatureException"
+            | "IncompleteSignatureException"
+            | "MissingAuthenticationTokenException"
+            | "ExpiredTokenException"),
+        ) => (
+            ErrorKind::Configuration,
+            format!(
+                "DynamoDB denies access to table `{table}` ({code}): the role needs \
+                     dynamodb:GetItem, PutItem, UpdateItem and DeleteItem on it"
+            ),
+        ),
+        code => {
+            let code = code.unwrap_or("an unnamed error");
+            (ErrorKind::Unavailable, format!("DynamoDB answered with {code}: {detail}"))
+        }
+    }
+}
+
+/// The SDK reports missing credentials as a failure to dispatch, as it does a broken connection;
+/// only the chain of sources tells them apart.
+fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<aws_credential_types::provider::error::CredentialsError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

@@ -1,0 +1,430 @@
+//! Every DynamoDB call of the crate, and nothing else: each write is conditional, each answer is
+//! one of applied, refused, not applied, or unknown.
+
+mod create;
+mod fault;
+mod probe;
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+
+use self::fault::Fault;
+use self::probe::Probe;
+use crate::clock::{Clock, StoreTime, Timestamp};
+use crate::error::Error;
+use crate::key::RecordKey;
+use crate::record::{self, Claim, Item, Owner, Status, Version};
+use crate::schema::{Attribute, TableSchema};
+
+/// One table and how to talk to it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+    pub(crate) schema: TableSchema,
+    pub(crate) clock: Clock,
+    /// The longest that one call may take, the SDK's own retries included.
+    pub(crate) request_timeout: Duration,
+}
+
+/// What became of a conditional write.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Write {
+    /// It is in the table.
+    Applied,
+    /// Its condition did not hold; with the record it lost to, where the store sent it.
+    Refused(Option<Item>),
+    /// It did not happen.
+    NotApplied(Error),
+    /// Nobody knows: no answer, or a server error, to this try or to an earlier one.
+    Unknown(Error),
+}
+
+/// An answer and the store's clock when it was given.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Reply<T> {
+    pub(crate) outcome: T,
+    pub(crate) time: Option<StoreTime>,
+}
+
+/// How long a new owner holds the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) lease_expires_at: Timestamp,
+    /// Epoch seconds.
+    pub(crate) expires_at: i64,
+}
+
+impl Table {
+    /// Writes the pending record where there is none.
+    pub(crate) async fn create(&self, claim: &Claim, term: Term) -> Reply<Write> {
+        let mut condition = Condition::new(self);
+        condition.absent();
+        self.put(self.pending(claim, term), condition).await
+    }
+
+    /// Puts a new pending record in the place of one that no longer counts.
+    pub(crate) async fn replace(&self, claim: &Claim, term: Term, seen: &Version) -> Reply<Write> {
+        let mut condition = Condition::new(self);
+        condition.version(seen);
+        self.put(self.pending(claim, term), condition).await
+    }
+
+    /// Makes the claim's owner the owner of a record whose operation goes on. What else the record
+    /// holds stays: a later version's attributes too.
+    pub(crate) async fn take_over(
+        &self,
+        claim: &Claim,
+        term: Term,
+        seen: &Version,
+    ) -> Reply<Write> {
+        let mut change = Change::new(self);
+        change.condition.version(seen);
+        change.set(Attribute::Status, AttributeValue::S(Status::Pending.as_str().into()));
+        change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
+        change.set(Attribute::Attempt, record::number(claim.attempt));
+        change.set(Attribute::LeaseExpiresAt, record::number(term.lease_expires_at.millis()));
+        change.set(Attribute::ExpiresAt, record::number(term.expires_at));
+        change.remove(Attribute::CompletedAt);
+        change.remove(Attribute::Response);
+        self.update(&claim.key, change).await
+    }
+
+    /// Stamps the owner's own lease anew, earlier or later.
+    pub(crate) async fn restamp(&self, claim: &Claim, term: Term) -> Reply<Write> {
+        let mut change = Change::new(self);
+        change.condition.held_by(&claim.owner);
+        self.stamp(claim, term, change).await
+    }
+
+    /// Extends the owner's lease; a late repeat never shortens it.
+    pub(crate) async fn renew(&self, claim: &Claim, term: Term) -> Reply<Write> {
+        let mut change = Change::new(self);
+        change.condition.held_by(&claim.owner);
+        change.condition.lease_ends_before(term.lease_expires_at);
+        self.stamp(claim, term, change).await
+    }
+
+    async fn stamp(&self, claim: &Claim, term: Term, mut change: Change<'_>) -> Reply<Write> {
+        change.set(Attribute::LeaseExpiresAt, record::number(term.lease_expires_at.millis()));
+        change.set(Attribute::ExpiresAt, record::number(term.expires_at));
+        self.update(&claim.key, change).await
+    }
+
+    /// Writes the finished record over the owner's own, or where there is none: the effect has
+    /// happened, whoever deleted the record.
+    pub(crate) async fn complete(&self, owner: &Owner, item: Item) -> Reply<Write> {
+        let mut condition = Condition::new(self);
+        condition.absent_or_owned_by(owner);
+        self.put(item, condition).await
+    }
+
+    /// Keeps a failure, with an answer if it can be replayed.
+    pub(crate) async fn keep_failure(
+        &self,
+        claim: &Claim,
+        failed_at: Timestamp,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+    ) -> Reply<Write> {
+        let mut change = Change::new(self);
+        change.condition.held_by(&claim.owner);
+        change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
+        change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
+        change.set(Attribute::ExpiresAt, record::number(expires_at));
+        match response {
+            Some(response) => change.set(Attribute::Response, response),
+            None => change.remove(Attribute::Response),
+        }
+        change.remove(Attribute::LeaseExpiresAt);
+        self.update(&claim.key, change).await
+    }
+
+    /// Deletes the owner's pending record: never a completed one, whose response was only lost.
+    pub(crate) async fn release(&self, claim: &Claim) -> Reply<Write> {
+        let mut condition = Condition::new(self);
+        condition.held_by(&claim.owner);
+        let (expression, names, values) = condition.finish();
+        let probe = Probe::default();
+        let request = self
+            .client
+            .delete_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, &claim.key)))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        self.write(probe, request).await
+    }
+
+    /// Reads the record, strongly consistent.
+    pub(crate) async fn get(&self, key: &RecordKey) -> Reply<Result<Option<Item>, Error>> {
+        let probe = Probe::default();
+        let request = self
+            .client
+            .get_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, key)))
+            .consistent_read(true)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        let answer = self.clock.within(self.request_timeout, request).await;
+        let time = probe.seen().time;
+        self.clock.observe(time);
+        let outcome = match answer {
+            Some(Ok(output)) => Ok(output.item),
+            Some(Err(error)) => Err(self.fault(error).into_error()),
+            None => Err(self.timed_out()),
+        };
+        Reply { outcome, time }
+    }
+
+    fn pending(&self, claim: &Claim, term: Term) -> Item {
+        record::pending_item(&self.schema, claim, term.lease_expires_at, term.expires_at)
+    }
+
+    async fn put(&self, item: Item, condition: Condition<'_>) -> Reply<Write> {
+        let (expression, names, values) = condition.finish();
+        let probe = Probe::default();
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.name)
+            .set_item(Some(item))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        self.write(probe, request).await
+    }
+
+    async fn update(&self, key: &RecordKey, change: Change<'_>) -> Reply<Write> {
+        let update = change.expression();
+        let (expression, names, values) = change.condition.finish();
+        let probe = Probe::default();
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, key)))
+            .update_expression(update)
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        self.write(probe, request).await
+    }
+
+    /// Sends a write and sorts its answer.
+    async fn write<O, E: Conditional>(
+        &self,
+        probe: Probe,
+        request: impl Future<Output = Result<O, SdkError<E>>>,
+    ) -> Reply<Write> {
+        let answer = self.clock.within(self.request_timeout, request).await;
+        let seen = probe.seen();
+        self.clock.observe(seen.time);
+        let outcome = match answer {
+            None => Write::Unknown(self.timed_out()),
+            Some(Ok(_)) => Write::Applied,
+            Some(Err(error)) => match E::refused(error) {
+                Ok(item) => Write::Refused(item),
+                Err(error) => match self.fault(error) {
+                    // An earlier try of the SDK's may have been executed all the same.
+                    Fault::Refused(error) if seen.in_doubt => Write::Unknown(error),
+                    Fault::Refused(error) => Write::NotApplied(error),
+                    Fault::Unknown(error) => Write::Unknown(error),
+                },
+            },
+        };
+        Reply { outcome, time: seen.time }
+    }
+
+    fn fault<E: Conditional>(&self, error: SdkError<E>) -> Fault {
+        fault::sort(&self.name, error)
+    }
+
+    fn timed_out(&self) -> Error {
+        fault::timed_out(self.request_timeout)
+    }
+}
+
+/// An operation's error type, for the sake of the one error that is an answer.
+trait Conditional:
+    std::error::Error + aws_sdk_dynamodb::error::ProvideErrorMetadata + Send + Sync + 'static
+{
+    /// The record that a condition failed on; any other error comes back.
+    fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>>
+    where
+        Self: Sized;
+}
+
+macro_rules! conditional {
+    ($($error:ident),*) => {$(
+        impl Conditional for $error {
+            fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>> {
+                let failed = error.as_service_error()
+                    .is_some_and($error::is_conditional_check_failed_exception);
+                if !failed {
+                    return Err(error);
+                }
+                match error.into_service_error() {
+                    $error::ConditionalCheckFailedException(failed) => Ok(failed.item),
+                    _ => Ok(None),
+                }
+            }
+        }
+    )*};
+}
+conditional!(PutItemError, UpdateItemError, DeleteItemError);
+
+impl Conditional for aws_sdk_dynamodb::operation::get_item::GetItemError {
+    fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>> {
+        Err(error)
+    }
+}
+
+type Names = std::collections::HashMap<String, String>;
+
+/// A condition expression in the making; every method adds a term, all must hold.
+struct Condition<'a> {
+    table: &'a Table,
+    expression: String,
+    names: Names,
+    values: Item,
+}
+
+impl<'a> Condition<'a> {
+    fn new(table: &'a Table) -> Self {
+        Self { table, expression: String::new(), names: Names::new(), values: Item::new() }
+    }
+
+    fn absent(&mut self) {
+        let key = self.key();
+        self.and(&format!("attribute_not_exists({key})"));
+    }
+
+    fn absent_or_owned_by(&mut self, owner: &Owner) {
+        let key = self.key();
+        let name = self.name(Attribute::Owner);
+        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.and(&format!("(attribute_not_exists({key}) OR {name} = :me)"));
+    }
+
+    /// Owned and not finished: what every write of an owner's but the completing put asks for.
+    fn held_by(&mut self, owner: &Owner) {
+        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.as_str().into()));
+        self.equal(
+            Attribute::Status,
+            ":pending",
+            AttributeValue::S(Status::Pending.as_str().into()),
+        );
+    }
+
+    fn lease_ends_before(&mut self, end: Timestamp) {
+        let name = self.name(Attribute::LeaseExpiresAt);
+        self.value(":until", record::number(end.millis()));
+        self.and(&format!("{name} < :until"));
+    }
+
+    /// Exactly the state that was seen.
+    fn version(&mut self, seen: &Version) {
+        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.as_str().into()));
+        self.equal(
+            Attribute::Status,
+            ":seen_status",
+            AttributeValue::S(seen.status.as_str().into()),
+        );
+        if let Some(lease) = seen.lease_expires_at {
+            self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(lease.millis()));
+        }
+    }
+
+    fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
+        let name = self.name(attribute);
+        self.value(placeholder, value);
+        self.and(&format!("{name} = {placeholder}"));
+    }
+
+    fn and(&mut self, term: &str) {
+        if !self.expression.is_empty() {
+            self.expression.push_str(" AND ");
+        }
+        self.expression.push_str(term);
+    }
+
+    /// The attribute that tells whether there is an item at all.
+    fn key(&mut self) -> &'static str {
+        let name = self.table.schema.partition_key_name().to_owned();
+        self.names.insert("#key".to_owned(), name);
+        "#key"
+    }
+
+    fn name(&mut self, attribute: Attribute) -> &'static str {
+        let placeholder = attribute.placeholder();
+        if !self.names.contains_key(placeholder) {
+            let name = self.table.schema.name(attribute).to_owned();
+            self.names.insert(placeholder.to_owned(), name);
+        }
+        placeholder
+    }
+
+    fn value(&mut self, placeholder: &str, value: AttributeValue) {
+        self.values.insert(placeholder.to_owned(), value);
+    }
+
+    fn finish(self) -> (String, Names, Option<Item>) {
+        let values = (!self.values.is_empty()).then_some(self.values);
+        (self.expression, self.names, values)
+    }
+}
+
+/// An update expression in the making, and the condition that fences it.
+struct Change<'a> {
+    condition: Condition<'a>,
+    set: String,
+    remove: String,
+}
+
+impl<'a> Change<'a> {
+    fn new(table: &'a Table) -> Self {
+        Self { condition: Condition::new(table), set: String::new(), remove: String::new() }
+    }
+
+    fn set(&mut self, attribute: Attribute, value: AttributeValue) {
+        let name = self.condition.name(attribute);
+        let placeholder = name.replace('#', ":");
+        self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
+        self.set.push_str(&format!("{name} = {placeholder}"));
+        self.condition.value(&placeholder, value);
+    }
+
+    fn remove(&mut self, attribute: Attribute) {
+        let name = self.condition.name(attribute);
+        self.remove.push_str(if self.remove.is_empty() { " REMOVE " } else { ", " });
+        self.remove.push_str(name);
+    }
+
+    fn expression(&self) -> String {
+        format!("{}{}", self.set, self.remove)
+    }
+}
