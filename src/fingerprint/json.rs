@@ -10,10 +10,11 @@ use serde::de::IgnoredAny;
 /// The canonical spelling of `text`, or `None` if it is not JSON.
 pub(super) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
-    // serde_json judges what is JSON and bounds the depth at 128; the writer below relies on it.
+    // serde_json judges what is JSON; the writer below relies on it.
     serde_json::from_str::<IgnoredAny>(text).ok()?;
-    let mut writer = Writer { input: text.as_bytes(), at: 0, out: Vec::with_capacity(text.len()) };
-    writer.value();
+    let out = Vec::with_capacity(text.len());
+    let mut writer = Writer { input: text.as_bytes(), at: 0, depth: 0, out };
+    writer.value()?;
     Some(writer.out)
 }
 
@@ -21,8 +22,13 @@ struct Writer<'a> {
     /// Valid JSON.
     input: &'a [u8],
     at: usize,
+    /// How many arrays and objects are open.
+    depth: usize,
     out: Vec<u8>,
 }
+
+/// Deeper text is not taken for JSON: the writer calls itself, and its stack is finite.
+const MAX_DEPTH: usize = 128;
 
 /// Where a member stands in the output: `"name":value,` with `name_end` after the closing quote.
 struct Member {
@@ -32,13 +38,19 @@ struct Member {
 }
 
 impl Writer<'_> {
-    fn value(&mut self) {
-        match self.next_token() {
-            b'{' => self.object(),
-            b'[' => self.array(),
+    /// Writes the next value; `None` if it is nested too deep.
+    fn value(&mut self) -> Option<()> {
+        let token = self.next_token();
+        self.depth += 1;
+        match token {
+            b'{' | b'[' if self.depth > MAX_DEPTH => return None,
+            b'{' => self.object()?,
+            b'[' => self.array()?,
             b'"' => self.string(),
             _ => self.scalar(),
         }
+        self.depth -= 1;
+        Some(())
     }
 
     /// Skips white space; the byte that follows it.
@@ -49,18 +61,19 @@ impl Writer<'_> {
         self.input[self.at]
     }
 
-    fn array(&mut self) {
+    fn array(&mut self) -> Option<()> {
         self.at += 1;
         self.out.push(b'[');
         let first = self.out.len();
         while self.next_token() != b']' {
-            self.value();
+            self.value()?;
             self.separator();
         }
         self.close(first, b']');
+        Some(())
     }
 
-    fn object(&mut self) {
+    fn object(&mut self) -> Option<()> {
         self.at += 1;
         self.out.push(b'{');
         let first = self.out.len();
@@ -72,12 +85,13 @@ impl Writer<'_> {
             self.next_token();
             self.at += 1; // the colon
             self.out.push(b':');
-            self.value();
+            self.value()?;
             self.separator();
             members.push(Member { start, name_end, end: self.out.len() });
         }
         self.sort(first, members);
         self.close(first, b'}');
+        Some(())
     }
 
     /// After a value: skips the comma, if there is one, and writes one in any case, so that members
@@ -199,9 +213,12 @@ mod tests {
 
     #[test]
     fn what_is_not_json_has_no_spelling() {
-        let deep = "[".repeat(200) + &"]".repeat(200);
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(canonical(nested(MAX_DEPTH).as_bytes()).is_some());
+        // Deep enough to end the process, were it followed.
+        let deep = nested(1_000_000);
         for text in ["", "{", "01", "nul", "{'a':1}", "1 2", "\"\u{1}\"", deep.as_str()] {
-            assert_eq!(canonical(text.as_bytes()), None, "{text}");
+            assert_eq!(canonical(text.as_bytes()), None, "{:.20}", text);
         }
         assert_eq!(canonical(b"\"\xff\""), None);
     }
