@@ -25,8 +25,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call itself is wrong: no key, an empty or too long key or scope, a payload that cannot
-    /// be serialised, settings that contradict each other. **Mend the call.** Nothing ran.
+    /// The call itself is wrong: no key, a key that is too long, a payload that cannot be
+    /// serialised. **Mend the call.** Nothing ran.
     InvalidInput,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing
     /// ran.
@@ -51,8 +51,8 @@ pub enum ErrorKind {
     /// No time is left for the operation: the invocation's deadline is over or too near. **Try
     /// again.** Nothing ran.
     DeadlineExceeded,
-    /// The table is missing or has other keys, permission or credentials are missing. **Mend the
-    /// deployment.** Nothing ran.
+    /// A setting is out of its bounds, the table is missing or has other keys, permission or
+    /// credentials are missing. **Mend the settings or the deployment.** Nothing ran.
     Configuration,
     /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran.
     Unavailable,

@@ -132,8 +132,8 @@ impl Builder {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out of its bounds
-    /// or attribute names that collide.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a setting out of its
+    /// bounds or attribute names that collide.
     pub fn build(self) -> Result<Idempotency, Error> {
         self.schema.validate()?;
         self.policy.validate()?;

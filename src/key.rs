@@ -123,7 +123,7 @@ impl RecordKey {
     ) -> Result<Self, Error> {
         if scope.operation().is_empty() {
             return Err(Error::new(
-                ErrorKind::InvalidInput,
+                ErrorKind::Configuration,
                 "the scope is empty: name the operation",
             ));
         }

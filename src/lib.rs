@@ -8,8 +8,14 @@ mod execution;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
+#[cfg(feature = "http")]
+pub mod http;
 mod idempotency;
 mod key;
+#[cfg(feature = "lambda")]
+pub mod lambda;
+#[cfg(feature = "http")]
+mod lambda_deadline;
 mod operation;
 mod policy;
 mod protocol;

@@ -227,7 +227,6 @@ impl<Errors> Operation<'_, Errors> {
             policy: self.policy,
             deadline: self.deadline.map(Timestamp::from_system),
         };
-        call.policy.validate()?;
         let execution = match begin(core, call).await? {
             Acquisition::Acquired(execution) => execution,
             Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
@@ -256,6 +255,7 @@ pub(crate) async fn begin(
     core: &std::sync::Arc<crate::idempotency::Core>,
     call: Call,
 ) -> Result<Acquisition, Error> {
+    call.policy.validate()?;
     if call.policy.outage == Outage::Closed {
         return acquire(core, call).await;
     }

@@ -174,7 +174,7 @@ impl Policy {
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        let invalid = |message| Err(Error::new(ErrorKind::Configuration, message));
         let second = Duration::from_secs(1);
         if self.retention < second {
             return invalid("Policy::retention is below 1 s");
@@ -255,7 +255,7 @@ mod tests {
             Policy::default().lease(Lease::Renewed(Duration::from_secs(2))),
             Policy::default().failure(Failure::Retain { max_attempts: 0 }),
         ] {
-            assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::Configuration);
         }
     }
 

@@ -162,7 +162,7 @@ impl TableSchema {
 }
 
 fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, format!("table schema: {message}"))
+    Error::new(ErrorKind::Configuration, format!("table schema: {message}"))
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
             schema().composite_key("PK", "", "SK"),
             schema().attribute(Attribute::Format, "f".repeat(256)),
         ] {
-            assert_eq!(wrong.validate().unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(wrong.validate().unwrap_err().kind(), ErrorKind::Configuration);
         }
     }
 }

@@ -1,0 +1,140 @@
+//! Between an HTTP response and its stored form.
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::response::{self, BodyRef, HttpAnswer, HttpBody};
+
+/// Marks a replay, as Stripe's `Idempotent-Replayed` does.
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Headers that belong to one message or one client and not to the answer: cookies, the date, and
+/// the hop-by-hop fields (RFC 9110, section 7.6.1).
+const NEVER_STORED: [HeaderName; 11] = [
+    SET_COOKIE,
+    DATE,
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// A body that is whole in memory.
+pub(crate) trait WholeBody {
+    fn as_stored(&self) -> BodyRef<'_>;
+    fn from_stored(body: HttpBody) -> Self;
+    /// From a rendered problem.
+    fn from_text(text: Bytes) -> Self;
+}
+
+impl WholeBody for Bytes {
+    fn as_stored(&self) -> BodyRef<'_> {
+        match std::str::from_utf8(self) {
+            Ok("") => BodyRef::Empty,
+            Ok(text) => BodyRef::Text(text),
+            Err(_) => BodyRef::Binary(self),
+        }
+    }
+
+    fn from_stored(body: HttpBody) -> Self {
+        match body {
+            HttpBody::Empty => Self::new(),
+            HttpBody::Text(text) => text.into(),
+            HttpBody::Binary(bytes) => bytes.into(),
+        }
+    }
+
+    fn from_text(text: Bytes) -> Self {
+        text
+    }
+}
+
+/// The stored form of a response.
+pub(super) fn encode<B: WholeBody>(response: &Response<B>) -> AttributeValue {
+    let headers = response.headers();
+    let named = named_by_connection(headers);
+    let kept = headers
+        .iter()
+        .filter(|(name, _)| !NEVER_STORED.contains(name) && !named.contains(*name))
+        .map(|(name, value)| (name.as_str(), value.as_bytes()));
+    response::encode_http(response.status().as_u16(), kept, response.body().as_stored())
+}
+
+/// The further hop-by-hop fields that this message's `Connection` names.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
+}
+
+/// A stored answer as a response; `None` if it is not one that HTTP can carry.
+pub(super) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
+    let mut response = Response::new(B::from_stored(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
+    let headers = response.headers_mut();
+    for (name, value) in answer.headers {
+        let name = HeaderName::try_from(name).ok()?;
+        headers.append(name, HeaderValue::try_from(value).ok()?);
+    }
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::Answer;
+
+    fn round_trip(response: &Response<Bytes>) -> Response<Bytes> {
+        let Some(Answer::Http(answer)) = Answer::decode(encode(response)) else {
+            panic!("not an HTTP answer");
+        };
+        replay(answer).unwrap()
+    }
+
+    #[test]
+    fn replay_keeps_status_body_and_header_order() {
+        let response = Response::builder()
+            .status(418)
+            .header("x-b", "1")
+            .header("x-a", HeaderValue::from_bytes(b"caf\xe9").unwrap())
+            .header("x-b", "2")
+            .header("content-type", "application/octet-stream")
+            .body(Bytes::from_static(b"\0\xff"))
+            .unwrap();
+        let again = round_trip(&response);
+        assert_eq!(again.status(), 418);
+        assert_eq!(again.body(), response.body());
+        let mut headers: Vec<_> = again.headers().iter().collect();
+        assert_eq!(headers.pop(), Some((&REPLAYED, &HeaderValue::from_static("true"))));
+        assert_eq!(headers, response.headers().iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn cookies_dates_and_hop_by_hop_fields_are_not_replayed() {
+        let response = Response::builder()
+            .header("set-cookie", "session=1")
+            .header("date", "Sun, 06 Nov 1994 08:49:37 GMT")
+            .header("connection", "close, X-Hop")
+            .header("x-hop", "1")
+            .header("keep-alive", "timeout=5")
+            .header("transfer-encoding", "chunked")
+            .header("upgrade", "h2c")
+            .header("location", "/payments/1")
+            .body(Bytes::new())
+            .unwrap();
+        let again = round_trip(&response);
+        let names: Vec<_> = again.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["location", "idempotency-replayed"]);
+    }
+}

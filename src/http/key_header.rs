@@ -1,0 +1,134 @@
+//! The key in an `Idempotency-Key` header field.
+//!
+//! draft-ietf-httpapi-idempotency-key-header-07, section 2.1: the field is an Item of RFC 8941 whose
+//! value is a String. Clients in the field send it bare as well (Stripe's documentation does), so
+//! the bare spelling names the same key.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{BareItem, Item, Parser};
+
+/// The longest key, in bytes, as Stripe has it.
+const MAX_KEY_BYTES: usize = 255;
+
+/// Finds the key; `None` without a header, an explanation for people where it is malformed.
+pub(super) fn parse(
+    headers: &HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<String>, &'static str> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err("the request has more than one idempotency key");
+    }
+    let key = read(value)?;
+    match key.len() {
+        0 => Err("the idempotency key is empty"),
+        1..=MAX_KEY_BYTES => Ok(Some(key)),
+        _ => Err("the idempotency key is longer than 255 bytes"),
+    }
+}
+
+fn read(value: &HeaderValue) -> Result<String, &'static str> {
+    let text = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| "the idempotency key is not valid UTF-8")?
+        .trim_matches([' ', '\t']);
+    if text.starts_with('"') { quoted(text) } else { bare(text) }
+}
+
+fn quoted(text: &str) -> Result<String, &'static str> {
+    // Parameters after the value are allowed and mean nothing (RFC 8941, section 2).
+    match Parser::new(text).parse::<Item>() {
+        Ok(Item { bare_item: BareItem::String(key), .. }) => Ok(key.into()),
+        _ => Err("the idempotency key begins with a quote and is no string of RFC 8941"),
+    }
+}
+
+fn bare(text: &str) -> Result<String, &'static str> {
+    if text.chars().any(char::is_control) {
+        return Err("the idempotency key contains a control character");
+    }
+    // API Gateway's HTTP APIs join repeated headers with a comma (as RFC 9110, section 5.2, lets
+    // any intermediary do): two keys must not become a third.
+    if text.contains(',') {
+        return Err("the idempotency key contains a comma: send one key, or put it in quotes");
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+
+    fn parsed(values: &[&[u8]]) -> Result<Option<String>, &'static str> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(NAME, HeaderValue::from_bytes(value).unwrap());
+        }
+        parse(&headers, &NAME)
+    }
+
+    fn key(value: &str) -> Result<Option<String>, &'static str> {
+        parsed(&[value.as_bytes()])
+    }
+
+    #[test]
+    fn quoted_and_bare_spelling_name_the_same_key() {
+        for spelling in ["8e03978e", "\"8e03978e\"", " \"8e03978e\"\t", "\"8e03978e\";v=1"] {
+            assert_eq!(key(spelling), Ok(Some("8e03978e".into())), "{spelling}");
+        }
+        assert_eq!(key(r#""a\"b\\c""#), Ok(Some(r#"a"b\c"#.into())));
+        assert_eq!(key("\"a,b\""), Ok(Some("a,b".into())));
+        assert_eq!(key("clé#1/%"), Ok(Some("clé#1/%".into())));
+    }
+
+    #[test]
+    fn no_header_is_no_key() {
+        assert_eq!(parsed(&[]), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let long = "k".repeat(256);
+        for value in
+            ["", " ", "\"\"", "\"", "\"a", "\"a\" b", "a,b", "\"a\", \"b\"", "\"é\"", &long]
+        {
+            assert!(key(value).is_err(), "{value}");
+        }
+        assert!(parsed(&[b"a\tb"]).is_err());
+        assert!(parsed(&[b"\xff"]).is_err());
+    }
+
+    #[test]
+    fn the_longest_key_is_255_bytes() {
+        let longest = "k".repeat(255);
+        assert_eq!(key(&longest), Ok(Some(longest.clone())));
+        assert_eq!(key(&format!("\"{longest}\"")), Ok(Some(longest)));
+        assert!(key(&"é".repeat(128)).is_err());
+    }
+
+    #[test]
+    fn two_headers_are_refused_even_with_one_key() {
+        assert!(parsed(&[b"a", b"b"]).is_err());
+        assert!(parsed(&[b"a", b"a"]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_string_of_rfc_8941_comes_back(text in "[ -~]{1,255}") {
+            let string = sfv::StringRef::from_str(&text).unwrap();
+            let spelled = sfv::ItemSerializer::new().bare_item(string).finish();
+            prop_assert_eq!(key(&spelled), Ok(Some(text)));
+        }
+
+        #[test]
+        fn any_header_value_is_judged_without_a_panic(value in "[\\t -~é]{0,40}") {
+            if let Ok(Some(key)) = key(&value) {
+                prop_assert!(!key.is_empty() && key.len() <= 255);
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A `tower` layer for long-lived servers and for single routes.
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Instrument;
+
+use super::Config;
+use super::exchange::{exchange, render};
+use super::problem::{Problem, ProblemKind};
+use super::request::{Concern, call, concern};
+use crate::acquire::Call;
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
+///
+/// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
+/// not stop the owner of a key half-way. It needs a tokio runtime.
+#[derive(Clone, Debug)]
+pub struct IdempotencyLayer {
+    config: Arc<Config>,
+}
+
+impl IdempotencyLayer {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Self { config }
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = IdempotencyService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        IdempotencyService { config: Arc::clone(&self.config), inner }
+    }
+}
+
+/// A service whose repeats get the same answer; made by [`IdempotencyLayer`].
+#[derive(Clone, Debug)]
+pub struct IdempotencyService<S> {
+    config: Arc<Config>,
+    inner: S,
+}
+
+/// The handler's own body where a request passed through, else a whole one.
+pub type ResponseBody<B> = Either<B, Full<Bytes>>;
+
+/// The answer of an [`IdempotencyService`] on its way.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<B, E>(Running<B, E>);
+
+type Running<B, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, E>> + Send>>;
+
+impl<B, E> Future for ResponseFuture<B, E> {
+    type Output = Result<Response<ResponseBody<B>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<B, E> fmt::Debug for ResponseFuture<B, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for IdempotencyService<S>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    ReqBody: Body + From<Bytes> + Send + 'static,
+    ReqBody::Data: Send,
+    ReqBody::Error: Into<BoxError>,
+    ResBody: Body + Send + 'static,
+    ResBody::Data: Send,
+    ResBody::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<ResBody, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        // The one that said it is ready is the one to call.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let config = Arc::clone(&self.config);
+        let (parts, body) = request.into_parts();
+        let key = match concern(&config, &parts) {
+            Ok(Concern::Key(key)) => key,
+            Ok(Concern::None) => {
+                let passing = inner.call(Request::from_parts(parts, body));
+                return ResponseFuture(Box::pin(async { Ok(passing.await?.map(Either::Left)) }));
+            }
+            Err(problem) => {
+                let response = render::<Bytes>(&config, &problem);
+                return ResponseFuture(Box::pin(async { Ok(whole(response)) }));
+            }
+        };
+        ResponseFuture(Box::pin(async move {
+            let body = match read(body, config.max_body_bytes).await {
+                Ok(body) => body,
+                Err(problem) => return Ok(whole(render(&config, &problem))),
+            };
+            match call(&config, &parts, &key, &body) {
+                Ok(call) => own(config, call, parts, body, inner).await.map(whole),
+                Err(problem) => Ok(whole(render(&config, &problem))),
+            }
+        }))
+    }
+}
+
+fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
+    response.map(|body| Either::Right(Full::new(body)))
+}
+
+async fn read<B>(body: B, limit: usize) -> Result<Bytes, Problem>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let detail = format!("The largest body that is accepted has {limit} bytes.");
+            Err(Problem::new(ProblemKind::BodyTooLarge, detail))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "a request body could not be read");
+            Err(Problem::new(ProblemKind::BodyUnreadable, "The body ended with an error."))
+        }
+    }
+}
+
+/// Why there is no response to store.
+enum Broken<E> {
+    Service(E),
+    Body(BoxError),
+}
+
+/// Takes the call through the protocol in a task of its own.
+async fn own<S, ReqBody, ResBody>(
+    config: Arc<Config>,
+    call: Call,
+    mut parts: Parts,
+    body: Bytes,
+    mut inner: S,
+) -> Result<Response<Bytes>, S::Error>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    ReqBody: From<Bytes> + Send + 'static,
+    ResBody: Body + Send,
+    ResBody::Data: Send,
+    ResBody::Error: Into<BoxError>,
+{
+    let owner = async move {
+        let answered = exchange(&config, call, |execution| {
+            parts.extensions.insert(execution);
+            let request = Request::from_parts(parts, ReqBody::from(body));
+            async move {
+                let response = inner.call(request).await.map_err(Broken::Service)?;
+                let (head, body) = response.into_parts();
+                let body = body.collect().await.map_err(|e| Broken::Body(e.into()))?;
+                Ok(Response::from_parts(head, body.to_bytes()))
+            }
+        });
+        match answered.await {
+            Ok(response) => Ok(response),
+            Err(Broken::Service(error)) => Err(error),
+            Err(Broken::Body(error)) => {
+                tracing::error!(%error, "the body of a handler's response ended with an error");
+                let detail = "The response could not be produced.";
+                Ok(render(&config, &Problem::new(ProblemKind::BodyBroken, detail)))
+            }
+        }
+    };
+    match tokio::spawn(owner.instrument(tracing::Span::current())).await {
+        Ok(answer) => answer,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down: nobody is left to answer to.
+            Err(_) => std::future::pending::<Result<_, Infallible>>().await.map_err(|e| match e {}),
+        },
+    }
+}

@@ -1,0 +1,199 @@
+//! HTTP: a handler whose repeats get the same answer.
+//!
+//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, with Stripe's habits where
+//! the draft leaves the choice:
+//!
+//! 1. `POST` and `PATCH` are made idempotent; other methods pass through untouched.
+//! 2. `Idempotency-Key` is a string of RFC 8941 or the same text bare, of 1 to 255 bytes. Missing,
+//!    malformed or repeated: 400.
+//! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
+//! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by
+//!    [`Policy`](crate::Policy).
+//! 5. 2xx, 3xx and 4xx but 408, 409, 425 and 429 are stored and replayed with
+//!    `Idempotency-Replayed: true`. Any other status, an error or a panic of the handler's is a
+//!    failure, by default without a trace: the next request runs again.
+//! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
+//! 7. A handler that has refused a request without doing anything says
+//!    [`nothing_executed`](crate::Execution::nothing_executed): the key stays free.
+//! 8. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`].
+//!
+//! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
+//! held in memory: an answer is stored before its first byte is sent.
+
+mod answer;
+mod exchange;
+mod key_header;
+mod layer;
+mod problem;
+mod request;
+pub mod tenant;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, Method, Response, StatusCode};
+
+pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
+pub use self::problem::{Problem, ProblemKind};
+
+use self::problem::Renderer;
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::Idempotency;
+use crate::key::Scope;
+use crate::policy::Policy;
+
+#[cfg(feature = "lambda")]
+pub(crate) use self::{
+    answer::WholeBody,
+    exchange::{exchange, render},
+    request::{Concern, call, concern},
+};
+
+/// Lambda's own limit for a request, in bytes.
+const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
+
+impl Idempotency {
+    /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
+    pub fn http(&self, scope: impl Into<Scope>) -> Http {
+        Http {
+            config: Config {
+                idempotency: self.clone(),
+                scope: scope.into(),
+                policy: self.core.policy.clone(),
+                methods: vec![Method::POST, Method::PATCH],
+                header: HeaderName::from_static("idempotency-key"),
+                key_required: true,
+                tenant: None,
+                tenant_required: false,
+                fingerprint: None,
+                stored: Arc::new(exchange::stored_by_default),
+                renderer: None,
+                max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+            },
+        }
+    }
+}
+
+type Tenant = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
+type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
+
+/// How HTTP requests are made idempotent; made by [`Idempotency::http`].
+#[derive(Clone)]
+#[must_use = "wrap a service with it"]
+pub struct Http {
+    pub(crate) config: Config,
+}
+
+#[derive(Clone)]
+pub(crate) struct Config {
+    idempotency: Idempotency,
+    scope: Scope,
+    policy: Policy,
+    methods: Vec<Method>,
+    header: HeaderName,
+    key_required: bool,
+    tenant: Option<Tenant>,
+    tenant_required: bool,
+    fingerprint: Option<RequestFingerprint>,
+    stored: Stored,
+    renderer: Option<Renderer>,
+    max_body_bytes: usize,
+}
+
+impl Http {
+    /// Changes the inherited policy for these requests.
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.config.policy = change(self.config.policy);
+        self
+    }
+
+    /// The methods that are made idempotent. Default `POST` and `PATCH`.
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.config.methods = methods.into_iter().collect();
+        self
+    }
+
+    /// The header that carries the key. Default `Idempotency-Key`.
+    pub fn header(mut self, name: HeaderName) -> Self {
+        self.config.header = name;
+        self
+    }
+
+    /// Whether a request without a key is refused with 400, or passes through without any
+    /// protection. Default: refused.
+    pub fn key_required(mut self, required: bool) -> Self {
+        self.config.key_required = required;
+        self
+    }
+
+    /// Keeps the keys of different tenants apart: what `tenant` finds becomes a segment of the
+    /// scope. Requests without a tenant share the plain scope. See [`tenant`] for extractors.
+    pub fn tenant(
+        mut self,
+        tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.tenant = Some(Arc::new(tenant));
+        self
+    }
+
+    /// Whether a request whose tenant cannot be told is refused with 400. Default: no.
+    pub fn tenant_required(mut self, required: bool) -> Self {
+        self.config.tenant_required = required;
+        self
+    }
+
+    /// What of a request must be the same in a repeat. Default: method, path, query and body.
+    pub fn fingerprint(
+        mut self,
+        fingerprint: impl Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync + 'static,
+    ) -> Self {
+        self.config.fingerprint = Some(Arc::new(fingerprint));
+        self
+    }
+
+    /// Which responses are stored and replayed; any other one is a failure. Default: 2xx, 3xx and
+    /// 4xx but 408, 409, 425 and 429. `|status| status.as_u16() >= 200` is Stripe's choice.
+    pub fn stored(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.config.stored = Arc::new(stored);
+        self
+    }
+
+    /// Renders the crate's own answers. Default [`Problem::to_response`].
+    pub fn problem(
+        mut self,
+        render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.renderer = Some(Arc::new(render));
+        self
+    }
+
+    /// The largest request body that [`layer`](Self::layer) reads into memory, in bytes; above it
+    /// the answer is 413. Default 6 MiB. Lambda bounds its requests itself.
+    pub fn max_body_bytes(mut self, bytes: usize) -> Self {
+        self.config.max_body_bytes = bytes;
+        self
+    }
+
+    /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
+    pub fn layer(self) -> IdempotencyLayer {
+        IdempotencyLayer::new(Arc::new(self.config))
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http")
+            .field("scope", &self.scope)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,230 @@
+//! Answers of the crate's own: RFC 9457 problem details.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use crate::error::{Error, ErrorKind};
+
+/// Why a request was answered by the idempotency layer and not by the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// 400: the request has no idempotency key and needs one.
+    KeyMissing,
+    /// 400: the key is empty, too long, repeated or malformed.
+    KeyInvalid,
+    /// 400: the tenant is required and cannot be told.
+    TenantMissing,
+    /// 400: the request's body could not be read.
+    BodyUnreadable,
+    /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
+    BodyTooLarge,
+    /// 422: the key was used before with another method, path, query or body.
+    Mismatch,
+    /// 409 with `Retry-After`: another request with this key is running.
+    InProgress,
+    /// 409 with `Retry-After`: this request outlived its lease; another one with its key counts.
+    LeaseLost,
+    /// 409: an earlier request with this key ended without an answer, and may not be repeated.
+    Abandoned,
+    /// 500: an earlier request with this key failed without an answer, and may not be repeated.
+    Failed,
+    /// 500: an earlier request with this key completed, and its answer could not be stored.
+    AnswerUnavailable,
+    /// 500: the handler ran; whether its answer is stored is not known.
+    OutcomeUnknown,
+    /// 500: the handler panicked.
+    HandlerPanicked,
+    /// 500: the body of the handler's response ended with an error.
+    BodyBroken,
+    /// 500: the table, its permissions or the stored record are not what this function expects; the
+    /// reason is in the log.
+    Misconfigured,
+    /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
+    Unavailable,
+    /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
+    DeadlineExceeded,
+}
+
+impl ProblemKind {
+    const fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::KeyMissing => ("KeyMissing", S::BAD_REQUEST, "Idempotency key is missing"),
+            Self::KeyInvalid => ("KeyInvalid", S::BAD_REQUEST, "Idempotency key is invalid"),
+            Self::TenantMissing => ("TenantMissing", S::BAD_REQUEST, "Tenant is missing"),
+            Self::BodyUnreadable => {
+                ("BodyUnreadable", S::BAD_REQUEST, "Request body could not be read")
+            }
+            Self::BodyTooLarge => {
+                ("BodyTooLarge", S::PAYLOAD_TOO_LARGE, "Request body is too large")
+            }
+            Self::Mismatch => {
+                ("Mismatch", S::UNPROCESSABLE_ENTITY, "Idempotency key is already used")
+            }
+            Self::InProgress => {
+                ("InProgress", S::CONFLICT, "A request with this idempotency key is in progress")
+            }
+            Self::LeaseLost => {
+                ("LeaseLost", S::CONFLICT, "Another request with this idempotency key took over")
+            }
+            Self::Abandoned => {
+                ("Abandoned", S::CONFLICT, "An earlier request ended without an answer")
+            }
+            Self::Failed => ("Failed", S::INTERNAL_SERVER_ERROR, "An earlier request failed"),
+            Self::AnswerUnavailable => (
+                "AnswerUnavailable",
+                S::INTERNAL_SERVER_ERROR,
+                "The request completed, its answer is not available",
+            ),
+            Self::OutcomeUnknown => {
+                ("OutcomeUnknown", S::INTERNAL_SERVER_ERROR, "The outcome is not known")
+            }
+            Self::HandlerPanicked => {
+                ("HandlerPanicked", S::INTERNAL_SERVER_ERROR, "Internal server error")
+            }
+            Self::BodyBroken => ("BodyBroken", S::INTERNAL_SERVER_ERROR, "Internal server error"),
+            Self::Misconfigured => {
+                ("Misconfigured", S::INTERNAL_SERVER_ERROR, "Idempotency is not set up")
+            }
+            Self::Unavailable => {
+                ("Unavailable", S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable")
+            }
+            Self::DeadlineExceeded => {
+                ("DeadlineExceeded", S::SERVICE_UNAVAILABLE, "No time is left for the request")
+            }
+        }
+    }
+}
+
+/// A problem, to be rendered.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// One sentence on this occurrence; safe to show to the client.
+    pub detail: Cow<'static, str>,
+    /// When a retry makes sense, for the kinds that say so.
+    pub retry_after: Option<Duration>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), retry_after: None }
+    }
+
+    fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// The status code that goes with the kind.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.kind.facts().1
+    }
+
+    /// The short text that is the same for every problem of the kind.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        self.kind.facts().2
+    }
+
+    /// The URI of the kind: the place of its documentation.
+    #[must_use]
+    pub fn type_uri(&self) -> String {
+        let name = self.kind.facts().0;
+        format!(
+            "https://docs.rs/dynamodb-idempotency/latest/dynamodb_idempotency/http/\
+             enum.ProblemKind.html#variant.{name}"
+        )
+    }
+
+    /// `application/problem+json` with `type`, `title`, `status` and `detail`, and `Retry-After`
+    /// where a retry makes sense.
+    #[must_use]
+    pub fn to_response(&self) -> Response<Bytes> {
+        let body = json!({
+            "type": self.type_uri(),
+            "title": self.title(),
+            "status": self.status().as_u16(),
+            "detail": self.detail,
+        });
+        let mut response = Response::new(Bytes::from(body.to_string()));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = self.retry_after {
+            // RFC 9110, section 10.2.3: whole seconds; never sooner than meant.
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// What the client may know of an error; the rest is in the log.
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        const SOON: Duration = Duration::from_secs(1);
+        let said = |kind| Self::new(kind, error.to_string());
+        let unsaid = |kind| Self::new(kind, "The operators find the reason in the log.");
+        match error.kind() {
+            ErrorKind::InvalidInput => said(ProblemKind::KeyInvalid),
+            ErrorKind::Mismatch => said(ProblemKind::Mismatch),
+            ErrorKind::InProgress { retry_after } => {
+                said(ProblemKind::InProgress).retry_after(retry_after)
+            }
+            ErrorKind::Failed => said(ProblemKind::Failed),
+            ErrorKind::Abandoned => said(ProblemKind::Abandoned),
+            ErrorKind::LeaseLost => said(ProblemKind::LeaseLost).retry_after(SOON),
+            ErrorKind::DeadlineExceeded => said(ProblemKind::DeadlineExceeded).retry_after(SOON),
+            ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
+            ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),
+            ErrorKind::AnswerUnavailable => said(ProblemKind::AnswerUnavailable),
+            ErrorKind::Configuration | ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
+                unsaid(ProblemKind::Misconfigured)
+            }
+        }
+    }
+}
+
+/// Renders problems in an API's own format.
+pub(super) type Renderer = Arc<dyn Fn(&Problem) -> Response<Bytes> + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_has_the_members_of_rfc_9457() {
+        let error = Error::new(
+            ErrorKind::InProgress { retry_after: Duration::from_millis(1500) },
+            "another execution of this key is running",
+        );
+        let response = Problem::from(&error).to_response();
+        assert_eq!(response.status(), 409);
+        assert_eq!(response.headers()[RETRY_AFTER], "2");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(body["status"], 409);
+        assert_eq!(body["detail"], "another execution of this key is running");
+        assert!(body["type"].as_str().unwrap().ends_with("#variant.InProgress"));
+        assert!(body["title"].is_string());
+    }
+
+    #[test]
+    fn what_concerns_the_operators_is_not_told_to_the_client() {
+        for kind in [ErrorKind::Configuration, ErrorKind::Unavailable, ErrorKind::UnknownRecord] {
+            let problem = Problem::from(&Error::new(kind, "table `secret-name`"));
+            assert!(!problem.detail.contains("secret-name"));
+        }
+    }
+}

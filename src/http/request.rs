@@ -1,0 +1,144 @@
+//! What a request asks of the idempotency layer: plain functions of the request, without I/O.
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, Uri};
+
+use super::problem::{Problem, ProblemKind};
+use super::{Config, key_header};
+use crate::acquire::Call;
+use crate::clock::Timestamp;
+use crate::error::ErrorKind;
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::lambda_deadline::lambda_deadline;
+
+/// Whether the layer has anything to do with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// Another method, or no key where none is needed: the handler gets it untouched.
+    None,
+    /// The key that it came with.
+    Key(String),
+}
+
+/// Looks at the head alone, before the body is read.
+pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem> {
+    if !config.methods.contains(&parts.method) {
+        return Ok(Concern::None);
+    }
+    match key_header::parse(&parts.headers, &config.header) {
+        Ok(Some(key)) => Ok(Concern::Key(key)),
+        Ok(None) if config.key_required => Err(Problem::new(
+            ProblemKind::KeyMissing,
+            format!("send a unique key for this request in the header {}", config.header),
+        )),
+        Ok(None) => Ok(Concern::None),
+        Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
+    }
+}
+
+/// The call that a request with its body makes.
+pub(crate) fn call(
+    config: &Config,
+    parts: &Parts,
+    key: &str,
+    body: &[u8],
+) -> Result<Call, Problem> {
+    let scope = match config.tenant.as_ref().map(|tenant| tenant(parts)) {
+        Some(Some(tenant)) => config.scope.clone().segment(&tenant),
+        Some(None) if config.tenant_required => {
+            let detail = "the request does not tell whose it is";
+            return Err(Problem::new(ProblemKind::TenantMissing, detail));
+        }
+        Some(None) | None => config.scope.clone(),
+    };
+    let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
+    let key =
+        RecordKey::new(&scope, key, config.policy.key_form, max_bytes).map_err(
+            |error| match error.kind() {
+                // What the error advises is for the service's authors.
+                ErrorKind::InvalidInput => {
+                    Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
+                }
+                _ => Problem::from(&error),
+            },
+        )?;
+    let fingerprint = match &config.fingerprint {
+        Some(chosen) => chosen(parts, body),
+        None => default_fingerprint(parts, body),
+    };
+    let deadline = lambda_deadline(&parts.extensions).map(Timestamp::from_system);
+    Ok(Call { key, fingerprint, policy: config.policy.clone(), deadline })
+}
+
+/// Method, path, query and body; a JSON body by value.
+fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
+    let builder = Fingerprint::builder()
+        .bytes(parts.method.as_str().as_bytes())
+        .bytes(parts.uri.path().as_bytes())
+        .bytes(sorted_query(&parts.uri).as_bytes());
+    let builder = if is_json(&parts.headers) { builder.json(body) } else { builder.bytes(body) };
+    builder.finish()
+}
+
+/// The query with its parameters sorted by name, those of one name in their order.
+///
+/// For REST APIs and ALBs `lambda_http` rebuilds the query from a hash map: the order of different
+/// names is another one in every process.
+fn sorted_query(uri: &Uri) -> String {
+    let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
+    parameters.sort_by_key(|parameter| parameter.split('=').next());
+    parameters.join("&")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let essence = essence.to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn fingerprint(uri: &str, content_type: Option<&str>, body: &str) -> Fingerprint {
+        let mut request = Request::builder().method("POST").uri(uri);
+        if let Some(content_type) = content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        default_fingerprint(&parts, body.as_bytes())
+    }
+
+    #[test]
+    fn order_counts_among_parameters_of_one_name_only() {
+        let query = |query: &str| fingerprint(&format!("/p?{query}"), None, "");
+        assert_eq!(query("b=1&a=2&a=3"), query("a=2&a=3&b=1"));
+        assert_ne!(query("a=2&a=3"), query("a=3&a=2"));
+        assert_ne!(query("a=1"), query("a=2"));
+        assert_ne!(query("a"), query("a="));
+        assert_ne!(fingerprint("/p", None, ""), query("a=1"));
+    }
+
+    #[test]
+    fn a_json_body_counts_by_value_and_any_other_by_byte() {
+        let json = |body| fingerprint("/p", Some("Application/JSON; charset=utf-8"), body);
+        let text = |body| fingerprint("/p", Some("text/plain"), body);
+        let problem = |body| fingerprint("/p", Some("application/vnd.api+json"), body);
+        assert_eq!(json("{\"a\":1,\"b\":2}"), json("{ \"b\": 2, \"a\": 1 }"));
+        assert_eq!(problem("[1]"), problem("[ 1 ]"));
+        assert_ne!(text("{\"a\":1,\"b\":2}"), text("{ \"b\": 2, \"a\": 1 }"));
+        assert_ne!(json("9007199254740993"), json("9007199254740992"));
+        assert_ne!(json("not json"), json("not  json"));
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(fingerprint("/p?a=1", None, "b"), fingerprint("/p", None, "a=1b"));
+        assert_ne!(fingerprint("/pa", None, ""), fingerprint("/p", None, "a"));
+    }
+}

@@ -1,0 +1,27 @@
+//! AWS Lambda: the wrapper for `lambda_http` handlers.
+//!
+//! ```no_run
+//! use dynamodb_idempotency::{Idempotency, lambda};
+//! use lambda_http::{Body, Error, Request, Response, service_fn};
+//!
+//! async fn create_payment(request: Request) -> Result<Response<Body>, Error> {
+//!     # let _ = request;
+//!     Ok(Response::builder().status(201).body("paid".into())?)
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Error> {
+//!     let idempotency = Idempotency::from_env().await?;
+//!     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
+//! }
+//! ```
+//!
+//! The rules are those of [`http`](crate::http). The lease ends with the invocation that the
+//! request came with, by its own `Context`.
+
+mod run;
+mod service;
+pub mod tenant;
+
+pub use self::run::{RepeatedHeaders, run};
+pub use self::service::{Idempotent, ResponseFuture};

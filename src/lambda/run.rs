@@ -1,0 +1,95 @@
+//! `lambda_http::run` with each of a repeated header's values.
+//!
+//! REST APIs, and ALBs that are set so, send every header twice: in `headers` with its last value,
+//! and in `multiValueHeaders` with all of them. `lambda_http` 1.3 merges the first into the second
+//! and keeps the last value alone, so that two idempotency keys would look like one. This adapter
+//! drops a single where there are multiples of it.
+
+use std::fmt::Debug;
+use std::task::{Context, Poll};
+
+use lambda_http::lambda_runtime::{self, Diagnostic};
+use lambda_http::request::LambdaRequest;
+use lambda_http::{Adapter, Error, IntoResponse, LambdaEvent, Request};
+use serde::{Deserialize, Deserializer};
+use tower_service::Service;
+
+/// Runs a `lambda_http` service on Lambda, as `lambda_http::run` does, but keeps each value of a
+/// repeated header: two `Idempotency-Key`s are refused on every kind of API.
+///
+/// # Errors
+/// When the Lambda Runtime API cannot be reached.
+///
+/// # Panics
+/// As `lambda_http::run`: outside Lambda, where the runtime's environment variables are missing.
+pub async fn run<'a, S, R, E>(service: S) -> Result<(), Error>
+where
+    S: Service<Request, Response = R, Error = E>,
+    S::Future: Send + 'a,
+    R: IntoResponse,
+    E: Debug + Into<Diagnostic>,
+{
+    lambda_runtime::run(RepeatedHeaders { inner: Adapter::from(service) }).await
+}
+
+/// The service that [`run`] runs: takes Lambda events, for tests and for runtimes of one's own.
+#[derive(Clone)]
+pub struct RepeatedHeaders<A> {
+    inner: A,
+}
+
+impl<'a, R, S, E> From<S> for RepeatedHeaders<Adapter<'a, R, S>>
+where
+    S: Service<Request, Response = R, Error = E>,
+    S::Future: Send + 'a,
+    R: IntoResponse,
+{
+    fn from(service: S) -> Self {
+        Self { inner: Adapter::from(service) }
+    }
+}
+
+impl<A> Debug for RepeatedHeaders<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RepeatedHeaders").finish_non_exhaustive()
+    }
+}
+
+impl<A> Service<LambdaEvent<HttpEvent>> for RepeatedHeaders<A>
+where
+    A: Service<LambdaEvent<LambdaRequest>>,
+{
+    type Response = A::Response;
+    type Error = A::Error;
+    type Future = A::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, event: LambdaEvent<HttpEvent>) -> Self::Future {
+        self.inner.call(LambdaEvent::new(event.payload.0, event.context))
+    }
+}
+
+/// An HTTP event of API Gateway, a function URL, an ALB or VPC Lattice.
+#[derive(Debug)]
+pub struct HttpEvent(LambdaRequest);
+
+impl<'de> Deserialize<'de> for HttpEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut event = LambdaRequest::deserialize(deserializer)?;
+        let (single, multiple) = match &mut event {
+            LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
+            LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
+            LambdaRequest::WebSocket(event) => (&mut event.headers, &event.multi_value_headers),
+            // The others have one map of headers.
+            _ => return Ok(Self(event)),
+        };
+        // Only where they differ: `lambda_http` reads `Host` from the singles.
+        for name in multiple.keys().filter(|name| multiple.get_all(*name).iter().count() > 1) {
+            single.remove(name);
+        }
+        Ok(Self(event))
+    }
+}

@@ -1,0 +1,161 @@
+//! The wrapper around a `lambda_http` service.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use lambda_http::{Body, IntoResponse, Request, Response};
+use tower_service::Service;
+
+use crate::http::{Concern, Config, Http, WholeBody, call, concern, exchange, render};
+use crate::response::{BodyRef, HttpBody};
+
+impl Http {
+    /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
+    /// any service of `lambda_http` requests. Give the result to
+    /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`.
+    pub fn wrap<'a, S>(self, service: S) -> Idempotent<'a, S>
+    where
+        S: Service<Request> + 'a,
+    {
+        Idempotent { config: Arc::new(self.config), inner: service, lifetime: PhantomData }
+    }
+}
+
+/// A `lambda_http` service whose repeats get the same answer; made by [`Http::wrap`].
+#[derive(Clone, Debug)]
+pub struct Idempotent<'a, S> {
+    config: Arc<Config>,
+    inner: S,
+    /// Of what the service borrows.
+    lifetime: PhantomData<fn() -> &'a ()>,
+}
+
+/// The answer of an [`Idempotent`] service on its way.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<'a, E>(Running<'a, E>);
+
+type Running<'a, E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send + 'a>>;
+
+impl<E> Future for ResponseFuture<'_, E> {
+    type Output = Result<Response<Body>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<E> fmt::Debug for ResponseFuture<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+impl<'a, S> Service<Request> for Idempotent<'a, S>
+where
+    S: Service<Request> + Clone + Send + 'a,
+    S::Response: IntoResponse,
+    S::Future: Send + 'a,
+    S::Error: Send + 'a,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = ResponseFuture<'a, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // The one that said it is ready is the one to call.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        ResponseFuture(Box::pin(answer(Arc::clone(&self.config), inner, request)))
+    }
+}
+
+async fn answer<S>(
+    config: Arc<Config>,
+    mut inner: S,
+    request: Request,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request> + Send,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    S::Error: Send,
+{
+    let (mut parts, body) = request.into_parts();
+    let called = match concern(&config, &parts) {
+        Ok(Concern::None) => return call_inner(&mut inner, Request::from_parts(parts, body)).await,
+        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Err(problem) => Err(problem),
+    };
+    let called = match called {
+        Ok(called) => called,
+        Err(problem) => return Ok(render(&config, &problem)),
+    };
+    exchange(&config, called, |execution| {
+        parts.extensions.insert(execution);
+        let request = Request::from_parts(parts, body);
+        async move { call_inner(&mut inner, request).await }
+    })
+    .await
+}
+
+/// Calls the handler and holds its answer whole.
+fn call_inner<S>(
+    inner: &mut S,
+    request: Request,
+) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send
+where
+    S: Service<Request>,
+    S::Response: IntoResponse,
+    S::Future: Send,
+{
+    let answering = inner.call(request);
+    async move {
+        // Turned into a future at once: the handler's own type of response need not be `Send`.
+        let response = answering.await.map(IntoResponse::into_response)?;
+        Ok(response.await)
+    }
+}
+
+fn bytes_of(body: &Body) -> &[u8] {
+    match body {
+        Body::Text(text) => text.as_bytes(),
+        Body::Binary(bytes) => bytes,
+        // Nothing, or a kind that does not exist yet.
+        _ => &[],
+    }
+}
+
+/// Text stays text and bytes stay bytes: API Gateway and ALB encode them differently.
+impl WholeBody for Body {
+    fn as_stored(&self) -> BodyRef<'_> {
+        match self {
+            Self::Text(text) => BodyRef::Text(text),
+            Self::Binary(bytes) => BodyRef::Binary(bytes),
+            _ => BodyRef::Empty,
+        }
+    }
+
+    fn from_stored(body: HttpBody) -> Self {
+        match body {
+            HttpBody::Empty => Self::Empty,
+            HttpBody::Text(text) => Self::Text(text),
+            HttpBody::Binary(bytes) => Self::Binary(bytes),
+        }
+    }
+
+    fn from_text(text: Bytes) -> Self {
+        match String::from_utf8(text.into()) {
+            Ok(text) => Self::Text(text),
+            Err(error) => Self::Binary(error.into_bytes()),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Tenants that Lambda knows: extractors for [`Http::tenant`](crate::http::Http::tenant).
+
+use http::request::Parts;
+use lambda_http::Context;
+use lambda_http::request::RequestContext;
+use serde_json::Value;
+
+/// The tenant that the function was invoked for, under Lambda's tenant isolation mode.
+pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
+    |parts| parts.extensions.get::<Context>()?.tenant_id.clone()
+}
+
+/// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
+/// authorizer put into its context. Values that are no text (numbers, booleans) count by their
+/// JSON text.
+pub fn authorizer_claim(
+    name: &'static str,
+) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
+    move |parts| {
+        let authorizer = parts.extensions.get::<RequestContext>()?.authorizer()?;
+        if let Some(claim) = authorizer.jwt.as_ref().and_then(|jwt| jwt.claims.get(name)) {
+            return Some(claim.clone());
+        }
+        let cognito = authorizer.other.get("claims").and_then(|claims| claims.get(name));
+        let value = cognito
+            .or_else(|| authorizer.fields.get(name))
+            .or_else(|| authorizer.other.get(name))?;
+        match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The command line. Small enough that a parser crate would cost more than it saves.
+
+use anyhow::{Result, bail, ensure};
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  check    formatting, lints, docs, doc tests, feature promises, licences
+      --keep-going               run the checks after a failed one too
+
+  test     all tests on the embedded engine, then those that need a store on DynamoDB Local
+      --embedded-only            leave DynamoDB Local out
+      --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
+      -- ARGS                    passed to the test binaries: a filter, --nocapture ...
+
+  -h, --help
+
+Environment:
+  DYNAMODB_ENDPOINT   a DynamoDB Local that runs already, e.g. http://127.0.0.1:8000. Without it
+                      one is started: by Java 17, fetched by Maven once, or by Docker";
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Command {
+    Help,
+    Check(CheckOptions),
+    Test(TestOptions),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct CheckOptions {
+    pub(crate) keep_going: bool,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct TestOptions {
+    pub(crate) embedded_only: bool,
+    pub(crate) require_dynamodb_local: bool,
+    /// What stood after `--`.
+    pub(crate) binary_args: Vec<String>,
+}
+
+pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
+    let mut own: Vec<String> = args.into_iter().collect();
+    let binary_args = match own.iter().position(|arg| arg == "--") {
+        Some(separator) => own.drain(separator..).skip(1).collect(),
+        None => Vec::new(),
+    };
+    // Wherever it stands: who asks does not know the order either.
+    if own.iter().any(|arg| arg == "--help" || arg == "-h" || arg == "help") {
+        return Ok(Command::Help);
+    }
+    match own.split_first() {
+        None => bail!("which command?"),
+        Some((command, flags)) if command == "check" => {
+            check_options(flags, &binary_args).map(Command::Check)
+        }
+        Some((command, flags)) if command == "test" => {
+            test_options(flags, binary_args).map(Command::Test)
+        }
+        Some((command, _)) => bail!("there is no command `{command}`"),
+    }
+}
+
+fn check_options(flags: &[String], binary_args: &[String]) -> Result<CheckOptions> {
+    ensure!(binary_args.is_empty(), "`check` passes nothing on: there must be nothing after `--`");
+    let mut options = CheckOptions::default();
+    for flag in flags {
+        match flag.as_str() {
+            "--keep-going" => options.keep_going = true,
+            other => bail!("`check` does not know `{other}`"),
+        }
+    }
+    Ok(options)
+}
+
+fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOptions> {
+    let mut options = TestOptions { binary_args, ..TestOptions::default() };
+    for flag in flags {
+        match flag.as_str() {
+            "--embedded-only" => options.embedded_only = true,
+            "--require-dynamodb-local" => options.require_dynamodb_local = true,
+            other => bail!(
+                "`test` does not know `{other}`; what is meant for the test binaries comes after `--`"
+            ),
+        }
+    }
+    ensure!(
+        !(options.embedded_only && options.require_dynamodb_local),
+        "--embedded-only and --require-dynamodb-local exclude each other"
+    );
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command> {
+        parse(line.split_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn test_passes_on_what_follows_the_separator() {
+        let command =
+            parse_line("test --require-dynamodb-local -- lease --help -- --nocapture").unwrap();
+        let binary_args = ["lease", "--help", "--", "--nocapture"].map(String::from).to_vec();
+        let expected =
+            TestOptions { embedded_only: false, require_dynamodb_local: true, binary_args };
+        assert_eq!(command, Command::Test(expected));
+    }
+
+    #[test]
+    fn check_takes_its_flag() {
+        assert_eq!(
+            parse_line("check").unwrap(),
+            Command::Check(CheckOptions { keep_going: false })
+        );
+        assert_eq!(
+            parse_line("check --keep-going").unwrap(),
+            Command::Check(CheckOptions { keep_going: true })
+        );
+    }
+
+    #[test]
+    fn help_is_found_before_the_separator() {
+        for line in ["--help", "-h", "help", "test --help", "check -h", "nonsense --help"] {
+            assert_eq!(parse_line(line).unwrap(), Command::Help, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_refused_with_its_reason() {
+        let cases = [
+            ("", "which command"),
+            ("tset", "`tset`"),
+            ("test lease", "after `--`"),
+            ("test --keep-going", "`--keep-going`"),
+            ("test --embedded-only --require-dynamodb-local", "exclude each other"),
+            ("check --fix", "`--fix`"),
+            ("check -- lease", "passes nothing on"),
+        ];
+        for (line, reason) in cases {
+            let error = parse_line(line).unwrap_err().to_string();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a set of features promises not to bring along, held against `cargo tree`.
+
+use anyhow::{Result, ensure};
+
+use super::Outcome;
+use crate::{
+    command::{describe, output},
+    workspace::{PACKAGE, Workspace},
+};
+
+pub(super) struct Promise {
+    pub(super) name: &'static str,
+    features: &'static [&'static str],
+    absent: &'static [&'static str],
+}
+
+pub(super) const ALL: &[Promise] = &[
+    Promise {
+        name: "the core has no Lambda crate, no TLS stack and no server",
+        features: &["--no-default-features"],
+        absent: &[
+            "lambda_http",
+            "lambda_runtime",
+            "lambda_runtime_api_client",
+            "aws_lambda_events",
+            "rustls",
+            "aws-lc-rs",
+            "aws-lc-sys",
+            "ring",
+            "native-tls",
+            "openssl",
+            "hyper-rustls",
+            "s2n-tls",
+            "dynoxide-rs",
+            "axum",
+        ],
+    },
+    Promise {
+        name: "the embedded engine is for tests only",
+        features: &["--all-features"],
+        absent: &["dynoxide-rs"],
+    },
+];
+
+/// In every tree of ours. Where it is missing, the listing was not understood, and proves nothing.
+const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
+
+impl Promise {
+    pub(super) fn check(&self, workspace: &Workspace) -> Result<Outcome> {
+        // All platforms: a promise that holds on the machine at hand only would be none.
+        let args =
+            ["tree", "--package", PACKAGE, "-e", "normal", "--prefix", "none", "--target", "all"];
+        let mut command = workspace.cargo(args.iter().chain(self.features).copied());
+        println!("    {}", describe(&command));
+        let tree = output(&mut command)?;
+        ensure!(
+            names(&tree).any(|name| name == ALWAYS_PRESENT),
+            "{ALWAYS_PRESENT} is not in the tree"
+        );
+        let broken = self.broken_by(&tree);
+        for name in &broken {
+            println!(
+                "    {name} is there; `cargo tree {} -i {name}` tells why",
+                self.features.join(" ")
+            );
+        }
+        Ok(if broken.is_empty() { Outcome::Passed } else { Outcome::Failed })
+    }
+
+    fn broken_by(&self, tree: &str) -> Vec<&'static str> {
+        self.absent
+            .iter()
+            .copied()
+            .filter(|absent| names(tree).any(|name| name == *absent))
+            .collect()
+    }
+}
+
+/// Lines are `name v1.2.3 (proc-macro) (*)`.
+fn names(tree: &str) -> impl Iterator<Item = &str> {
+    tree.lines().filter_map(|line| line.split_whitespace().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROMISE: Promise = Promise { name: "", features: &[], absent: &["ring", "rustls"] };
+
+    #[test]
+    fn a_forbidden_package_breaks_the_promise() {
+        let tree =
+            "dynamodb-idempotency v0.1.0 (/w)\naws-sdk-dynamodb v1.136.0\nring v0.17.14 (*)\n";
+        assert_eq!(PROMISE.broken_by(tree), ["ring"]);
+    }
+
+    #[test]
+    fn a_name_that_only_begins_like_a_forbidden_one_does_not() {
+        assert!(PROMISE.broken_by("rustls-pki-types v1.0.0\nstring v1.0.0\n").is_empty());
+    }
+}

@@ -1,0 +1,129 @@
+//! Is something there? Asked over a plain socket: one request does not need an HTTP client.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The first request to a cold server loads half of it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Succeeds if `endpoint` takes a TCP connection.
+pub(super) fn connect(endpoint: &str) -> Result<()> {
+    let (host, port) = host_and_port(endpoint)?;
+    let addresses =
+        (host, port).to_socket_addrs().with_context(|| format!("`{host}` is no host"))?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some(error),
+        }
+    }
+    match last {
+        Some(error) => Err(error).with_context(|| format!("nothing answers at {host}:{port}")),
+        None => bail!("`{host}` has no address"),
+    }
+}
+
+fn host_and_port(endpoint: &str) -> Result<(&str, u16)> {
+    let (scheme, rest) = endpoint.split_once("://").context("it does not begin with http://")?;
+    let default_port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        other => bail!("`{other}` is neither http nor https"),
+    };
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of a bare IPv6 address are inside its brackets.
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().with_context(|| format!("`{port}` is no port"))?)
+        }
+        _ => (authority, default_port),
+    };
+    Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+}
+
+/// Succeeds if a DynamoDB at this port of the loopback address lists its tables.
+pub(super) fn lists_tables(port: u16) -> io::Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(list_tables_request(port).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    if is_table_list(&answer) {
+        Ok(())
+    } else {
+        let status = answer.lines().next().unwrap_or("nothing").to_owned();
+        Err(io::Error::other(format!("it answered {status}")))
+    }
+}
+
+/// DynamoDB Local wants a signature in the right form, and does not look at its value.
+fn list_tables_request(port: u16) -> String {
+    let body = "{}";
+    format!(
+        "POST / HTTP/1.1\r\n\
+         Host: {}:{port}\r\n\
+         Connection: close\r\n\
+         Content-Type: application/x-amz-json-1.0\r\n\
+         X-Amz-Target: DynamoDB_20120810.ListTables\r\n\
+         Authorization: AWS4-HMAC-SHA256 \
+         Credential=probe/20200101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0\r\n\
+         Content-Length: {}\r\n\
+         \r\n\
+         {body}",
+        Ipv4Addr::LOCALHOST,
+        body.len(),
+    )
+}
+
+fn is_table_list(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"TableNames\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port_are_found() {
+        let cases = [
+            ("http://127.0.0.1:8000", ("127.0.0.1", 8000)),
+            ("http://localhost:8000/", ("localhost", 8000)),
+            ("http://dynamodb", ("dynamodb", 80)),
+            ("https://dynamodb/path", ("dynamodb", 443)),
+            ("http://[::1]:8000", ("::1", 8000)),
+            ("http://[::1]", ("::1", 80)),
+        ];
+        for (endpoint, expected) in cases {
+            assert_eq!(host_and_port(endpoint).unwrap(), expected, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for endpoint in ["127.0.0.1:8000", "ftp://host", "http://host:port", "http://host:99999"] {
+            assert!(host_and_port(endpoint).is_err(), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn only_a_list_of_tables_is_an_answer() {
+        assert!(is_table_list("HTTP/1.1 200 OK\r\nServer: x\r\n\r\n{\"TableNames\":[]}"));
+        assert!(!is_table_list("HTTP/1.1 500 Server Error\r\n\r\n{\"TableNames\":[]}"));
+        assert!(!is_table_list("HTTP/1.1 200 OK\r\n\r\nhello"));
+    }
+
+    #[test]
+    fn a_closed_port_does_not_connect() {
+        let port = crate::dynamodb_local::free_port().unwrap();
+        assert!(connect(&format!("http://127.0.0.1:{port}")).is_err());
+        assert!(lists_tables(port).is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! The project's own commands: `cargo xtask check` and `cargo xtask test`.
+//!
+//! There is one list of checks and one way to test. Continuous integration runs these two commands
+//! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
+//! the options.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the library's clock is for its tests to own; here, real time is measured and waited for"
+)]
+
+mod args;
+mod check;
+mod command;
+mod dynamodb_local;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+/// The command line itself was wrong, as opposed to what it asked for having failed.
+const USAGE_ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let command = match args::parse(std::env::args().skip(1)) {
+        Ok(command) => command,
+        Err(error) => {
+            eprintln!("error: {error}\n\n{}", args::HELP);
+            return ExitCode::from(USAGE_ERROR);
+        }
+    };
+    match run(command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `false`: the command did its work, and something that it ran has failed (and was reported).
+fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Help => {
+            println!("{}", args::HELP);
+            Ok(true)
+        }
+        Command::Check(options) => check::run(&options),
+        Command::Test(options) => test::run(&options),
+    }
+}

@@ -1,0 +1,145 @@
+//! `cargo xtask test`: everything on the embedded engine, then the suites that speak to a store
+//! once more on DynamoDB Local.
+//!
+//! Both runs select the whole workspace with all its features, and narrow what runs by target. A
+//! narrower selection of packages would be another set of features for tokio and hyper, and build
+//! the AWS SDK again for the second run.
+
+mod report;
+
+use std::{
+    io::{self, BufRead, BufReader, IsTerminal, Write},
+    process::{Command, ExitStatus},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    args::TestOptions,
+    command::describe,
+    dynamodb_local::{self, Server},
+    workspace::Workspace,
+};
+use report::Report;
+
+/// The test targets that run on both engines: the library's and the example's.
+const SUITES: &[&str] = &["suite", "api"];
+
+const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
+
+struct Run {
+    engine: String,
+    report: Report,
+    elapsed: Duration,
+    passed: bool,
+}
+
+/// `false` if a test has failed, if a suite was empty, or if DynamoDB Local was required and could
+/// not be had.
+pub(crate) fn run(options: &TestOptions) -> Result<bool> {
+    let workspace = Workspace::load()?;
+    // Before anything is built: whoever names a server wants to hear at once that it is not there.
+    let running = match endpoint_from_environment() {
+        Some(endpoint) if !options.embedded_only => Some(dynamodb_local::running(&endpoint)?),
+        _ => None,
+    };
+    let embedded = run_embedded(&workspace, options)?;
+    if !embedded.passed && embedded.report.is_empty() {
+        bail!("the tests did not start");
+    }
+    let mut runs = vec![embedded];
+    let mut closing = None;
+    if !options.embedded_only {
+        match running.map_or_else(|| dynamodb_local::start(&workspace.target), Ok) {
+            Ok(server) => runs.push(run_local(&workspace, options, server)?),
+            Err(reason) => closing = Some(reason.to_string()),
+        }
+    }
+    summarise(&runs);
+    let missing_but_required = closing.is_some() && options.require_dynamodb_local;
+    match closing {
+        Some(reason) if missing_but_required => println!("DynamoDB Local: required, but {reason}"),
+        Some(reason) => println!("DynamoDB Local: {reason}; tests ran on the embedded engine only"),
+        None => {}
+    }
+    Ok(runs.iter().all(|run| run.passed) && !missing_but_required)
+}
+
+/// An empty variable is how a shell says "not set" for one command.
+fn endpoint_from_environment() -> Option<String> {
+    std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
+}
+
+/// Examples and benches are targets as well: built here, once, with everything else.
+fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
+    let mut command = cargo_test(workspace, &["--all-targets"], options);
+    command.env_remove(ENDPOINT);
+    run_on("embedded engine", command)
+}
+
+fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Run> {
+    let targets: Vec<&str> = SUITES.iter().flat_map(|suite| ["--test", suite]).collect();
+    let mut command = cargo_test(workspace, &targets, options);
+    command.env(ENDPOINT, server.endpoint());
+    let mut run = run_on(&format!("DynamoDB Local ({})", server.origin()), command)?;
+    if let Some(end) = server.early_end() {
+        eprintln!("DynamoDB Local ended while the tests ran: {end}");
+        run.passed = false;
+    }
+    Ok(run)
+}
+
+fn cargo_test(workspace: &Workspace, targets: &[&str], options: &TestOptions) -> Command {
+    let mut command = workspace.cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    command.args(targets);
+    if !options.binary_args.is_empty() {
+        command.arg("--").args(&options.binary_args);
+    }
+    command
+}
+
+fn run_on(engine: &str, command: Command) -> Result<Run> {
+    println!("\n==> {engine}\n    {}", describe(&command));
+    let start = Instant::now();
+    let (status, report) = tee(command)?;
+    let empty = if report.is_empty() { Vec::new() } else { report.without_tests(SUITES) };
+    for suite in &empty {
+        eprintln!("{engine}: the suite `{suite}` ran no tests");
+    }
+    let passed = status.success() && empty.is_empty();
+    Ok(Run { engine: engine.to_owned(), report, elapsed: start.elapsed(), passed })
+}
+
+/// Runs a `cargo test`, shows what it says, and counts what it did.
+///
+/// One pipe takes both its streams: cargo names the test binary on standard error, and the binary
+/// tells its counts on standard output. Only their order says which count belongs to which.
+fn tee(mut command: Command) -> Result<(ExitStatus, Report)> {
+    let (reader, writer) = io::pipe()?;
+    if io::stdout().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("cargo did not start")?;
+    // It holds the writing ends too: the pipe would never end.
+    drop(command);
+    let mut report = Report::default();
+    let mut lines = BufReader::new(reader);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        io::stdout().write_all(&line)?;
+        report.read(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok((child.wait()?, report))
+}
+
+fn summarise(runs: &[Run]) {
+    println!();
+    for run in runs {
+        let verdict = if run.passed { "passed" } else { "FAILED" };
+        println!("{}: {verdict} in {:.1} s", run.engine, run.elapsed.as_secs_f64());
+        println!("{}", run.report);
+    }
+}
