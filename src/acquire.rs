@@ -281,7 +281,7 @@ enum Settled {
 
 /// A retry makes sense when the lease is over at the latest; owners mostly finish much earlier.
 fn retry_after(lease_left: Duration) -> Duration {
-    lease_left.clamp(Duration::from_secs(1), Duration::from_secs(10))
+    lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5))
 }
 
 impl Core {

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     /// Another execution of this key holds a live lease. **Try again after `retry_after`.**
     /// Nothing ran.
     InProgress {
-        /// When a retry makes sense: at least one second, at most ten, never much past the end
+        /// When a retry makes sense: at least one second, at most five, never much past the end
         /// of the running lease.
         retry_after: Duration,
     },
@@ -155,7 +155,10 @@ pub enum RunError<E> {
 }
 
 impl<E> RunError<E> {
-    /// The handler's own error, if it is one.
+    /// The handler's own error.
+    ///
+    /// # Errors
+    /// With the crate's error, where it is that.
     pub fn into_handler(self) -> Result<E, Error> {
         match self {
             Self::Handler(error) => Ok(error),

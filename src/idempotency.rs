@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_smithy_async::time::SharedTimeSource;
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -142,7 +141,7 @@ impl Builder {
 
     fn assemble(self) -> Idempotency {
         // The client's own time source, so that both always tell the same time.
-        let source = self.client.config().time_source().unwrap_or_else(SharedTimeSource::default);
+        let source = self.client.config().time_source().unwrap_or_default();
         let table = Table {
             client: self.client,
             name: self.table,

@@ -231,9 +231,9 @@ impl<Errors> Operation<'_, Errors> {
             Acquisition::Acquired(execution) => execution,
             Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
             Acquisition::ReplayFailure(answer) => {
-                return Err(stored_error::<E, Errors>(answer));
+                return Err(stored_error::<E, Errors>(answer.as_ref()));
             }
-            refused => return Err(refusal(refused).into()),
+            refused => return Err(refusal(&refused).into()),
         };
         match call_handler(&execution, handler).await {
             Ok(Ok(value)) => finish(&execution, value).await.map_err(Into::into),
@@ -350,8 +350,8 @@ pub(crate) fn outcome_unknown(source: Error) -> Error {
 }
 
 /// Why a call neither runs nor replays.
-pub(crate) fn refusal(acquisition: Acquisition) -> Error {
-    match acquisition {
+pub(crate) fn refusal(acquisition: &Acquisition) -> Error {
+    match *acquisition {
         Acquisition::InProgress { retry_after } => Error::new(
             ErrorKind::InProgress { retry_after },
             "another execution of this key is running: try again later",
@@ -399,8 +399,8 @@ fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
     }
 }
 
-fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<Answer>) -> RunError<E> {
-    let decoded = match &answer {
+fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<E> {
+    let decoded = match answer {
         Some(Answer::Json(json)) => Errors::decode(json),
         Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
     };

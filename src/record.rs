@@ -295,8 +295,8 @@ fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: Attri
     item.insert(schema.name(attribute).to_owned(), value);
 }
 
-pub(crate) fn number(value: impl ToString) -> AttributeValue {
-    AttributeValue::N(value.to_string())
+pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
+    AttributeValue::N(value.into().to_string())
 }
 
 /// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"

@@ -146,22 +146,22 @@ impl TableSchema {
             Keys::Composite { partition, value, sort } => {
                 names.extend([partition.as_ref(), sort.as_ref()]);
                 if value.is_empty() {
-                    return Err(invalid("the fixed value of the partition key is empty".into()));
+                    return Err(invalid("the fixed value of the partition key is empty"));
                 }
             }
         }
         names.sort_unstable();
         if names.iter().any(|name| name.is_empty() || name.len() > 255) {
-            return Err(invalid("an attribute name has 1 to 255 bytes".into()));
+            return Err(invalid("an attribute name has 1 to 255 bytes"));
         }
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(invalid(format!("two attributes are named `{}`", pair[0]))),
+            Some(pair) => Err(invalid(&format!("two attributes are named `{}`", pair[0]))),
             None => Ok(()),
         }
     }
 }
 
-fn invalid(message: String) -> Error {
+fn invalid(message: &str) -> Error {
     Error::new(ErrorKind::Configuration, format!("table schema: {message}"))
 }
 

@@ -30,7 +30,6 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Starts a fingerprint of chosen parts.
-    #[must_use]
     pub fn builder() -> FingerprintBuilder {
         let mut hasher = Sha256::new();
         hasher.update(DOMAIN);

@@ -32,7 +32,7 @@ where
         Ok(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer))) => {
             return Ok(replay(config, answer));
         }
-        Ok(refused) => return Ok(explain(config, &refusal(refused))),
+        Ok(refused) => return Ok(explain(config, &refusal(&refused))),
         Err(error) => return Ok(explain(config, &error)),
     };
     match call_handler(&execution, handler).await {

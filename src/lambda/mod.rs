@@ -23,5 +23,5 @@ mod run;
 mod service;
 pub mod tenant;
 
-pub use self::run::{RepeatedHeaders, run};
+pub use self::run::{HttpEvent, RepeatedHeaders, run};
 pub use self::service::{Idempotent, ResponseFuture};

@@ -106,10 +106,10 @@ impl Answer {
     pub(crate) fn decode(response: AttributeValue) -> Option<Self> {
         let AttributeValue::M(mut fields) = response else { return None };
         if let Some(json) = fields.remove(JSON) {
-            return only(fields, Self::Json(string(json)?));
+            return only(&fields, Self::Json(string(json)?));
         }
         if let Some(reason) = fields.remove(UNAVAILABLE) {
-            return only(fields, Self::Unavailable(string(reason)?));
+            return only(&fields, Self::Unavailable(string(reason)?));
         }
         let status = match fields.remove(STATUS)? {
             AttributeValue::N(status) => status.parse().ok().filter(|s| (100..=999).contains(s))?,
@@ -123,12 +123,12 @@ impl Answer {
             Some(AttributeValue::B(bytes)) => HttpBody::Binary(bytes.into_inner()),
             Some(_) => return None,
         };
-        only(fields, Self::Http(HttpAnswer { status, headers, body }))
+        only(&fields, Self::Http(HttpAnswer { status, headers, body }))
     }
 }
 
 /// A field that we do not know may change what the others mean.
-fn only(rest: HashMap<String, AttributeValue>, answer: Answer) -> Option<Answer> {
+fn only(rest: &HashMap<String, AttributeValue>, answer: Answer) -> Option<Answer> {
     rest.is_empty().then_some(answer)
 }
 

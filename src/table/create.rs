@@ -109,7 +109,7 @@ fn exists(error: &SdkError<CreateTableError>) -> bool {
     error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
 }
 
-/// DynamoDB answers a second enabling with a ValidationException that says so.
+/// DynamoDB answers a second enabling with a `ValidationException` that says so.
 fn ttl_is_on(error: &SdkError<UpdateTimeToLiveError>) -> bool {
     let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
     message.is_some_and(|message| message.contains("already enabled"))

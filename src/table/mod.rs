@@ -2,18 +2,21 @@
 //! one of applied, refused, not applied, or unknown.
 
 mod create;
+mod expression;
 mod fault;
 mod probe;
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 
+use self::expression::{Change, Condition};
 use self::fault::Fault;
 use self::probe::Probe;
 use crate::clock::{Clock, StoreTime, Timestamp};
@@ -66,14 +69,14 @@ pub(crate) struct Term {
 impl Table {
     /// Writes the pending record where there is none.
     pub(crate) async fn create(&self, claim: &Claim, term: Term) -> Reply<Write> {
-        let mut condition = Condition::new(self);
+        let mut condition = Condition::new(&self.schema);
         condition.absent();
         self.put(self.pending(claim, term), condition).await
     }
 
     /// Puts a new pending record in the place of one that no longer counts.
     pub(crate) async fn replace(&self, claim: &Claim, term: Term, seen: &Version) -> Reply<Write> {
-        let mut condition = Condition::new(self);
+        let mut condition = Condition::new(&self.schema);
         condition.version(seen);
         self.put(self.pending(claim, term), condition).await
     }
@@ -86,7 +89,7 @@ impl Table {
         term: Term,
         seen: &Version,
     ) -> Reply<Write> {
-        let mut change = Change::new(self);
+        let mut change = Change::new(&self.schema);
         change.condition.version(seen);
         change.set(Attribute::Status, AttributeValue::S(Status::Pending.as_str().into()));
         change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
@@ -100,14 +103,14 @@ impl Table {
 
     /// Stamps the owner's own lease anew, earlier or later.
     pub(crate) async fn restamp(&self, claim: &Claim, term: Term) -> Reply<Write> {
-        let mut change = Change::new(self);
+        let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
         self.stamp(claim, term, change).await
     }
 
     /// Extends the owner's lease; a late repeat never shortens it.
     pub(crate) async fn renew(&self, claim: &Claim, term: Term) -> Reply<Write> {
-        let mut change = Change::new(self);
+        let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
         change.condition.lease_ends_before(term.lease_expires_at);
         self.stamp(claim, term, change).await
@@ -122,7 +125,7 @@ impl Table {
     /// Writes the finished record over the owner's own, or where there is none: the effect has
     /// happened, whoever deleted the record.
     pub(crate) async fn complete(&self, owner: &Owner, item: Item) -> Reply<Write> {
-        let mut condition = Condition::new(self);
+        let mut condition = Condition::new(&self.schema);
         condition.absent_or_owned_by(owner);
         self.put(item, condition).await
     }
@@ -135,7 +138,7 @@ impl Table {
         expires_at: i64,
         response: Option<AttributeValue>,
     ) -> Reply<Write> {
-        let mut change = Change::new(self);
+        let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
         change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
         change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
@@ -150,7 +153,7 @@ impl Table {
 
     /// Deletes the owner's pending record: never a completed one, whose response was only lost.
     pub(crate) async fn release(&self, claim: &Claim) -> Reply<Write> {
-        let mut condition = Condition::new(self);
+        let mut condition = Condition::new(&self.schema);
         condition.held_by(&claim.owner);
         let (expression, names, values) = condition.finish();
         let probe = Probe::default();
@@ -246,20 +249,23 @@ impl Table {
         let outcome = match answer {
             None => Write::Unknown(self.timed_out()),
             Some(Ok(_)) => Write::Applied,
-            Some(Err(error)) => match E::refused(error) {
-                Ok(item) => Write::Refused(item),
-                Err(error) => match self.fault(error) {
-                    // An earlier try of the SDK's may have been executed all the same.
-                    Fault::Refused(error) if seen.in_doubt => Write::Unknown(error),
-                    Fault::Refused(error) => Write::NotApplied(error),
-                    Fault::Unknown(error) => Write::Unknown(error),
-                },
+            Some(Err(SdkError::ServiceError(context))) if context.err().is_refused() => {
+                Write::Refused(context.into_err().into_item())
+            }
+            Some(Err(error)) => match self.fault(error) {
+                // An earlier try of the SDK's may have been executed all the same.
+                Fault::Refused(error) if seen.in_doubt => Write::Unknown(error),
+                Fault::Refused(error) => Write::NotApplied(error),
+                Fault::Unknown(error) => Write::Unknown(error),
             },
         };
         Reply { outcome, time: seen.time }
     }
 
-    fn fault<E: Conditional>(&self, error: SdkError<E>) -> Fault {
+    fn fault<E>(&self, error: SdkError<E>) -> Fault
+    where
+        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+    {
         fault::sort(&self.name, error)
     }
 
@@ -268,163 +274,28 @@ impl Table {
     }
 }
 
-/// An operation's error type, for the sake of the one error that is an answer.
-trait Conditional:
-    std::error::Error + aws_sdk_dynamodb::error::ProvideErrorMetadata + Send + Sync + 'static
-{
-    /// The record that a condition failed on; any other error comes back.
-    fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>>
-    where
-        Self: Sized;
+/// A write's error type, for the sake of the one error that is an answer.
+trait Conditional: StdError + ProvideErrorMetadata + Send + Sync + 'static {
+    /// Whether the condition did not hold.
+    fn is_refused(&self) -> bool;
+    /// The record that it did not hold for, where the store sent it.
+    fn into_item(self) -> Option<Item>;
 }
 
 macro_rules! conditional {
     ($($error:ident),*) => {$(
         impl Conditional for $error {
-            fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>> {
-                let failed = error.as_service_error()
-                    .is_some_and($error::is_conditional_check_failed_exception);
-                if !failed {
-                    return Err(error);
-                }
-                match error.into_service_error() {
-                    $error::ConditionalCheckFailedException(failed) => Ok(failed.item),
-                    _ => Ok(None),
+            fn is_refused(&self) -> bool {
+                self.is_conditional_check_failed_exception()
+            }
+
+            fn into_item(self) -> Option<Item> {
+                match self {
+                    Self::ConditionalCheckFailedException(failed) => failed.item,
+                    _ => None,
                 }
             }
         }
     )*};
 }
 conditional!(PutItemError, UpdateItemError, DeleteItemError);
-
-impl Conditional for aws_sdk_dynamodb::operation::get_item::GetItemError {
-    fn refused(error: SdkError<Self>) -> Result<Option<Item>, SdkError<Self>> {
-        Err(error)
-    }
-}
-
-type Names = std::collections::HashMap<String, String>;
-
-/// A condition expression in the making; every method adds a term, all must hold.
-struct Condition<'a> {
-    table: &'a Table,
-    expression: String,
-    names: Names,
-    values: Item,
-}
-
-impl<'a> Condition<'a> {
-    fn new(table: &'a Table) -> Self {
-        Self { table, expression: String::new(), names: Names::new(), values: Item::new() }
-    }
-
-    fn absent(&mut self) {
-        let key = self.key();
-        self.and(&format!("attribute_not_exists({key})"));
-    }
-
-    fn absent_or_owned_by(&mut self, owner: &Owner) {
-        let key = self.key();
-        let name = self.name(Attribute::Owner);
-        self.value(":me", AttributeValue::S(owner.as_str().into()));
-        self.and(&format!("(attribute_not_exists({key}) OR {name} = :me)"));
-    }
-
-    /// Owned and not finished: what every write of an owner's but the completing put asks for.
-    fn held_by(&mut self, owner: &Owner) {
-        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.as_str().into()));
-        self.equal(
-            Attribute::Status,
-            ":pending",
-            AttributeValue::S(Status::Pending.as_str().into()),
-        );
-    }
-
-    fn lease_ends_before(&mut self, end: Timestamp) {
-        let name = self.name(Attribute::LeaseExpiresAt);
-        self.value(":until", record::number(end.millis()));
-        self.and(&format!("{name} < :until"));
-    }
-
-    /// Exactly the state that was seen.
-    fn version(&mut self, seen: &Version) {
-        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.as_str().into()));
-        self.equal(
-            Attribute::Status,
-            ":seen_status",
-            AttributeValue::S(seen.status.as_str().into()),
-        );
-        if let Some(lease) = seen.lease_expires_at {
-            self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(lease.millis()));
-        }
-    }
-
-    fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
-        let name = self.name(attribute);
-        self.value(placeholder, value);
-        self.and(&format!("{name} = {placeholder}"));
-    }
-
-    fn and(&mut self, term: &str) {
-        if !self.expression.is_empty() {
-            self.expression.push_str(" AND ");
-        }
-        self.expression.push_str(term);
-    }
-
-    /// The attribute that tells whether there is an item at all.
-    fn key(&mut self) -> &'static str {
-        let name = self.table.schema.partition_key_name().to_owned();
-        self.names.insert("#key".to_owned(), name);
-        "#key"
-    }
-
-    fn name(&mut self, attribute: Attribute) -> &'static str {
-        let placeholder = attribute.placeholder();
-        if !self.names.contains_key(placeholder) {
-            let name = self.table.schema.name(attribute).to_owned();
-            self.names.insert(placeholder.to_owned(), name);
-        }
-        placeholder
-    }
-
-    fn value(&mut self, placeholder: &str, value: AttributeValue) {
-        self.values.insert(placeholder.to_owned(), value);
-    }
-
-    fn finish(self) -> (String, Names, Option<Item>) {
-        let values = (!self.values.is_empty()).then_some(self.values);
-        (self.expression, self.names, values)
-    }
-}
-
-/// An update expression in the making, and the condition that fences it.
-struct Change<'a> {
-    condition: Condition<'a>,
-    set: String,
-    remove: String,
-}
-
-impl<'a> Change<'a> {
-    fn new(table: &'a Table) -> Self {
-        Self { condition: Condition::new(table), set: String::new(), remove: String::new() }
-    }
-
-    fn set(&mut self, attribute: Attribute, value: AttributeValue) {
-        let name = self.condition.name(attribute);
-        let placeholder = name.replace('#', ":");
-        self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
-        self.set.push_str(&format!("{name} = {placeholder}"));
-        self.condition.value(&placeholder, value);
-    }
-
-    fn remove(&mut self, attribute: Attribute) {
-        let name = self.condition.name(attribute);
-        self.remove.push_str(if self.remove.is_empty() { " REMOVE " } else { ", " });
-        self.remove.push_str(name);
-    }
-
-    fn expression(&self) -> String {
-        format!("{}{}", self.set, self.remove)
-    }
-}

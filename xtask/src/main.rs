@@ -4,12 +4,6 @@
 //! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
 //! the options.
 
-#![forbid(unsafe_code)]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the library's clock is for its tests to own; here, real time is measured and waited for"
-)]
-
 mod args;
 mod check;
 mod command;

@@ -1,0 +1,141 @@
+//! Serves the Lambda's own handler on a local port, with an embedded DynamoDB.
+//!
+//! ```text
+//! cargo run -p lambda-example --example local -- --port 3000
+//! ```
+//!
+//! `DYNAMODB_ENDPOINT` points it at another DynamoDB, such as DynamoDB Local; `--port 0` takes a
+//! free port.
+
+use std::process::ExitCode;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::{IntoResponse, Response};
+use dynamodb_idempotency::Idempotency;
+use lambda_example::{Payments, service};
+use lambda_http::http::{Request, StatusCode};
+use lambda_http::{Body, Error};
+use tokio::net::TcpListener;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
+
+const DEFAULT_PORT: u16 = 3000;
+const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--port N]";
+
+type Handler = BoxCloneSyncService<Request<Body>, Response, Error>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    lambda_http::tracing::init_default_subscriber();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
+    let Some(port) = port(std::env::args().skip(1))? else {
+        println!("{USAGE}");
+        return Ok(());
+    };
+    let listener = TcpListener::bind(("127.0.0.1", port))
+        .await
+        .map_err(|error| format!("port {port} cannot be had ({error}): try --port 0"))?;
+    let client = dynamodb().await?;
+    let idempotency = Idempotency::new(client.clone(), "idempotency");
+    idempotency.create_table().await?;
+    let payments = Payments::new(client, "payments");
+    payments.create_table().await?;
+
+    let handler = service(&idempotency, payments).map_response(into_axum);
+    let app = Router::new()
+        .fallback(serve)
+        .layer(DefaultBodyLimit::max(6 * 1024 * 1024))
+        .with_state(Handler::new(handler));
+    print_welcome(&listener.local_addr()?.to_string());
+    axum::serve(listener, app)
+        .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
+        .await?;
+    Ok(())
+}
+
+/// The port asked for; `None` when it is help that was asked for.
+fn port(mut arguments: impl Iterator<Item = String>) -> Result<Option<u16>, Error> {
+    let mut port = DEFAULT_PORT;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--port" => {
+                let value = arguments.next().unwrap_or_default();
+                let wrong = |_| format!("--port takes a number from 0 to 65535, not `{value}`");
+                port = value.parse().map_err(wrong)?;
+            }
+            other => return Err(format!("unknown argument `{other}`\n{USAGE}").into()),
+        }
+    }
+    Ok(Some(port))
+}
+
+/// A client of `DYNAMODB_ENDPOINT`, or of a DynamoDB inside this process.
+async fn dynamodb() -> Result<Client, Error> {
+    let endpoint = if let Ok(endpoint) = std::env::var("DYNAMODB_ENDPOINT") {
+        endpoint
+    } else {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let endpoint = format!("http://{}", listener.local_addr()?);
+        tokio::spawn(dynoxide::server::serve_on(listener, dynoxide::Database::memory()?));
+        endpoint
+    };
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("local", "local", None, None, "local"))
+        .endpoint_url(endpoint)
+        .build();
+    Ok(Client::from_conf(config))
+}
+
+/// Hands a request to the Lambda handler, as API Gateway would.
+async fn serve(State(handler): State<Handler>, request: axum::extract::Request) -> Response {
+    // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
+    let called = tokio::spawn(call(handler, request)).await;
+    called.map_err(Error::from).flatten().unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    })
+}
+
+async fn call(handler: Handler, request: axum::extract::Request) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, 6 * 1024 * 1024).await?;
+    let body = match String::from_utf8(bytes.into()) {
+        Ok(text) if text.is_empty() => Body::Empty,
+        Ok(text) => Body::Text(text),
+        Err(error) => Body::Binary(error.into_bytes()),
+    };
+    let mut handler = handler;
+    handler.ready().await?.call(Request::from_parts(parts, body)).await
+}
+
+fn into_axum(response: lambda_http::Response<Body>) -> Response {
+    response.map(axum::body::Body::new)
+}
+
+fn print_welcome(address: &str) {
+    println!("The payments API listens on http://{address}\n");
+    println!("Pay; send it again and get the same answer; change the amount and be refused:\n");
+    for amount in [1200, 1200, 1300] {
+        println!(
+            "curl -i http://{address}/payments -H 'content-type: application/json' \
+             -H 'Idempotency-Key: order-42' \
+             -d '{{\"amount\": {amount}, \"currency\": \"eur\", \"source\": \"tok_visa\"}}'"
+        );
+    }
+    println!("\nWhat really happened: curl http://{address}/payments");
+}

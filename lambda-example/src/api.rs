@@ -1,0 +1,131 @@
+//! Routes, requests and responses.
+
+use dynamodb_idempotency::http::tenant::header_sha256;
+use dynamodb_idempotency::{Execution, Idempotency};
+use lambda_http::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
+use lambda_http::http::request::Parts;
+use lambda_http::http::{HeaderMap, Method, StatusCode};
+use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+use serde_json::{Value, json};
+
+use crate::charge::{Charge, Order, charge};
+use crate::payments::{Payment, Payments};
+
+/// The handler, made idempotent: the same for Lambda and for the local server.
+#[must_use]
+pub fn service(
+    idempotency: &Idempotency,
+    payments: Payments,
+) -> impl Service<Request, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static
+{
+    // The API key is the tenant: hashed, because it is a secret.
+    idempotency
+        .http("payments")
+        .tenant(header_sha256("x-api-key"))
+        .wrap(service_fn(move |request| handle(payments.clone(), request)))
+}
+
+async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, Error> {
+    let (parts, body) = request.into_parts();
+    match (&parts.method, route(parts.uri.path())) {
+        (&Method::POST, Some("payments")) => create(&payments, &parts, &body).await,
+        (&Method::GET, Some("payments")) => list(&payments, &parts).await,
+        (&Method::GET, Some("healthz")) => reply(StatusCode::OK, &json!({"status": "ok"})),
+        (_, Some(_)) => refuse(&parts, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        (_, None) => refuse(&parts, StatusCode::NOT_FOUND, "not_found"),
+    }
+}
+
+/// The route, with or without the stage that API Gateway puts before it.
+fn route(path: &str) -> Option<&str> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match segments[..] {
+        [name] | [_, name] if ["payments", "healthz"].contains(&name) => Some(name),
+        _ => None,
+    }
+}
+
+async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Response<Body>, Error> {
+    let order = match Order::parse(body) {
+        Ok(order) => order,
+        Err(refusal) => return refuse(parts, refusal.status, &refusal.code),
+    };
+    match charge(&order).await? {
+        Charge::Succeeded => {
+            let payment = Payment::new(&tenant(parts), &order)?;
+            payments.put(&payment).await?;
+            let location = format!("/payments/{}", payment.id);
+            let mut response = reply(StatusCode::CREATED, &payment.to_json())?;
+            response.headers_mut().insert(LOCATION, location.parse()?);
+            // The client's visits: of this message, not of the payment, so that no replay has it.
+            let visits = visits(&parts.headers) + 1;
+            response.headers_mut().insert(SET_COOKIE, format!("visits={visits}").parse()?);
+            Ok(response)
+        }
+        Charge::Failed { status, code, attempt_id } => {
+            reply(status, &json!({"error": {"code": code, "attempt_id": attempt_id}}))
+        }
+    }
+}
+
+async fn list(payments: &Payments, parts: &Parts) -> Result<Response<Body>, Error> {
+    let payments = payments.of(&tenant(parts)).await?;
+    let data: Vec<Value> = payments.iter().map(Payment::to_json).collect();
+    reply(StatusCode::OK, &json!({"data": data}))
+}
+
+/// Refuses a request that has changed nothing: its idempotency key stays free.
+fn refuse(parts: &Parts, status: StatusCode, code: &str) -> Result<Response<Body>, Error> {
+    if let Some(execution) = parts.extensions.get::<Execution>() {
+        execution.nothing_executed();
+    }
+    reply(status, &json!({"error": {"code": code}}))
+}
+
+fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
+    let response = Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Body::from(body.to_string()))?;
+    Ok(response)
+}
+
+/// Whose payments: the same hash that keeps the idempotency keys apart.
+fn tenant(parts: &Parts) -> String {
+    header_sha256("x-api-key")(parts).unwrap_or_else(|| "anonymous".to_owned())
+}
+
+fn visits(headers: &HeaderMap) -> u64 {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).map(str::trim);
+    pairs.find_map(|pair| pair.strip_prefix("visits=")?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_work_with_and_without_a_stage() {
+        for (path, expected) in [
+            ("/payments", Some("payments")),
+            ("/prod/payments", Some("payments")),
+            ("/payments/", Some("payments")),
+            ("/healthz", Some("healthz")),
+            ("/v1/healthz", Some("healthz")),
+            ("/", None),
+            ("/payments/pay_1", None),
+            ("/a/b/payments", None),
+        ] {
+            assert_eq!(route(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn visits_are_counted_from_the_cookie() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(visits(&headers), 0);
+        headers.insert(COOKIE, "theme=dark; visits=4".parse().unwrap());
+        assert_eq!(visits(&headers), 4);
+    }
+}

@@ -1,0 +1,123 @@
+//! The ledger: one item a payment.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
+    ScalarAttributeType,
+};
+use lambda_http::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::charge::{Order, random_id};
+
+/// A payment as it stands in the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payment {
+    tenant: String,
+    pub(crate) id: String,
+    amount: u64,
+    currency: String,
+    status: String,
+    note: Option<String>,
+    /// Epoch seconds.
+    created: u64,
+}
+
+impl Payment {
+    pub(crate) fn new(tenant: &str, order: &Order) -> Result<Self, Error> {
+        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+        Ok(Self {
+            tenant: tenant.to_owned(),
+            id: random_id("pay")?,
+            amount: order.amount,
+            currency: order.currency.clone(),
+            status: "succeeded".to_owned(),
+            note: order.note.clone(),
+            created,
+        })
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "amount": self.amount,
+            "currency": self.currency,
+            "status": self.status,
+            "note": self.note,
+            "created": self.created,
+        })
+    }
+}
+
+/// The table of payments: partition key `tenant`, sort key `id`.
+#[derive(Clone, Debug)]
+pub struct Payments {
+    client: Client,
+    table: String,
+}
+
+impl Payments {
+    /// Uses `table` through `client`.
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self { client, table: table.into() }
+    }
+
+    pub(crate) async fn put(&self, payment: &Payment) -> Result<(), Error> {
+        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
+        self.client.put_item().table_name(&self.table).set_item(Some(item)).send().await?;
+        Ok(())
+    }
+
+    /// A tenant's payments, the oldest first.
+    pub(crate) async fn of(&self, tenant: &str) -> Result<Vec<Payment>, Error> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("tenant = :tenant")
+            .expression_attribute_values(":tenant", AttributeValue::S(tenant.to_owned()))
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send();
+        let mut payments: Vec<Payment> = Vec::new();
+        while let Some(item) = pages.next().await {
+            payments.push(serde_dynamo::from_item(item?)?);
+        }
+        payments.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        Ok(payments)
+    }
+
+    /// Creates the table where there is none.
+    ///
+    /// # Errors
+    /// What DynamoDB says.
+    pub async fn create_table(&self) -> Result<(), Error> {
+        let mut request = self
+            .client
+            .create_table()
+            .table_name(&self.table)
+            .billing_mode(BillingMode::PayPerRequest);
+        for (name, key_type) in [("tenant", KeyType::Hash), ("id", KeyType::Range)] {
+            request = request
+                .attribute_definitions(
+                    AttributeDefinition::builder()
+                        .attribute_name(name)
+                        .attribute_type(ScalarAttributeType::S)
+                        .build()?,
+                )
+                .key_schema(
+                    KeySchemaElement::builder().attribute_name(name).key_type(key_type).build()?,
+                );
+        }
+        match request.send().await.map_err(aws_sdk_dynamodb::error::SdkError::into_service_error) {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_resource_in_use_exception() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

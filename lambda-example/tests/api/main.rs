@@ -1,0 +1,13 @@
+//! The contract of the payments API, as a client sees it: over a local port, and as a Lambda
+//! function behind the Runtime API.
+//!
+//! Runs on an embedded DynamoDB, or on the one that `DYNAMODB_ENDPOINT` names.
+
+#![allow(unreachable_pub, reason = "a test binary has no users")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod dynamodb;
+mod function;
+mod http;
+mod payments;
+mod server;

@@ -1,0 +1,76 @@
+//! The local server, as a process of its own: the example that the README names.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// A running server; it ends with the test.
+pub struct Server {
+    pub address: String,
+    /// What it printed up to the last line of its welcome.
+    pub welcome: String,
+    _process: Child,
+}
+
+/// The example's binary lies beside the test's own.
+fn binary() -> PathBuf {
+    let mut path = std::env::current_exe().expect("the test's own path");
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(format!("local{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        path.exists(),
+        "{} is not there: `cargo build -p lambda-example --example local`",
+        path.display()
+    );
+    path
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let mut process = Command::new(binary())
+            .args(["--port", "0"])
+            .env("RUST_LOG", "off")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a server");
+        let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        let mut welcome = String::new();
+        while let Some(line) = lines.next_line().await.expect("its welcome") {
+            welcome.push_str(&line);
+            welcome.push('\n');
+            if line.starts_with("What really happened") {
+                break;
+            }
+        }
+        let (_, rest) = welcome.split_once("http://").expect("its address");
+        let address = rest.lines().next().expect("its address").to_owned();
+        Self { address, welcome, _process: process }
+    }
+}
+
+#[tokio::test]
+async fn it_prints_its_address_and_three_requests_to_try() {
+    let server = Server::start().await;
+    assert!(server.welcome.contains(&format!("http://{}", server.address)));
+    let tries = server.welcome.lines().filter(|line| line.starts_with("curl ")).count();
+    assert_eq!(tries, 3, "{}", server.welcome);
+}
+
+#[tokio::test]
+async fn a_wrong_argument_is_an_error_that_says_so() {
+    for (arguments, said) in [
+        (vec!["--port", "x"], "--port takes a number from 0 to 65535, not `x`"),
+        (vec!["--port"], "--port takes a number"),
+        (vec!["--prot", "1"], "unknown argument `--prot`"),
+    ] {
+        let output = Command::new(binary()).args(&arguments).output().await.expect("an ending");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(said), "{arguments:?}: {error}");
+    }
+}

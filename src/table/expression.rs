@@ -1,0 +1,136 @@
+//! Expressions in the making: what a write asks for, and what it changes.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::clock::Timestamp;
+use crate::record::{self, Item, Owner, Status, Version};
+use crate::schema::{Attribute, TableSchema};
+
+type Names = HashMap<String, String>;
+
+/// A condition expression in the making; every method adds a term, all must hold.
+pub(super) struct Condition<'a> {
+    schema: &'a TableSchema,
+    expression: String,
+    names: Names,
+    values: Item,
+}
+
+impl<'a> Condition<'a> {
+    pub(super) fn new(schema: &'a TableSchema) -> Self {
+        Self { schema, expression: String::new(), names: Names::new(), values: Item::new() }
+    }
+
+    pub(super) fn absent(&mut self) {
+        let key = self.key();
+        self.and(&format!("attribute_not_exists({key})"));
+    }
+
+    pub(super) fn absent_or_owned_by(&mut self, owner: &Owner) {
+        let key = self.key();
+        let name = self.name(Attribute::Owner);
+        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.and(&format!("(attribute_not_exists({key}) OR {name} = :me)"));
+    }
+
+    /// Owned and not finished: what every write of an owner's but the completing put asks for.
+    pub(super) fn held_by(&mut self, owner: &Owner) {
+        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.as_str().into()));
+        self.equal(
+            Attribute::Status,
+            ":pending",
+            AttributeValue::S(Status::Pending.as_str().into()),
+        );
+    }
+
+    pub(super) fn lease_ends_before(&mut self, end: Timestamp) {
+        let name = self.name(Attribute::LeaseExpiresAt);
+        self.value(":until", record::number(end.millis()));
+        self.and(&format!("{name} < :until"));
+    }
+
+    /// Exactly the state that was seen.
+    pub(super) fn version(&mut self, seen: &Version) {
+        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.as_str().into()));
+        self.equal(
+            Attribute::Status,
+            ":seen_status",
+            AttributeValue::S(seen.status.as_str().into()),
+        );
+        if let Some(lease) = seen.lease_expires_at {
+            self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(lease.millis()));
+        }
+    }
+
+    fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
+        let name = self.name(attribute);
+        self.value(placeholder, value);
+        self.and(&format!("{name} = {placeholder}"));
+    }
+
+    fn and(&mut self, term: &str) {
+        if !self.expression.is_empty() {
+            self.expression.push_str(" AND ");
+        }
+        self.expression.push_str(term);
+    }
+
+    /// The attribute that tells whether there is an item at all.
+    fn key(&mut self) -> &'static str {
+        let name = self.schema.partition_key_name().to_owned();
+        self.names.insert("#key".to_owned(), name);
+        "#key"
+    }
+
+    fn name(&mut self, attribute: Attribute) -> &'static str {
+        let placeholder = attribute.placeholder();
+        if !self.names.contains_key(placeholder) {
+            let name = self.schema.name(attribute).to_owned();
+            self.names.insert(placeholder.to_owned(), name);
+        }
+        placeholder
+    }
+
+    fn value(&mut self, placeholder: &str, value: AttributeValue) {
+        self.values.insert(placeholder.to_owned(), value);
+    }
+
+    pub(super) fn finish(self) -> (String, Names, Option<Item>) {
+        let values = (!self.values.is_empty()).then_some(self.values);
+        (self.expression, self.names, values)
+    }
+}
+
+/// An update expression in the making, and the condition that fences it.
+pub(super) struct Change<'a> {
+    pub(super) condition: Condition<'a>,
+    set: String,
+    remove: String,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn new(schema: &'a TableSchema) -> Self {
+        Self { condition: Condition::new(schema), set: String::new(), remove: String::new() }
+    }
+
+    pub(super) fn set(&mut self, attribute: Attribute, value: AttributeValue) {
+        let name = self.condition.name(attribute);
+        let placeholder = name.replace('#', ":");
+        self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
+        let _ = write!(self.set, "{name} = {placeholder}");
+        self.condition.value(&placeholder, value);
+    }
+
+    pub(super) fn remove(&mut self, attribute: Attribute) {
+        let name = self.condition.name(attribute);
+        self.remove.push_str(if self.remove.is_empty() { " REMOVE " } else { ", " });
+        self.remove.push_str(name);
+    }
+
+    pub(super) fn expression(&self) -> String {
+        format!("{}{}", self.set, self.remove)
+    }
+}
