@@ -1,5 +1,6 @@
 //! A client of one request a connection: enough for a test, and it can hang up.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -58,9 +59,9 @@ pub async fn begin(
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(request, "{name}: {value}\r\n");
     }
-    request.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    let _ = write!(request, "content-length: {}\r\n\r\n{body}", body.len());
     let mut stream = TcpStream::connect(address).await.expect("a listening server");
     stream.write_all(request.as_bytes()).await.expect("a server that reads");
     stream

@@ -1,5 +1,7 @@
 //! What `POST /payments` promises, over a local port.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::dynamodb::unique;
@@ -152,22 +154,30 @@ async fn forty_clicks_at_once_make_one_payment() {
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_cancel_the_owner() {
     let client = Client::start().await;
-    let headers = [JSON, ("idempotency-key", "k"), ("x-api-key", client.api_key.as_str())];
     let body = order(1200, "tok_slow");
-    let stream = http::begin(&client.server.address, "POST", "/payments", &headers, &body).await;
-    // Hang up once the key is taken.
-    while client.pay("k", "tok_slow").await.status != 409 {}
-    drop(stream);
-    let replayed = loop {
-        let reply = client.pay("k", "tok_slow").await;
-        if reply.status != 409 {
-            break reply;
+    // Until the request that will be hung up on is seen to own its key.
+    let mut tries = 0;
+    let key = loop {
+        tries += 1;
+        assert!(tries < 20, "the second request always came first");
+        let key = format!("k{tries}");
+        let headers = [JSON, ("idempotency-key", &key), ("x-api-key", &client.api_key)];
+        let stream =
+            http::begin(&client.server.address, "POST", "/payments", &headers, &body).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if client.pay(&key, "tok_slow").await.status == 409 {
+            drop(stream);
+            break key;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     };
-    assert_eq!(replayed.status, 201);
-    assert!(replayed.is_replayed());
-    assert_eq!(client.payments().await.len(), 1);
+    let mut reply = client.pay(&key, "tok_slow").await;
+    while reply.status == 409 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        reply = client.pay(&key, "tok_slow").await;
+    }
+    assert_eq!(reply.status, 201);
+    assert!(reply.is_replayed());
+    assert_eq!(client.payments().await.len(), tries);
 }
 
 #[tokio::test]
