@@ -200,7 +200,7 @@ impl Acquirer<'_> {
     /// The lease and the retention of a record written now.
     fn term(&mut self) -> Result<Term, Error> {
         self.stamped = self.core.table.clock.offset();
-        self.core.term(&self.call.policy, self.call.deadline)
+        self.core.term(&self.call.policy, self.call.deadline, self.stamped)
     }
 
     /// Makes sure, before anything runs, that the lease we hold was stamped right and is not over.
@@ -286,8 +286,12 @@ fn retry_after(lease_left: Duration) -> Duration {
 
 impl Core {
     /// How long an owner that starts or goes on now may hold the record.
-    pub(crate) fn term(&self, policy: &Policy, deadline: Option<Timestamp>) -> Result<Term, Error> {
-        let offset = self.table.clock.offset();
+    pub(crate) fn term(
+        &self,
+        policy: &Policy,
+        deadline: Option<Timestamp>,
+        offset: Offset,
+    ) -> Result<Term, Error> {
         let now = offset.to_store(self.table.clock.local_now());
         let deadline = deadline.map(|deadline| offset.to_store(deadline));
         if deadline.is_some_and(|deadline| deadline <= now) {

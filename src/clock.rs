@@ -74,16 +74,13 @@ pub(crate) struct StoreTime {
 }
 
 impl StoreTime {
-    fn half_round_trip(self) -> i64 {
-        self.received.0.saturating_sub(self.sent.0).max(0) / 2
-    }
-
-    /// Store time minus local time in ms, right to half a second and half the round trip: `Date`
-    /// taken at the middle of its second, the store's reading at the middle of the round trip
-    /// (RFC 5905, section 8).
-    fn offset(self) -> i64 {
-        let midpoint = self.sent.0.saturating_add(self.half_round_trip());
-        self.date.0.saturating_add(500).saturating_sub(midpoint)
+    /// The least and the most that the store's clock can be ahead of the local one, in ms: it read
+    /// `date` to `date + 999` somewhere between `sent` and `received`.
+    fn bounds(self) -> (i64, i64) {
+        let least = self.date.0.saturating_sub(self.received.0);
+        let most = self.date.0.saturating_add(999).saturating_sub(self.sent.0);
+        // A local clock that was set back in between would turn them round.
+        (least.min(most), most.max(least))
     }
 }
 
@@ -96,11 +93,11 @@ impl Offset {
         local.shifted(self.0)
     }
 
-    /// Whether a stamp made with this offset was wrong by more than `tolerance`, as far as
-    /// `observed` can tell.
+    /// Whether a stamp made with this offset was certainly wrong by more than `tolerance`.
     pub(crate) fn is_off(self, observed: StoreTime, tolerance: Duration) -> bool {
-        let error = observed.offset().saturating_sub(self.0).saturating_abs();
-        error > millis(tolerance).saturating_add(observed.half_round_trip())
+        let (least, most) = observed.bounds();
+        let nearest = self.0.clamp(least, most);
+        nearest.abs_diff(self.0) > millis(tolerance).unsigned_abs()
     }
 }
 
@@ -129,9 +126,13 @@ impl Clock {
         self.offset().to_store(self.local_now())
     }
 
+    /// Moves the offset as little as the response asks for: the bounds of many responses close in
+    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
     pub(crate) fn observe(&self, time: Option<StoreTime>) {
         if let Some(time) = time {
-            self.offset.store(time.offset(), Ordering::Relaxed);
+            let (least, most) = time.bounds();
+            let closer = self.offset.load(Ordering::Relaxed).clamp(least, most);
+            self.offset.store(closer, Ordering::Relaxed);
         }
     }
 
@@ -229,21 +230,34 @@ mod tests {
 
     #[test]
     fn a_clock_off_by_more_than_tolerance_and_resolution_is_found() {
-        for skew in [-60_000, -1_700, 1_700, 60_000] {
+        for skew in [-60_000, -2_200, 2_200, 60_000] {
             let time = read(100_000, 100_300 - skew, 100_400 - skew);
             assert!(Offset(0).is_off(time, Duration::from_secs(1)), "{skew}");
         }
     }
 
     #[test]
+    fn responses_close_in_on_the_true_offset() {
+        for skew in [-7_300, 0, 421, 86_400_000] {
+            let clock = Clock::new(SharedTimeSource::new(StaticTimeSource::from_secs(0)));
+            // A response each 370 ms of store time, 20 ms after its request.
+            for store in (1_000_000..1_010_000).step_by(370) {
+                let date = store / 1000 * 1000;
+                clock.observe(Some(read(date, store - skew - 10, store - skew + 10)));
+            }
+            let error = clock.offset().0 - skew;
+            assert!(error.abs() <= 150, "{skew}: {error}");
+        }
+    }
+
+    #[test]
     fn a_record_is_judged_by_the_date_that_came_with_it() {
-        let clock =
-            Clock::new(SharedTimeSource::new(StaticTimeSource::new(SystemTime::UNIX_EPOCH)));
+        let clock = Clock::new(SharedTimeSource::new(StaticTimeSource::from_secs(0)));
         let time = read(50_000, 0, 0);
         assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), at(50_000));
         assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(-1_000));
         clock.observe(Some(time));
-        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(49_500));
+        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(49_000));
     }
 
     #[test]

@@ -188,7 +188,9 @@ impl Execution {
             core.table.clock.sleep(every).await;
             // A deadline never comes here: an invocation's lease is not renewed. Were it over,
             // there would be nothing to extend.
-            let Ok(term) = core.term(&self.inner.policy, None) else { continue };
+            let Ok(term) = core.term(&self.inner.policy, None, core.table.clock.offset()) else {
+                continue;
+            };
             match core.table.renew(&self.inner.claim, term).await.outcome {
                 Write::Applied => {
                     let until = term.lease_expires_at.millis();

@@ -1,5 +1,88 @@
-//! Idempotency for Rust on AWS Lambda, with DynamoDB conditional writes.
-#![forbid(unsafe_code)]
+//! A function, an HTTP handler or any piece of work on AWS Lambda runs **once** per idempotency key,
+//! and every repeat gets **the same answer**. The only infrastructure is one DynamoDB table.
+//!
+//! ```
+//! # async fn table() -> aws_sdk_dynamodb::Client {
+//! #     use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+//! #     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+//! #     let endpoint = format!("http://{}", listener.local_addr().unwrap());
+//! #     tokio::spawn(dynoxide::server::serve_on(listener, dynoxide::Database::memory().unwrap()));
+//! #     aws_sdk_dynamodb::Client::from_conf(aws_sdk_dynamodb::Config::builder()
+//! #         .behavior_version(BehaviorVersion::latest())
+//! #         .region(Region::new("us-east-1"))
+//! #         .credentials_provider(Credentials::new("k", "s", None, None, "doc"))
+//! #         .endpoint_url(endpoint).http_client(aws_smithy_http_client::Builder::new().build_http())
+//! #         .build())
+//! # }
+//! use dynamodb_idempotency::{Idempotency, Outcome, RunError};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), RunError<std::io::Error>> {
+//! # let client = table().await;
+//! let idempotency = Idempotency::new(client, "idempotency");
+//! idempotency.create_table().await?;
+//!
+//! for attempt in ["first", "second"] {
+//!     let outcome = idempotency
+//!         .operation("charge")                            // whose keys these are
+//!         .key("order-42")
+//!         .payload(&("order-42", 1200))                   // a repeat must ask for the same
+//!         .run_with_outcome(|_execution| async move {
+//!             Ok::<_, std::io::Error>(format!("receipt of the {attempt} call"))
+//!         })
+//!         .await?;
+//!     assert_eq!(outcome.is_replayed(), attempt == "second");
+//!     assert_eq!(outcome.into_inner(), "receipt of the first call");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a call comes to
+//!
+//! | the record under the key | this call | function | HTTP |
+//! |---|---|---|---|
+//! | none, or past its retention | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
+//! | of another request | is refused | [`ErrorKind::Mismatch`] | 422 |
+//! | pending, its owner's lease is live | is refused, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
+//! | pending, its owner's lease is over | takes over and runs, or is refused | as the first row; [`ErrorKind::Abandoned`] | as the first row; 409 |
+//! | failed, and kept | runs again, or gets the failure | as the first row; the error, [`ErrorKind::Failed`] | as the first row; the response, 500 |
+//! | DynamoDB out of reach | is refused | [`ErrorKind::Unavailable`] | 503 |
+//!
+//! # Guarantees
+//!
+//! 1. At most one owner of a key holds a live lease at any instant of the store's time.
+//! 2. A completed answer never changes; every replay equals it byte for byte.
+//! 3. A former owner changes no record that another one holds or has completed.
+//! 4. A rejected duplicate changes nothing at all.
+//! 5. Every key ends completed, failed or free within one lease of its owner's death.
+//! 6. What was executed is never run again because its answer could not be stored.
+//!
+//! **Not promised**: an effect outside DynamoDB can happen twice when its owner outlives its lease
+//! or dies half-way, before the completion. [`Execution::attempt`] is there for systems that can
+//! fence, [`Takeover::Reject`] for effects that must not be repeated unseen.
+//!
+//! # HTTP
+//!
+//! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header: `wrap` for
+//! `lambda_http` services, `layer` for `tower` ones. See [`mod@http`] for the rules and
+//! [`lambda`] for a whole function.
+//!
+//! # Features
+//!
+//! | feature | default | what it brings |
+//! |---|---|---|
+//! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
+//! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` |
+//! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
+//!
+//! Without default features the crate needs the DynamoDB client that you give it, and brings
+//! neither a Lambda crate nor a TLS stack.
+#![cfg_attr(
+    not(all(feature = "from-env", feature = "lambda")),
+    allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
+)]
 
 mod acquire;
 mod clock;

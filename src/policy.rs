@@ -196,8 +196,8 @@ impl Policy {
     }
 }
 
-/// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s),
-/// the half second to which a `Date` is known and half a round trip; this covers them.
+/// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s)
+/// and by the second to which a `Date` is exact; this covers both.
 const INVOCATION_MARGIN: Duration = Duration::from_secs(2);
 
 /// What is kept of an invocation's time for the answer's way out.

@@ -8,7 +8,7 @@
 //!    malformed or repeated: 400.
 //! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
 //! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by
-//!    [`Policy`](crate::Policy).
+//!    [`Policy`].
 //! 5. 2xx, 3xx and 4xx but 408, 409, 425 and 429 are stored and replayed with
 //!    `Idempotency-Replayed: true`. Any other status, an error or a panic of the handler's is a
 //!    failure, by default without a trace: the next request runs again.
