@@ -117,3 +117,9 @@ pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
 pub use crate::schema::{Attribute, TableSchema};
+
+/// The README's snippets compile.
+#[cfg(all(doctest, feature = "lambda"))]
+#[doc = include_str!("../README.md")]
+#[derive(Debug)]
+pub struct Readme;
