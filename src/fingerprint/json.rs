@@ -218,7 +218,7 @@ mod tests {
         // Deep enough to end the process, were it followed.
         let deep = nested(1_000_000);
         for text in ["", "{", "01", "nul", "{'a':1}", "1 2", "\"\u{1}\"", deep.as_str()] {
-            assert_eq!(canonical(text.as_bytes()), None, "{:.20}", text);
+            assert_eq!(canonical(text.as_bytes()), None, "{text:.20}");
         }
         assert_eq!(canonical(b"\"\xff\""), None);
     }
@@ -243,8 +243,8 @@ mod tests {
     /// Spells a value with white space, members in reverse and every letter escaped.
     fn respell(value: &serde_json::Value) -> String {
         let string = |text: &str| {
-            let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-            format!("\"{units}\"")
+            let units: Vec<_> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            format!("\"{}\"", units.concat())
         };
         match value {
             serde_json::Value::String(text) => string(text),
