@@ -20,9 +20,9 @@
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
 //! held in memory: an answer is stored before its first byte is sent.
 
-mod answer;
+pub(crate) mod answer;
 mod exchange;
-mod key_header;
+pub(crate) mod key_header;
 mod layer;
 mod problem;
 mod request;
