@@ -4,7 +4,7 @@
 //! 2. Every answer that was ever handed out as stored is that answer, and it was executed once.
 //! 3. At most one owner at a time held a live lease, and attempts count upwards.
 //! 4. Nothing starts any more once an answer was handed out as stored.
-//! 5. It has an effect. Each further one is the work of an attempt before whose start every earlier
+//! 5. It has an effect, and so has every owner that answered. Each further one is the work of an attempt before whose start every earlier
 //!    lease had run out, or whose own had run out before it could start.
 //!
 //! All processes read one clock, so times are compared as they are. The store's time, by which
@@ -13,7 +13,7 @@
 
 mod attempt;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Answer, Entry, Event, How};
 use crate::history::{Histories, History};
@@ -197,10 +197,15 @@ impl Checker<'_> {
         if effects.is_empty() {
             return self.wrong("it has no effect");
         }
-        if let Some(answer) = self.stored()
-            && !effects.iter().any(|effect| effect.owner == answer.owner)
-        {
-            self.wrong.push("the owner of its answer has no effect".into());
+        let given = self.history.entries.iter().filter_map(|entry| match &entry.event {
+            Event::Answered { answer, .. } => Some(answer.owner.clone()),
+            _ => None,
+        });
+        let stored = self.stored().map(|answer| answer.owner);
+        for owner in given.chain(stored).collect::<BTreeSet<_>>() {
+            if !effects.iter().any(|effect| effect.owner == owner) {
+                self.wrong.push(format!("{owner} has answered and has no effect"));
+            }
         }
         let mut acted: Vec<&Attempt> = Vec::new();
         for effect in effects {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
@@ -64,8 +64,12 @@ async fn torture(options: RunOptions) -> Result<bool> {
     finish(&store, &folder, newest).await?;
     if let Some(how) = options.sabotage {
         let effects = store.effects().await?;
-        let unlucky = Rng::with_seed(options.seed).choice(&effects).cloned();
-        store.spoil(&unlucky.unwrap_or_else(no_effect), how).await?;
+        // The only one of its key: without one of several, the others would do.
+        let alone = effects
+            .iter()
+            .filter(|effect| effects.iter().filter(|other| other.key == effect.key).count() == 1);
+        let unlucky = Rng::with_seed(options.seed).choice(alone.collect::<Vec<_>>());
+        store.spoil(unlucky.context("there is nothing to spoil")?, how).await?;
     }
 
     logs.read()?;
@@ -76,16 +80,6 @@ async fn torture(options: RunOptions) -> Result<bool> {
     let findings = check(&histories);
     report::print(&faults, &findings, &histories);
     Ok(findings.violations.is_empty())
-}
-
-fn no_effect() -> crate::store::Effect {
-    crate::store::Effect {
-        key: key(0),
-        owner: "nobody".into(),
-        attempt: 1,
-        started: 0,
-        lease_ends: 0,
-    }
 }
 
 /// Lets the workers work and strikes them and the server, until there were enough kills or the time

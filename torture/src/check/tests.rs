@@ -61,7 +61,7 @@ fn a_takeover_explains_the_second_effect() {
 
 #[test]
 fn every_violation_is_found() {
-    let cases: [Case; 16] = [
+    let cases: [Case; 17] = [
         ("it has no record", |h| h.record = None),
         ("its record is PENDING", |h| h.record.as_mut().unwrap().status = "PENDING".into()),
         ("has the answer None", |h| h.record.as_mut().unwrap().answer = Some("{}".into())),
@@ -80,7 +80,10 @@ fn every_violation_is_found() {
             h.entries.push(started(6_000, "C", 3, 8_000));
         }),
         ("it has no effect", |h| h.effects.clear()),
-        ("the owner of its answer has no effect", |h| drop(h.effects.pop())),
+        ("B has answered and has no effect", |h| drop(h.effects.pop())),
+        ("C has answered and has no effect", |h| {
+            h.entries.push(answered(2_900, How::Unconfirmed, "C", 1));
+        }),
         ("nothing explains the effect of D", |h| h.effects.push(effect(7_000, "D", 3, 9_000))),
         ("nothing explains the effect of B", |h| h.entries[0] = started(1_000, "A", 1, 3_401)),
         ("nothing explains the effect of A", |h| drop(h.entries.remove(0))),
