@@ -52,11 +52,12 @@ impl Plan {
             2 => (Lease::Renewed(Duration::from_secs(3)), InProgress::Reject),
             _ => (Lease::Fixed(Duration::from_secs(2)), wait),
         };
-        // One in twenty works for longer than its lease: with a renewed one that is allowed, with a
-        // fixed one the owner goes on beside whoever takes over.
-        let work = if rng.u8(..20) == 0 { 3_200..4_500 } else { 20..800 };
-        let work = Duration::from_millis(rng.u64(work));
-        Self { lease, in_progress, work, fails: rng.u8(..20) == 0 }
+        let fails = rng.u8(..16) == 0;
+        // Some work for longer than their lease: with a renewed one that is allowed, with a fixed
+        // one the owner goes on beside whoever takes over. Most interesting is one that fails then.
+        let is_long = rng.u8(..if fails { 2 } else { 8 }) == 0;
+        let work = Duration::from_millis(rng.u64(if is_long { 3_000..5_000 } else { 20..800 }));
+        Self { lease, in_progress, work, fails }
     }
 
     /// For a process that has no time to lose.
@@ -120,12 +121,14 @@ impl Caller {
         let (owner, attempt) = (execution.owner().to_owned(), execution.attempt());
         let event = Event::Started { owner: owner.clone(), attempt, lease_ends };
         self.note(started, key, event)?;
-        if plan.fails {
-            self.note(now(), key, Event::Failing { owner })?;
-            return Err(Failing);
-        }
         let key = key.to_owned();
         let effect = Effect { key, owner, attempt, started, lease_ends };
+        if plan.fails {
+            self.work(&effect, execution, plan.work).await?;
+            let Effect { key, owner, .. } = effect;
+            self.note(now(), &key, Event::Failing { owner })?;
+            return Err(Failing);
+        }
         // Until it is there: an effect that may have happened must not end as a failure.
         while self.store.put_effect(&effect).await.is_err() {
             sleep(LOOK).await;

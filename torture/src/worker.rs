@@ -19,8 +19,8 @@ use crate::store::Store;
 const CALLS: usize = 4;
 /// New keys a second, for all workers together.
 const KEYS_PER_SECOND: i64 = 12;
-/// How many of the newest keys are wanted: for six seconds, which is two leases.
-const WANTED: u64 = 72;
+/// The age of a key, in keys, at which its first owner's lease ends: 2 to 5 seconds.
+const LEASE_ENDS: std::ops::Range<u64> = 24..60;
 
 pub(crate) async fn run(options: &WorkerOptions) -> Result<()> {
     end_with_the_parent();
@@ -37,7 +37,7 @@ async fn call_for_ever(caller: &Caller, options: &WorkerOptions, mut rng: Rng) -
         let newest = newest_key(options.began, now());
         let key = key(newest.saturating_sub(age(&mut rng)));
         caller.call(&key, Plan::random(options.index, &mut rng)).await?;
-        sleep(Duration::from_millis(rng.u64(20..200))).await;
+        sleep(Duration::from_millis(rng.u64(10..100))).await;
     }
 }
 
@@ -50,9 +50,10 @@ pub(crate) fn key(number: u64) -> String {
     format!("k{number}")
 }
 
-/// Half of the calls want one of the newest keys, at the same time as others do.
+/// Half of the calls want one of the newest keys, at the same time as others do; the others come
+/// when there may be something to take over.
 fn age(rng: &mut Rng) -> u64 {
-    if rng.bool() { rng.u64(..3) } else { rng.u64(..WANTED) }
+    if rng.bool() { rng.u64(..3) } else { rng.u64(LEASE_ENDS) }
 }
 
 /// Whatever ends the parent ends us: the kernel sees to it on Linux, also while we are stopped;
