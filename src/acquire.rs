@@ -123,8 +123,9 @@ impl Acquirer<'_> {
                 Found::Record(item) => match self.decide(item, time)? {
                     Decision::Acquired { attempt, created_at, lease_expires_at } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
-                        // Which of our writes it was, and so its offset, is not known.
-                        self.settle(lease_expires_at, true).await?
+                        // Which of several writes it was, and so its offset, is not known.
+                        let misstamped = self.writes > 1 || self.is_misstamped(time);
+                        self.settle(lease_expires_at, misstamped).await?
                     }
                     Decision::Create => {
                         next = self.anew(Next::Create);
@@ -255,11 +256,14 @@ impl Acquirer<'_> {
         lease_expires_at: Timestamp,
         misstamped: bool,
     ) -> Result<Settled, Error> {
-        let fresh = self.term()?;
-        let length = fresh.lease_expires_at.since(self.core.table.clock.store_now());
-        let lost = fresh.lease_expires_at.since(lease_expires_at);
-        let mut lease_expires_at = lease_expires_at;
-        if misstamped || lost > length / 3 {
+        let (mut lease_expires_at, mut misstamped) = (lease_expires_at, misstamped);
+        loop {
+            let fresh = self.term()?;
+            let length = fresh.lease_expires_at.since(self.core.table.clock.store_now());
+            let lost = fresh.lease_expires_at.since(lease_expires_at);
+            if !misstamped && lost <= length / 3 {
+                break;
+            }
             if !self.pace().await {
                 let message = "DynamoDB confirms no lease: try again";
                 return Err(Error::new(ErrorKind::Unavailable, message));
@@ -267,7 +271,11 @@ impl Acquirer<'_> {
             let limit = self.limit();
             let reply = self.core.table.restamp(&self.claim, fresh, lease_expires_at, limit).await;
             match reply.outcome {
-                Write::Applied => lease_expires_at = fresh.lease_expires_at,
+                // This response too may have been under way for long, or tell more of the clock.
+                Write::Applied => {
+                    misstamped = self.is_misstamped(reply.time);
+                    lease_expires_at = fresh.lease_expires_at;
+                }
                 Write::Refused(_) | Write::Conflict(_) | Write::Unknown(_) => {
                     return Ok(Settled::Look);
                 }

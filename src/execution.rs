@@ -44,7 +44,8 @@ impl Execution {
     /// How often this operation was started, this time included: 1 for the first.
     ///
     /// It grows with every takeover and with every run after a kept failure; a released record
-    /// starts anew at 1. Hand it to systems that can fence by a number.
+    /// starts anew at 1, so use [`Failure::Retain`](crate::Failure::Retain) where another system
+    /// fences by this number.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.claim.attempt
@@ -263,7 +264,7 @@ impl Execution {
             let bytes = record::item_bytes(&whole);
             if bytes > MAX_ITEM_BYTES {
                 self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
-                whole = item(encode_unavailable("it is larger than DynamoDB's limit for an item"));
+                whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
             }
             let Reply { outcome, .. } = table.complete(&claim.owner, whole, retries.limit()).await;
             let error = match outcome {
@@ -362,16 +363,9 @@ impl Execution {
         }
     }
 
-    /// Lets the next call run, whatever it asks for.
-    ///
-    /// After a takeover the record is kept as FAILED instead, without an answer: the earlier owner
-    /// may be at work still, and a deleted record would start the fencing number anew below its.
+    /// Deletes the pending record: the key is free.
     pub(crate) async fn release(&self) {
-        if self.attempt() > 1 {
-            self.keep_failure(None).await;
-        } else {
-            self.end(&Ending::Release).await;
-        }
+        self.end(&Ending::Release).await;
     }
 
     async fn keep_failure(&self, response: Option<AttributeValue>) {

@@ -101,9 +101,7 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing: the record is deleted and the next try runs again. After a takeover it is kept as
-    /// FAILED instead, so that the next try of the same request runs with a higher attempt number
-    /// than an earlier owner that may still be at work.
+    /// Nothing: the record is deleted and the next try runs again, as attempt 1.
     Release,
     /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
     /// runs have failed; from then on the last failure is the answer.

@@ -36,21 +36,30 @@ pub(super) fn timed_out(after: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
+/// What could not be built or signed and so was never sent: no store can be the cause, and no
+/// later try will do better.
+pub(super) fn unsent<E>(error: SdkError<E>) -> Fault
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    let message = if has_no_credentials(&error) {
+        "there are no usable AWS credentials: give the function a role, or set AWS_ACCESS_KEY_ID \
+         and AWS_SECRET_ACCESS_KEY"
+    } else {
+        "the DynamoDB client could not build or sign the request: check its region, endpoint and \
+         credentials"
+    };
+    Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
+}
+
 pub(super) fn sort<E>(table: &str, error: SdkError<E>) -> Fault
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
-    if has_no_credentials(&error) {
-        let message = "there are no usable AWS credentials: give the function a role, or set \
-                       AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-        return Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error));
-    }
     match &error {
-        SdkError::ConstructionFailure(_) => {
-            let message = "the DynamoDB client could not build the request: check its region, \
-                           endpoint and credentials";
-            Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
-        }
+        SdkError::ConstructionFailure(_) => unsent(error),
+        // A later try, after the credentials ran out.
+        _ if has_no_credentials(&error) => unsent(error),
         SdkError::ServiceError(context) => {
             let refused = context.raw().status().is_client_error();
             let code = context.err().code().map(str::to_owned);

@@ -7,6 +7,7 @@ mod fault;
 mod probe;
 
 use std::error::Error as StdError;
+use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -18,7 +19,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailur
 
 use self::expression::{Change, Condition};
 use self::fault::Fault;
-use self::probe::Probe;
+use self::probe::{Probe, Seen};
 use crate::clock::{Clock, StoreTime, Timestamp};
 use crate::error::Error;
 use crate::key::RecordKey;
@@ -204,6 +205,7 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
+        let request = Box::pin(request);
         self.write(probe, request, limit).await
     }
 
@@ -223,13 +225,15 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
+        let request = Box::pin(request);
         let limit = limit.min(self.request_timeout);
         let answer = self.clock.within(limit, request).await;
-        let time = probe.seen().time;
+        let seen = probe.seen();
+        let time = seen.time;
         self.clock.observe(time);
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
-            Some(Err(error)) => Err(self.fault(error).into_error()),
+            Some(Err(error)) => Err(self.fault(error, &seen).into_error()),
             None => Err(fault::timed_out(limit)),
         };
         Reply { outcome, time }
@@ -254,6 +258,7 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
+        let request = Box::pin(request);
         self.write(probe, request, limit).await
     }
 
@@ -274,14 +279,16 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
+        let request = Box::pin(request);
         self.write(probe, request, limit).await
     }
 
-    /// Sends a write and sorts its answer.
+    /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and
+    /// every future around them would be.
     async fn write<O, E: Conditional>(
         &self,
         probe: Probe,
-        request: impl Future<Output = Result<O, SdkError<E>>>,
+        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<Write> {
         let limit = limit.min(self.request_timeout);
@@ -294,7 +301,7 @@ impl Table {
             Some(Err(SdkError::ServiceError(context))) if context.err().is_refused() => {
                 Write::Refused(context.into_err().into_item())
             }
-            Some(Err(error)) => match self.fault(error) {
+            Some(Err(error)) => match self.fault(error, &seen) {
                 // An earlier try of the SDK's may have been executed all the same.
                 Fault::Unknown(error) => Write::Unknown(error),
                 fault if seen.in_doubt => Write::Unknown(fault.into_error()),
@@ -306,11 +313,14 @@ impl Table {
         Reply { outcome, time: seen.time }
     }
 
-    fn fault<E>(&self, error: SdkError<E>) -> Fault
+    fn fault<E>(&self, error: SdkError<E>, seen: &Seen) -> Fault
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        fault::sort(&self.name, error)
+        match error {
+            SdkError::DispatchFailure(_) if !seen.was_sent => fault::unsent(error),
+            error => fault::sort(&self.name, error),
+        }
     }
 }
 
