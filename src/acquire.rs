@@ -65,7 +65,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition,
     };
     match acquirer.run().await {
         Err(error) => acquirer.give_up(error).await,
-        acquired => acquired,
+        answer => answer,
     }
 }
 

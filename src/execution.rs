@@ -257,10 +257,11 @@ impl Execution {
         let mut unstorable = false;
         let mut retries = self.retries();
         loop {
-            let mut whole = match unstorable {
-                false => item(self.encode(encode)),
-                true => item(encode_unavailable("DynamoDB refused it")),
-            };
+            let mut whole = item(if unstorable {
+                encode_unavailable("DynamoDB refused it")
+            } else {
+                self.encode(encode)
+            });
             let bytes = record::item_bytes(&whole);
             if bytes > MAX_ITEM_BYTES {
                 self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
@@ -412,9 +413,10 @@ impl Execution {
 
     fn retries(&self) -> Retries<'_> {
         let clock = &self.inner.core.table.clock;
-        let longest = match self.is_protected() {
-            true => self.inner.policy.completion_timeout,
-            false => UNPROTECTED_TIMEOUT,
+        let longest = if self.is_protected() {
+            self.inner.policy.completion_timeout
+        } else {
+            UNPROTECTED_TIMEOUT
         };
         let mut until = clock.local_now().plus(longest);
         if let Some(deadline) = self.inner.deadline {

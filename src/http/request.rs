@@ -45,19 +45,17 @@ pub(crate) fn call(
     key: &str,
     body: &[u8],
 ) -> Result<Call, Problem> {
-    let scope = match &config.tenant {
-        Tenant::None => config.scope.clone(),
-        Tenant::Required(tenant) => match tenant(parts) {
-            Some(tenant) => config.scope.clone().segment(&tenant),
-            None => {
-                let detail = "the request does not tell whose it is";
-                return Err(Problem::new(ProblemKind::TenantMissing, detail));
-            }
-        },
-        Tenant::Optional(tenant) => match tenant(parts) {
-            Some(tenant) => config.scope.clone().segment(&tenant),
-            None => config.scope.clone(),
-        },
+    let tenant = match &config.tenant {
+        Tenant::None => None,
+        Tenant::Optional(find) => find(parts),
+        Tenant::Required(find) => Some(find(parts).ok_or_else(|| {
+            Problem::new(ProblemKind::TenantMissing, "the request does not tell whose it is")
+        })?),
+    };
+    let scope = config.scope.clone();
+    let scope = match tenant {
+        Some(tenant) => scope.segment(&tenant),
+        None => scope,
     };
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     let key =
