@@ -91,6 +91,9 @@ mod execution;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;

@@ -8,7 +8,7 @@
 use serde::de::IgnoredAny;
 
 /// The canonical spelling of `text`, or `None` if it is not JSON.
-pub(super) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     // serde_json judges what is JSON; the writer below relies on it.
     serde_json::from_str::<IgnoredAny>(text).ok()?;

@@ -1,6 +1,6 @@
 //! What a request is, in 32 bytes: a repeat with the same key must have the same fingerprint.
 
-mod json;
+pub(crate) mod json;
 
 use std::fmt;
 

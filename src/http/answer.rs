@@ -61,7 +61,7 @@ impl WholeBody for Bytes {
 }
 
 /// The stored form of a response.
-pub(super) fn encode<B: WholeBody>(response: &Response<B>) -> AttributeValue {
+pub(crate) fn encode<B: WholeBody>(response: &Response<B>) -> AttributeValue {
     let headers = response.headers();
     let named = named_by_connection(headers);
     let kept = headers
@@ -78,7 +78,7 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// A stored answer as a response; `None` if it is not one that HTTP can carry.
-pub(super) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
+pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = Response::new(B::from_stored(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
     let headers = response.headers_mut();
@@ -92,6 +92,8 @@ pub(super) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::response::Answer;
 
@@ -136,5 +138,33 @@ mod tests {
         let again = round_trip(&response);
         let names: Vec<_> = again.headers().keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["location", "idempotency-replayed"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_response_is_replayed_but_for_what_is_never_stored(
+            status in 200u16..=999,
+            headers in prop::collection::vec(
+                ("x-[a-c]|date|te|set-cookie", prop::collection::vec(32u8..=126, 0..9)), 0..8,
+            ),
+            latin1 in prop::collection::vec(160u8..=255, 0..4),
+            body in any::<Vec<u8>>(),
+        ) {
+            let mut response = Response::new(Bytes::from(body));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            for (name, value) in headers {
+                let value = HeaderValue::from_bytes(&value).unwrap();
+                response.headers_mut().append(HeaderName::try_from(name).unwrap(), value);
+            }
+            response.headers_mut().append("x-a", HeaderValue::from_bytes(&latin1).unwrap());
+            let again = round_trip(&response);
+            prop_assert_eq!((again.status(), again.body()), (response.status(), response.body()));
+            let mut expected = response.headers().clone();
+            for name in NEVER_STORED {
+                expected.remove(name);
+            }
+            expected.insert(REPLAYED, HeaderValue::from_static("true"));
+            prop_assert_eq!(again.headers(), &expected);
+        }
     }
 }

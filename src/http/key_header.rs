@@ -11,7 +11,7 @@ use sfv::{BareItem, Item, Parser};
 const MAX_KEY_BYTES: usize = 255;
 
 /// Finds the key; `None` without a header, an explanation for people where it is malformed.
-pub(super) fn parse(
+pub(crate) fn parse(
     headers: &HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<String>, &'static str> {
@@ -116,12 +116,49 @@ mod tests {
         assert!(parsed(&[b"a", b"a"]).is_err());
     }
 
+    /// The grammar of RFC 8941, section 3.3.3, a second time: the string that `text` begins with,
+    /// and what follows it but spaces.
+    fn sf_string(text: &str) -> Option<(String, &str)> {
+        let mut string = String::new();
+        let mut chars = text.strip_prefix('"')?.chars();
+        loop {
+            match chars.next()? {
+                '"' => return Some((string, chars.as_str().trim_end_matches(' '))),
+                '\\' => match chars.next()? {
+                    c @ ('"' | '\\') => string.push(c),
+                    _ => return None,
+                },
+                c @ ' '..='~' => string.push(c),
+                _ => return None,
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn any_string_of_rfc_8941_comes_back(text in "[ -~]{1,255}") {
             let string = sfv::StringRef::from_str(&text).unwrap();
             let spelled = sfv::ItemSerializer::new().bare_item(string).finish();
             prop_assert_eq!(key(&spelled), Ok(Some(text)));
+        }
+
+        #[test]
+        fn a_quoted_key_is_what_the_grammar_says(value in "\"[ -~]{0,3}[a\"\\\\;= ]{0,8}") {
+            let expected = match sf_string(&value) {
+                Some((text, "")) if !text.is_empty() => Some(text),
+                Some((_, "")) | None => None,
+                // What follows a string can only be parameters; which are well-formed, sfv judges.
+                Some((text, rest)) if rest.trim_start().starts_with(';') => {
+                    key(&value).is_ok().then_some(text)
+                }
+                Some(_) => None,
+            };
+            prop_assert_eq!(key(&value).ok().flatten(), expected);
+        }
+
+        #[test]
+        fn a_bare_key_is_the_value_itself(value in "[!#-+\\--~é][!-+\\--~é]{0,40}") {
+            prop_assert_eq!(key(&value), Ok(Some(value)));
         }
 
         #[test]

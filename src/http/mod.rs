@@ -25,9 +25,9 @@
 //! the same request: put authentication outside of this layer (an authorizer, a layer above) and
 //! keep clients apart by [`Http::tenant`].
 
-mod answer;
+pub(crate) mod answer;
 mod exchange;
-mod key_header;
+pub(crate) mod key_header;
 mod layer;
 mod problem;
 mod request;

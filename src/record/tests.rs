@@ -170,4 +170,49 @@ proptest! {
             prop_assert_eq!(error.kind(), ErrorKind::UnknownRecord);
         }
     }
+
+    #[test]
+    fn any_record_comes_back(
+        owner in "[0-9a-f]{32}", attempt in 1u32.., request in any::<Vec<u8>>(),
+        times in any::<[i64; 2]>(), expires_at in any::<i64>(), answer in prop::option::of(any::<String>()),
+    ) {
+        let [created_at, at] = times.map(Timestamp::from_millis);
+        let fingerprint = Fingerprint::builder().bytes(&request).finish();
+        let claim = Claim { owner: Owner(owner), attempt, fingerprint, created_at, ..claim() };
+        let item = match &answer {
+            None => pending_item(&schema(), &claim, at, expires_at),
+            Some(text) => completed_item(&schema(), &claim, at, expires_at, encode_json(text.clone())),
+        };
+        let record = Record::decode(&schema(), item).unwrap();
+        prop_assert_eq!(
+            (record.attempt, record.fingerprint, record.created_at, record.expires_at),
+            (attempt, fingerprint, created_at, expires_at)
+        );
+        prop_assert_eq!(&record.owner, &claim.owner);
+        match (record.state, answer) {
+            (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
+            (State::Completed { answer }, Some(text)) => prop_assert_eq!(answer, Answer::Json(text)),
+            (state, _) => prop_assert!(false, "{:?}", state),
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_corrupt_in_many_places_is_an_error_or_a_record(
+        changes in prop::collection::vec((0usize..10, prop::option::of(mutated())), 1..5),
+        done in any::<bool>(),
+    ) {
+        let mut item = if done { completed() } else { pending() };
+        let mut names: Vec<String> = item.keys().cloned().collect();
+        names.sort();
+        for (at, value) in changes {
+            let name = &names[at % names.len()];
+            match value {
+                Some(value) => drop(item.insert(name.clone(), value)),
+                None => drop(item.remove(name)),
+            }
+        }
+        if let Err(error) = Record::decode(&schema(), item) {
+            prop_assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+        }
+    }
 }

@@ -152,6 +152,8 @@ fn header(pair: AttributeValue) -> Option<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -205,6 +207,40 @@ mod tests {
             map([(STATUS, n("200")), (HEADERS, l(vec![])), (BODY, n("1"))]),
         ] {
             assert_eq!(Answer::decode(wrong.clone()), None, "{wrong:?}");
+        }
+    }
+
+    fn body() -> impl Strategy<Value = HttpBody> {
+        prop_oneof![
+            Just(()).prop_map(|()| HttpBody::Empty),
+            any::<String>().prop_map(HttpBody::Text),
+            any::<Vec<u8>>().prop_map(HttpBody::Binary),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_http_answer_comes_back(
+            status in 100u16..=999,
+            headers in prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6),
+            body in body(),
+        ) {
+            let answer = HttpAnswer { status, headers, body };
+            let body = match &answer.body {
+                HttpBody::Empty => BodyRef::Empty,
+                HttpBody::Text(text) => BodyRef::Text(text),
+                HttpBody::Binary(bytes) => BodyRef::Binary(bytes),
+            };
+            let headers = answer.headers.iter().map(|(name, value)| (name.as_str(), &value[..]));
+            let encoded = encode_http(status, headers, body);
+            prop_assert_eq!(Answer::decode(encoded), Some(Answer::Http(answer)));
+        }
+
+        #[test]
+        fn any_text_and_any_reason_come_back(text in any::<String>()) {
+            prop_assert_eq!(Answer::decode(encode_json(text.clone())), Some(Answer::Json(text.clone())));
+            let unavailable = Answer::decode(encode_unavailable(&text));
+            prop_assert_eq!(unavailable, Some(Answer::Unavailable(text)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The command line. Small enough that a parser crate would cost more than it saves.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
@@ -14,6 +14,13 @@ Commands:
       --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
       -- ARGS                    passed to the test binaries: a filter, --nocapture ...
 
+  torture  kills processes on DynamoDB Local, and checks what they left (needs Java)
+      --kills N                  how many (default 500)
+      --minutes N                the longest time for them (default 15)
+      --seed N                   which faults and keys; a run prints its own
+      --sabotage WHAT            spoils what is stored, so that the check must fail: answer,
+                                 status, effect or lost-effect
+
   -h, --help
 
 Environment:
@@ -25,6 +32,7 @@ pub(crate) enum Command {
     Help,
     Check(CheckOptions),
     Test(TestOptions),
+    Torture(TortureOptions),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -38,6 +46,14 @@ pub(crate) struct TestOptions {
     pub(crate) require_dynamodb_local: bool,
     /// What stood after `--`.
     pub(crate) binary_args: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct TortureOptions {
+    pub(crate) kills: Option<u64>,
+    pub(crate) minutes: Option<u64>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) sabotage: Option<String>,
 }
 
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
@@ -57,6 +73,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
+        }
+        Some((command, flags)) if command == "torture" => {
+            torture_options(flags, &binary_args).map(Command::Torture)
         }
         Some((command, _)) => bail!("there is no command `{command}`"),
     }
@@ -92,6 +111,26 @@ fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOption
     Ok(options)
 }
 
+fn torture_options(flags: &[String], binary_args: &[String]) -> Result<TortureOptions> {
+    ensure!(binary_args.is_empty(), "`torture` passes nothing on: nothing may follow `--`");
+    let mut options = TortureOptions::default();
+    for pair in flags.chunks(2) {
+        let [flag, value] = pair else { bail!("`{}` needs a value", pair.concat()) };
+        match flag.as_str() {
+            "--kills" => options.kills = Some(number(flag, value)?),
+            "--minutes" => options.minutes = Some(number(flag, value)?),
+            "--seed" => options.seed = Some(number(flag, value)?),
+            "--sabotage" => options.sabotage = Some(value.clone()),
+            other => bail!("`torture` does not know `{other}`"),
+        }
+    }
+    Ok(options)
+}
+
+fn number(flag: &str, value: &str) -> Result<u64> {
+    value.parse().with_context(|| format!("`{flag}` needs a number, not `{value}`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +162,13 @@ mod tests {
     }
 
     #[test]
+    fn torture_takes_its_numbers() {
+        let options = TortureOptions { kills: Some(20), minutes: Some(1), ..Default::default() };
+        let command = parse_line("torture --minutes 1 --kills 20").unwrap();
+        assert_eq!(command, Command::Torture(options));
+    }
+
+    #[test]
     fn help_is_found_before_the_separator() {
         for line in ["--help", "-h", "help", "test --help", "check -h", "nonsense --help"] {
             assert_eq!(parse_line(line).unwrap(), Command::Help, "{line}");
@@ -139,6 +185,10 @@ mod tests {
             ("test --embedded-only --require-dynamodb-local", "exclude each other"),
             ("check --fix", "`--fix`"),
             ("check -- lease", "passes nothing on"),
+            ("torture --kills", "needs a value"),
+            ("torture --kills many", "`many`"),
+            ("torture --deaths 3", "`--deaths`"),
+            ("torture -- run", "passes nothing on"),
         ];
         for (line, reason) in cases {
             let error = parse_line(line).unwrap_err().to_string();

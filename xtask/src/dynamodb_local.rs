@@ -13,6 +13,7 @@ use std::{
     fmt,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result};
@@ -24,8 +25,11 @@ const VERSION: &str = "2.6.1";
 
 type Start = fn(&Path) -> Result<Server>;
 
+/// The way to a server whose process is ours, and its data too.
+pub(crate) const JAVA: &str = "Java";
+
 /// In the order in which they are tried.
-const WAYS: [(&str, Start); 2] = [("Java", java::start), ("Docker", docker::start)];
+const WAYS: [(&str, Start); 2] = [(JAVA, java::start), ("Docker", docker::start)];
 
 /// DynamoDB Local, answering. Stopped on drop if it was started here.
 pub(crate) struct Server {
@@ -83,6 +87,14 @@ pub(crate) fn start(target: &Path) -> Result<Server, Unavailable> {
         }
     }
     Err(Unavailable { tried })
+}
+
+/// How to start one that keeps its data in `folder`, and where it then listens. It is the caller's to
+/// start and to end.
+pub(crate) fn durable(target: &Path, folder: &Path) -> Result<(Command, String)> {
+    let port = free_port()?;
+    let command = java::durable(&target.join("dynamodb-local"), folder, port)?;
+    Ok((process::ending_with_its_parent(&command), endpoint_at(port)))
 }
 
 /// A port of the loopback address that was free a moment ago. DynamoDB Local cannot be asked to

@@ -1,6 +1,6 @@
-//! The project's own commands: `cargo xtask check` and `cargo xtask test`.
+//! The project's own commands: `cargo xtask check`, `cargo xtask test` and `cargo xtask torture`.
 //!
-//! There is one list of checks and one way to test. Continuous integration runs these two commands
+//! There is one list of checks and one way to test. Continuous integration runs the first two commands
 //! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
 //! the options.
 
@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod dynamodb_local;
 mod test;
+mod torture;
 mod workspace;
 
 use std::process::ExitCode;
@@ -45,5 +46,6 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
+        Command::Torture(options) => torture::run(&options),
     }
 }

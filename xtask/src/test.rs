@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything on the embedded engine, then the suites that speak to a store
-//! once more on DynamoDB Local.
+//! once more on DynamoDB Local, and last a short torture.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
 //! narrower selection of packages would be another set of features for tokio and hyper, and build
@@ -19,6 +19,7 @@ use crate::{
     args::TestOptions,
     command::describe,
     dynamodb_local::{self, Server},
+    torture,
     workspace::Workspace,
 };
 use report::Report;
@@ -50,20 +51,31 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     }
     let mut runs = vec![embedded];
     let mut closing = None;
+    let mut torture = None;
     if !options.embedded_only {
         match running.map_or_else(|| dynamodb_local::start(&workspace.target), Ok) {
-            Ok(server) => runs.push(run_local(&workspace, options, server)?),
+            Ok(server) => {
+                // Java is the way to a server that can be killed; a filter asks for less than that.
+                let can_be_killed = server.origin() == dynamodb_local::JAVA;
+                runs.push(run_local(&workspace, options, server)?);
+                if can_be_killed && options.binary_args.is_empty() {
+                    println!("\n==> torture");
+                    torture = Some(torture::run_short(&workspace)?);
+                }
+            }
             Err(reason) => closing = Some(reason.to_string()),
         }
     }
     summarise(&runs);
+    println!("torture: {}", verdict(torture));
     let missing_but_required = closing.is_some() && options.require_dynamodb_local;
     match closing {
         Some(reason) if missing_but_required => println!("DynamoDB Local: required, but {reason}"),
         Some(reason) => println!("DynamoDB Local: {reason}; tests ran on the embedded engine only"),
         None => {}
     }
-    Ok(runs.iter().all(|run| run.passed) && !missing_but_required)
+    let passed = runs.iter().all(|run| run.passed) && torture != Some(false);
+    Ok(passed && !missing_but_required)
 }
 
 /// An empty variable is how a shell says "not set" for one command.
@@ -133,6 +145,14 @@ fn tee(mut command: Command) -> Result<(ExitStatus, Report)> {
         line.clear();
     }
     Ok((child.wait()?, report))
+}
+
+fn verdict(torture: Option<bool>) -> &'static str {
+    match torture {
+        Some(true) => "passed",
+        Some(false) => "FAILED",
+        None => "left out (needs DynamoDB Local, started by Java, and no filter)",
+    }
 }
 
 fn summarise(runs: &[Run]) {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Server, VERSION, endpoint_at, free_port, process::ServerProcess, server_folder};
+use super::{JAVA, Server, VERSION, endpoint_at, free_port, process::ServerProcess, server_folder};
 
 const POM: &str = include_str!("../../dynamodb-local/pom.xml");
 const MAIN_CLASS: &str = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner";
@@ -20,17 +20,25 @@ pub(super) fn start(cache: &Path) -> Result<Server> {
     let jars = jars(cache)?;
     let port = free_port()?;
     let folder = server_folder(cache, port);
-    let server = server(&jars, &folder, port);
+    let server = server(&jars, &folder, port, &["-inMemory".into()]);
     let process = ServerProcess::start(&server, None, port, folder)?;
-    Ok(Server { endpoint: endpoint_at(port), origin: "Java", process: Some(process) })
+    Ok(Server { endpoint: endpoint_at(port), origin: JAVA, process: Some(process) })
 }
 
-fn server(jars: &Path, folder: &Path, port: u16) -> Command {
+/// The command of a server that keeps its data in a folder, which has to be there. It is for somebody
+/// who starts it more than once.
+pub(super) fn durable(cache: &Path, folder: &Path, port: u16) -> Result<Command> {
+    check_java()?;
+    let storage = ["-sharedDb".into(), "-dbPath".into(), folder.into()];
+    Ok(server(&jars(cache)?, folder, port, &storage))
+}
+
+fn server(jars: &Path, folder: &Path, port: u16, storage: &[OsString]) -> Command {
     let mut java = Command::new("java");
     // The native SQLite is copied to the temporary folder, and would stay there for good.
     java.arg(property("java.io.tmpdir", folder)).arg(property("java.library.path", jars));
     java.arg("-cp").arg(jars.join("*")).arg(MAIN_CLASS);
-    java.args(["-inMemory", "-disableTelemetry", "-port"]).arg(port.to_string());
+    java.args(storage).args(["-disableTelemetry", "-port"]).arg(port.to_string());
     java
 }
 

@@ -102,12 +102,13 @@ impl Drop for ServerProcess {
 fn spawn(server: &Command, log: &Path) -> Result<Child> {
     let stdout = File::create(log)?;
     let stderr = stdout.try_clone()?;
-    let mut command = ending_with_us(server);
+    let mut command = ending_with_its_parent(server);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     command.spawn().context("the server did not start")
 }
 
-fn ending_with_us(server: &Command) -> Command {
+/// The parent is whoever starts the command.
+pub(super) fn ending_with_its_parent(server: &Command) -> Command {
     const SETPRIV: &[&str] = &["--pdeathsig", "TERM"];
     let has_setpriv = quiet(Command::new("setpriv").args(SETPRIV).arg("true"));
     let mut command = if has_setpriv.is_ok_and(|status| status.success()) {

@@ -1,0 +1,133 @@
+use std::collections::HashMap;
+
+use super::*;
+use crate::history::gather;
+use crate::store::{Effect, Stored};
+
+const KEY: &str = "k1";
+
+fn entry(at: i64, event: Event) -> Entry {
+    Entry { at, process: "w0-1".into(), key: KEY.into(), event }
+}
+
+fn started(at: i64, owner: &str, attempt: u32, lease_ends: i64) -> Entry {
+    entry(at, Event::Started { owner: owner.into(), attempt, lease_ends })
+}
+
+fn answered(at: i64, how: How, owner: &str, attempt: u32) -> Entry {
+    let answer = Answer { key: KEY.into(), owner: owner.into(), attempt };
+    entry(at, Event::Answered { how, answer })
+}
+
+fn effect(started: i64, owner: &str, attempt: u32, lease_ends: i64) -> Effect {
+    Effect { key: KEY.into(), owner: owner.into(), attempt, started, lease_ends }
+}
+
+/// A dies after its effect, B takes over and answers, C gets the answer.
+fn taken_over() -> History {
+    let answer = format!("{{\"key\":\"{KEY}\",\"owner\":\"B\",\"attempt\":2}}");
+    History {
+        entries: vec![
+            started(1_000, "A", 1, 3_000),
+            started(3_400, "B", 2, 5_400),
+            answered(3_900, How::Executed, "B", 2),
+            answered(4_000, How::Replayed, "B", 2),
+        ],
+        effects: vec![effect(1_000, "A", 1, 3_000), effect(3_400, "B", 2, 5_400)],
+        record: Some(Stored {
+            status: "COMPLETED".into(),
+            owner: "B".into(),
+            attempt: 2,
+            answer: Some(answer),
+        }),
+    }
+}
+
+fn checked(history: History) -> Findings {
+    let records = history.record.map(|record| (KEY.to_owned(), record)).into_iter().collect();
+    check(&gather([KEY.to_owned()], history.entries, history.effects, records))
+}
+
+/// A change for the worse, and what is to be said of it.
+type Case = (&'static str, fn(&mut History));
+
+#[test]
+fn a_takeover_explains_the_second_effect() {
+    let Findings { figures, violations } = checked(taken_over());
+    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!((figures.takeovers, figures.duplicates_explained), (1, 1));
+    assert_eq!((figures.duplicates_unexplained, figures.smallest_gap), (0, Some(400)));
+}
+
+#[test]
+fn every_violation_is_found() {
+    let cases: [Case; 17] = [
+        ("it has no record", |h| h.record = None),
+        ("its record is PENDING", |h| h.record.as_mut().unwrap().status = "PENDING".into()),
+        ("has the answer None", |h| h.record.as_mut().unwrap().answer = Some("{}".into())),
+        ("has the answer Some", |h| h.record.as_mut().unwrap().owner = "A".into()),
+        ("was given another answer", |h| h.entries.push(answered(9_000, How::Replayed, "A", 1))),
+        ("calls were told", |h| h.entries.push(answered(4_100, How::Executed, "B", 2))),
+        ("was refused with Mismatch", |h| {
+            h.entries.push(entry(4_100, Event::Refused { kind: "Mismatch".into() }));
+        }),
+        ("while A held one up to 3401", |h| h.entries[0] = started(1_000, "A", 1, 3_401)),
+        ("while A held one up to 4000", |h| {
+            h.entries.push(entry(2_000, Event::Renewed { owner: "A".into(), lease_ends: 4_000 }));
+        }),
+        ("attempt 1 began after attempt 1", |h| h.entries[1] = started(3_400, "B", 1, 5_400)),
+        ("began after an answer was handed out", |h| {
+            h.entries.push(started(6_000, "C", 3, 8_000));
+        }),
+        ("it has no effect", |h| h.effects.clear()),
+        ("B has answered and has no effect", |h| drop(h.effects.pop())),
+        ("C has answered and has no effect", |h| {
+            h.entries.push(answered(2_900, How::Unconfirmed, "C", 1));
+        }),
+        ("nothing explains the effect of D", |h| h.effects.push(effect(7_000, "D", 3, 9_000))),
+        ("nothing explains the effect of B", |h| h.entries[0] = started(1_000, "A", 1, 3_401)),
+        ("nothing explains the effect of A", |h| drop(h.entries.remove(0))),
+    ];
+    for (expected, spoil) in cases {
+        let mut history = taken_over();
+        spoil(&mut history);
+        let violations = checked(history).violations;
+        let said = violations.iter().flat_map(|(_, wrong)| wrong).any(|w| w.contains(expected));
+        assert!(said, "{expected}: {violations:?}");
+    }
+}
+
+#[test]
+fn a_failure_lets_the_next_attempt_begin_at_once_and_anew() {
+    let mut history = taken_over();
+    history.entries[0] = started(3_300, "A", 1, 5_300);
+    history.entries.push(entry(3_350, Event::Failing { owner: "A".into() }));
+    history.entries[1] = started(3_400, "B", 2, 5_400);
+    history.effects.remove(0);
+    assert!(checked(history).violations.is_empty());
+}
+
+#[test]
+fn a_handler_that_began_after_its_lease_is_no_owner() {
+    let mut history = taken_over();
+    history.entries[0] = started(5_000, "A", 1, 5_000);
+    history.effects[0] = effect(5_000, "A", 1, 5_000);
+    let Findings { figures, violations } = checked(history);
+    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!((figures.late_starts, figures.duplicates_explained), (1, 1));
+}
+
+#[test]
+fn an_unconfirmed_answer_need_not_be_the_stored_one() {
+    let mut history = taken_over();
+    history.entries.push(answered(2_900, How::Unconfirmed, "A", 1));
+    let Findings { figures, violations } = checked(history);
+    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!(figures.unconfirmed_and_lost, 1);
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_a_violation() {
+    let findings = check(&gather(["k7".to_owned()], vec![], vec![], HashMap::new()));
+    assert_eq!(findings.violations.len(), 1);
+}

@@ -1,0 +1,184 @@
+//! One call of an operation: the code under torture, and the handler that leaves traces.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dynamodb_idempotency::{
+    ErrorKind, Execution, Failure, Idempotency, InProgress, Lease, Outcome, Policy, RunError,
+};
+use fastrand::Rng;
+use tokio::time::sleep;
+
+use crate::event::{Answer, Event, How, Log};
+use crate::store::{Effect, SCOPE, Store};
+use crate::{millis, now};
+
+/// Below the lease: a completion that meets a dead server is given up while its lease is live.
+const COMPLETION_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// How often a running handler looks whether its lease was renewed.
+const LOOK: Duration = Duration::from_millis(100);
+/// A lease that ends this much later than thought was renewed; less is rounding.
+const RENEWED_BY: i64 = 300;
+
+/// What a process needs for its calls.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    idempotency: Idempotency,
+    store: Store,
+    log: Log,
+}
+
+/// What one call is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    lease: Lease,
+    in_progress: InProgress,
+    work: Duration,
+    /// The handler fails before it has any effect.
+    fails: bool,
+}
+
+/// The handler's own error.
+#[derive(Debug)]
+struct Failing;
+
+impl Plan {
+    /// What the workers do, each after its own manner.
+    pub(crate) fn random(index: usize, rng: &mut Rng) -> Self {
+        let wait = InProgress::Wait { timeout: Duration::from_secs(2) };
+        let (lease, in_progress) = match index % 4 {
+            0 => (Lease::Fixed(Duration::from_secs(2)), InProgress::Reject),
+            1 => (Lease::Fixed(Duration::from_secs(3)), wait),
+            2 => (Lease::Renewed(Duration::from_secs(3)), InProgress::Reject),
+            _ => (Lease::Fixed(Duration::from_secs(2)), wait),
+        };
+        // One in twenty works for longer than its lease: with a renewed one that is allowed, with a
+        // fixed one the owner goes on beside whoever takes over.
+        let work = if rng.u8(..20) == 0 { 3_200..4_500 } else { 20..800 };
+        let work = Duration::from_millis(rng.u64(work));
+        Self { lease, in_progress, work, fails: rng.u8(..20) == 0 }
+    }
+
+    /// For a process that has no time to lose.
+    pub(crate) fn quick() -> Self {
+        let wait = InProgress::Wait { timeout: Duration::from_secs(5) };
+        let lease = Lease::Fixed(Duration::from_secs(3));
+        Self { lease, in_progress: wait, work: Duration::ZERO, fails: false }
+    }
+
+    fn policy(self, key: &str) -> impl FnOnce(Policy) -> Policy {
+        // Every fourth key keeps its failures, so that its attempts never start anew.
+        let failure = if keeps_failures(key) {
+            Failure::Retain { max_attempts: u32::MAX }
+        } else {
+            Failure::Release
+        };
+        move |policy| {
+            policy
+                .lease(self.lease)
+                .in_progress(self.in_progress)
+                .failure(failure)
+                .completion_timeout(COMPLETION_TIMEOUT)
+        }
+    }
+}
+
+/// Whether a failure of this key's stays in the table.
+pub(crate) fn keeps_failures(key: &str) -> bool {
+    key.trim_start_matches('k').parse::<u64>().is_ok_and(|number| number % 4 == 0)
+}
+
+impl Caller {
+    pub(crate) fn new(store: Store, log: Log) -> Result<Self> {
+        Ok(Self { idempotency: store.idempotency()?, store, log })
+    }
+
+    /// Makes one call and writes down what it came to; whether that was a stored answer.
+    pub(crate) async fn call(&self, key: &str, plan: Plan) -> Result<bool> {
+        let operation =
+            self.idempotency.operation(SCOPE).key(key).payload(key).policy(plan.policy(key));
+        let handler = async |execution: Execution| self.handle(key, &execution, plan).await;
+        let event = match Box::pin(operation.run_with_outcome(handler)).await {
+            Ok(outcome) => answered(outcome),
+            Err(RunError::Handler(Failing)) => Event::Refused { kind: "Handler".into() },
+            Err(RunError::Idempotency(error)) => Event::Refused { kind: name(error.kind()) },
+        };
+        let stored = matches!(event, Event::Answered { how: How::Executed | How::Replayed, .. });
+        self.log.write(key, event)?;
+        Ok(stored)
+    }
+
+    async fn handle(
+        &self,
+        key: &str,
+        execution: &Execution,
+        plan: Plan,
+    ) -> Result<Answer, Failing> {
+        // In this order: a stop between the two makes the lease look shorter, never longer.
+        let started = now();
+        let lease_ends = started + millis(execution.lease_remaining());
+        let (owner, attempt) = (execution.owner().to_owned(), execution.attempt());
+        let event = Event::Started { owner: owner.clone(), attempt, lease_ends };
+        self.note(started, key, event)?;
+        if plan.fails {
+            self.note(now(), key, Event::Failing { owner })?;
+            return Err(Failing);
+        }
+        let key = key.to_owned();
+        let effect = Effect { key, owner, attempt, started, lease_ends };
+        // Until it is there: an effect that may have happened must not end as a failure.
+        while self.store.put_effect(&effect).await.is_err() {
+            sleep(LOOK).await;
+        }
+        self.work(&effect, execution, plan.work).await?;
+        let Effect { key, owner, attempt, .. } = effect;
+        Ok(Answer { key, owner, attempt })
+    }
+
+    async fn work(
+        &self,
+        effect: &Effect,
+        execution: &Execution,
+        work: Duration,
+    ) -> Result<(), Failing> {
+        let mut lease_ends = effect.lease_ends;
+        let mut left = work;
+        while !left.is_zero() {
+            let pause = left.min(LOOK);
+            sleep(pause).await;
+            left -= pause;
+            let at = now();
+            let seen = at + millis(execution.lease_remaining());
+            let is_live = seen > at;
+            if is_live && seen > lease_ends + RENEWED_BY {
+                lease_ends = seen;
+                let event = Event::Renewed { owner: effect.owner.clone(), lease_ends };
+                self.note(at, &effect.key, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A handler that cannot write down what it does ends the process, which the run reports.
+    fn note(&self, at: i64, key: &str, event: Event) -> Result<(), Failing> {
+        self.log.write_at(at, key, event).map_err(|error| {
+            eprintln!("the log cannot be written: {error}");
+            std::process::exit(1)
+        })
+    }
+}
+
+fn answered(outcome: Outcome<Answer>) -> Event {
+    match outcome {
+        Outcome::Executed(answer) => Event::Answered { how: How::Executed, answer },
+        Outcome::Replayed(answer) => Event::Answered { how: How::Replayed, answer },
+        Outcome::Unconfirmed(answer) => Event::Answered { how: How::Unconfirmed, answer },
+        other => Event::Refused { kind: format!("{other:?}") },
+    }
+}
+
+/// `InProgress`, without its fields.
+fn name(kind: ErrorKind) -> String {
+    let name = format!("{kind:?}");
+    name.split([' ', '{']).next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,95 @@
+//! DynamoDB Local with its data on disk: killed and started again on the same port and data.
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::time::sleep;
+
+use crate::fleet::Process;
+use crate::store::Store;
+
+/// From the start to the first answer. 3 to 5 seconds are usual.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+enum State {
+    Up(Process),
+    Down { until: Instant },
+    Starting { process: Process, since: Instant },
+}
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    command: Vec<String>,
+    log: PathBuf,
+    store: Store,
+    state: State,
+}
+
+impl Server {
+    pub(crate) fn new(command: Vec<String>, log: PathBuf, store: Store) -> Self {
+        Self { command, log, store, state: State::Down { until: Instant::now() } }
+    }
+
+    /// Kills it, if it is up.
+    pub(crate) fn kill(&mut self, until: Instant) -> bool {
+        let is_up = matches!(self.state, State::Up(_));
+        if is_up {
+            self.state = State::Down { until };
+        }
+        is_up
+    }
+
+    /// Takes the next step towards a server that is up.
+    pub(crate) async fn tend(&mut self, now: Instant) -> Result<()> {
+        match &mut self.state {
+            State::Up(process) => {
+                if let Some(end) = process.end()? {
+                    bail!("the server ended by itself ({end}): see {}", self.log.display());
+                }
+            }
+            State::Down { until } if *until <= now => {
+                self.state = State::Starting { process: self.start()?, since: now };
+            }
+            State::Down { .. } => {}
+            State::Starting { process, since } => {
+                if let Some(end) = process.end()? {
+                    bail!("the server did not start ({end}): see {}", self.log.display());
+                }
+                ensure!(now - *since < START_TIMEOUT, "the server does not answer");
+                if self.store.answers().await {
+                    self.rise();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn wait_until_up(&mut self) -> Result<()> {
+        while !matches!(self.state, State::Up(_)) {
+            self.tend(Instant::now()).await?;
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    fn rise(&mut self) {
+        let down = State::Down { until: Instant::now() };
+        self.state = match std::mem::replace(&mut self.state, down) {
+            State::Starting { process, .. } => State::Up(process),
+            other @ (State::Up(_) | State::Down { .. }) => other,
+        };
+    }
+
+    fn start(&self) -> Result<Process> {
+        let log = OpenOptions::new().append(true).create(true).open(&self.log)?;
+        let (program, args) = self.command.split_first().context("no server command")?;
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Process::start(&mut command)
+    }
+}

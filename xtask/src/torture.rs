@@ -1,0 +1,66 @@
+//! `cargo xtask torture`: processes that are killed, on a DynamoDB Local that is killed too.
+//!
+//! The work is done by the workspace member `torture`. It is given the command of a server with its
+//! data on disk, since it must start the server itself, more than once.
+
+use std::{fs, path::Path, process};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{args::TortureOptions, command::describe, dynamodb_local, workspace::Workspace};
+
+const KILLS: u64 = 500;
+const MINUTES: u64 = 15;
+
+/// `false` if something was wrong; the logs and the data are then kept.
+pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
+    run_on(&Workspace::load()?, options)
+}
+
+/// Half a minute of it, so that it cannot rot: enough kills to meet each kind of fault.
+pub(crate) fn run_short(workspace: &Workspace) -> Result<bool> {
+    let options = TortureOptions { kills: Some(20), minutes: Some(1), ..TortureOptions::default() };
+    run_on(workspace, &options)
+}
+
+fn run_on(workspace: &Workspace, options: &TortureOptions) -> Result<bool> {
+    build(workspace)?;
+    let folder = workspace.target.join("torture").join(format!("run-{}", process::id()));
+    let is_clean = run_in(&folder, &workspace.target, options)?;
+    if is_clean {
+        fs::remove_dir_all(&folder)?;
+    } else {
+        println!("the logs and the data are kept in {}", folder.display());
+    }
+    Ok(is_clean)
+}
+
+/// The example is named because it makes cargo count the development dependencies, as it does for
+/// the tests: without them the AWS SDK would be built once more, with other features.
+fn build(workspace: &Workspace) -> Result<()> {
+    let args = ["--workspace", "--all-features", "--bin", "torture", "--example", "local"];
+    let mut command = workspace.cargo(["build", "--quiet"].into_iter().chain(args));
+    println!("{}", describe(&command));
+    ensure!(command.status()?.success(), "the torture could not be built");
+    Ok(())
+}
+
+fn run_in(folder: &Path, target: &Path, options: &TortureOptions) -> Result<bool> {
+    let data = folder.join("data");
+    fs::create_dir_all(&data)?;
+    let (server, endpoint) = dynamodb_local::durable(target, &data)
+        .context("DynamoDB Local is not available here (needs Java 17 with Maven)")?;
+    let program = format!("torture{}", std::env::consts::EXE_SUFFIX);
+    let mut command = process::Command::new(target.join("debug").join(program));
+    command.args(["run", "--endpoint", &endpoint]).arg("--folder").arg(folder);
+    command.args(["--kills", &options.kills.unwrap_or(KILLS).to_string()]);
+    command.args(["--seconds", &(options.minutes.unwrap_or(MINUTES) * 60).to_string()]);
+    if let Some(seed) = options.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    if let Some(what) = &options.sabotage {
+        command.args(["--sabotage", what]);
+    }
+    command.arg("--").arg(server.get_program()).args(server.get_args());
+    Ok(command.status().context("the torture did not start")?.success())
+}
