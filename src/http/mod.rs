@@ -199,6 +199,9 @@ impl Http {
     }
 
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
+    ///
+    /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
+    /// the prefix. Put it outside, or give routers of different prefixes different scopes.
     pub fn layer(self) -> IdempotencyLayer {
         IdempotencyLayer::new(Arc::new(self.config))
     }

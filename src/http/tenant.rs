@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use crate::key::push_hex;
 
-/// The value of a header, for one that is no secret; `None` without it, where it is repeated (whose
-/// request would it be?) or not UTF-8.
+/// The value of a header, for one that is no secret; `None` without it, where it is empty,
+/// repeated (whose request would it be?) or not UTF-8.
 pub fn header(name: &'static str) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     move |parts| {
         let value = single(parts, name)?;
@@ -16,7 +16,7 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Option<String> + Send + 
 }
 
 /// The SHA-256 of a header's value in hex, for API keys and tokens: the table's keys are no place
-/// for a secret. `None` without it or where it is repeated.
+/// for a secret. `None` without it, where it is empty or repeated.
 pub fn header_sha256(
     name: &'static str,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub fn header_sha256(
 
 fn single<'a>(parts: &'a Parts, name: &str) -> Option<&'a HeaderValue> {
     let mut values = parts.headers.get_all(name).iter();
-    values.next().filter(|_| values.next().is_none())
+    values.next().filter(|value| !value.is_empty() && values.next().is_none())
 }
 
 #[cfg(test)]
@@ -51,11 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_header_names_nobody() {
-        let request =
-            Request::builder().header("x-tenant", "a").header("x-tenant", "b").body(()).unwrap();
-        let (parts, ()) = request.into_parts();
-        assert_eq!(header("x-tenant")(&parts), None);
-        assert_eq!(header_sha256("x-tenant")(&parts), None);
+    fn a_repeated_or_empty_header_names_nobody() {
+        let repeated = Request::builder().header("x-tenant", "a").header("x-tenant", "b");
+        for request in [repeated, Request::builder().header("x-tenant", "")] {
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(header("x-tenant")(&parts), None);
+            assert_eq!(header_sha256("x-tenant")(&parts), None);
+        }
     }
 }

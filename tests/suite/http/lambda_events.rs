@@ -108,8 +108,9 @@ async fn the_handler_gets_the_body_as_it_was_sent() {
 #[tokio::test]
 async fn text_stays_text_and_bytes_stay_bytes() {
     type Case = (&'static [(&'static str, &'static str)], &'static [u8], &'static str, bool);
-    let cases: [Case; 9] = [
+    let cases: [Case; 10] = [
         (&[("content-type", "text/plain; charset=utf-8")], b"caf\xc3\xa9", "caf\u{e9}", false),
+        (&[("content-type", "text/plain; charset=iso-8859-1")], b"caf\xe9", "caf\u{e9}", false),
         (&[("content-type", "application/vnd.shop+json")], b"{}", "{}", false),
         (&[], b"plain", "plain", false),
         (&[], b"", "", false),
@@ -226,6 +227,26 @@ async fn all_values_of_a_header_reach_the_handler() {
         // It reads the host from the single headers; this load balancer sends none.
         let host = kind != Kind::AlbMultiValue;
         assert_eq!(answer["body"], format!(r#"["a", "b", "a"] {host}"#), "{kind:?}");
+    }
+}
+
+/// Events bring a path decoded, and a URI ends where an encoded `#` was.
+#[tokio::test]
+async fn what_the_uri_does_not_show_of_the_path_counts_too() {
+    for kind in Kind::ALL {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let [function, _] = functions(store.idempotency().http("pay"), &runs, paid);
+        let to = |path: &str| {
+            let mut event = kind.example();
+            let name = if event["rawPath"].is_string() { "rawPath" } else { "path" };
+            event[name] = path.into();
+            event
+        };
+        function.invoke(&to("/orders/a#1")).await;
+        let repeat = event::response(&function.invoke(&to("/orders/a#1")).await);
+        assert!(is_replay(&repeat), "{kind:?}");
+        let other = event::response(&function.invoke(&to("/orders/a#2")).await);
+        problem(&other, 422, "Mismatch");
     }
 }
 

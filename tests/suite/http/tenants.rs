@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::event::{self, Kind};
 use super::function::{Function, context_of};
 use super::message::{is_replay, post, problem, with};
-use super::site::everywhere;
+use super::site::{Place, everywhere};
 use crate::support::{Link, Runs, Store};
 
 fn of(tenant: &str, key: &str) -> Request<Bytes> {
@@ -76,6 +76,29 @@ async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_sco
         problem(&strict.send(post("k", "{}")).await, 400, "TenantMissing");
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (2, 0));
         assert!(is_replay(&strict.send(of("acme", "k")).await));
+    })
+    .await;
+}
+
+/// Whose request would it be?
+#[tokio::test]
+async fn a_repeated_tenant_names_nobody() {
+    everywhere(async |site| {
+        if site.place == Place::Router {
+            // An HTTP API joins the two: a tenant of its own.
+            return;
+        }
+        let name = |tenant: &str| with(post("k", "{}"), "x-tenant", tenant);
+        let mut twice = name("acme");
+        twice.headers_mut().append("x-tenant", "umbrella".parse().unwrap());
+        for http in [
+            site.http().tenant(tenant::header("x-tenant")),
+            site.http().tenant(tenant::header_sha256("x-tenant")),
+        ] {
+            let api = site.paying(http).await;
+            problem(&api.send(twice.clone()).await, 400, "TenantMissing");
+        }
+        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
     })
     .await;
 }
