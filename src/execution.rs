@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
-use crate::record::{self, Claim, Item, MAX_ITEM_BYTES, Owner, Record, State};
+use crate::record::{self, Claim, Item, MAX_ITEM_BYTES, Record, State};
 use crate::response::{Answer, encode_unavailable};
 use crate::table::{Reply, Write};
 
@@ -43,7 +44,8 @@ impl Execution {
     /// How often this operation was started, this time included: 1 for the first.
     ///
     /// It grows with every takeover and with every run after a kept failure; a released record
-    /// starts anew at 1. Hand it to systems that can fence by a number.
+    /// starts anew at 1, so use [`Failure::Retain`](crate::Failure::Retain) where another system
+    /// fences by this number.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.claim.attempt
@@ -97,6 +99,16 @@ impl fmt::Debug for Execution {
     }
 }
 
+/// How long an execution without a record tries to leave its answer behind after all.
+const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What became of a renewal.
+enum Renewal {
+    Renewed,
+    Failed,
+    Lost,
+}
+
 /// How a completion ended.
 #[derive(Debug)]
 #[must_use]
@@ -115,42 +127,33 @@ pub(crate) enum Completion {
 pub(crate) type Encode<'a> = &'a (dyn Fn() -> AttributeValue + Sync);
 
 impl Execution {
-    pub(crate) fn new(
+    /// The owner of a record, under a lease that is right.
+    pub(crate) fn protected(
         core: &Arc<Core>,
         claim: Claim,
-        policy: Policy,
-        deadline: Option<Timestamp>,
+        call: Call,
         lease_expires_at: Timestamp,
     ) -> Self {
-        Self::assemble(core, claim, policy, deadline, lease_expires_at, true)
+        Self::new(core, claim, call, lease_expires_at, true)
     }
 
-    /// An execution that no record protects.
-    pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
-        let now = core.table.clock.store_now();
-        let claim = Claim {
-            key: call.key,
-            owner: Owner::random()?,
-            attempt: 1,
-            fingerprint: call.fingerprint,
-            created_at: now,
-        };
-        Ok(Self::assemble(core, claim, call.policy, call.deadline, now, false))
+    /// An execution that no record protects. A write of its claim may be in the table all the same.
+    pub(crate) fn unprotected(core: &Arc<Core>, claim: Claim, call: Call) -> Self {
+        Self::new(core, claim, call, core.table.clock.store_now(), false)
     }
 
-    fn assemble(
+    fn new(
         core: &Arc<Core>,
         claim: Claim,
-        policy: Policy,
-        deadline: Option<Timestamp>,
+        call: Call,
         lease_expires_at: Timestamp,
         is_protected: bool,
     ) -> Self {
         let inner = Inner {
             core: Arc::clone(core),
             claim,
-            policy,
-            deadline,
+            policy: call.policy,
+            deadline: call.deadline,
             lease_expires_at: AtomicI64::new(lease_expires_at.millis()),
             lease_lost: AtomicBool::new(false),
             nothing_executed: AtomicBool::new(false),
@@ -171,36 +174,28 @@ impl Execution {
         self.inner.nothing_executed.load(Ordering::Relaxed)
     }
 
-    /// Runs the handler, and renews the lease beside it where the policy says so.
-    pub(crate) async fn drive<F: Future>(&self, handler: F) -> F::Output {
-        let renewal = self.inner.policy.lease.renewal(self.inner.deadline);
-        let Some(every) = renewal.filter(|_| self.is_protected()) else { return handler.await };
+    /// Sees `work` to its end, the handler and what its answer does to the record, and renews the
+    /// lease beside it where the policy says so.
+    pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
+        let renewal = self.inner.policy.lease.renewed(self.inner.deadline);
+        let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
         tokio::select! {
             biased;
-            output = handler => output,
-            never = self.keep_alive(every) => match never {},
+            output = work => output,
+            never = self.keep_alive(length) => match never {},
         }
     }
 
-    async fn keep_alive(&self, every: Duration) -> Infallible {
+    /// Renews a lease of `length` when a third of it is over. A renewal that fails or hangs leaves
+    /// time for three more.
+    async fn keep_alive(&self, length: Duration) -> Infallible {
         let core = &self.inner.core;
         loop {
-            core.table.clock.sleep(every).await;
-            // A deadline never comes here: an invocation's lease is not renewed. Were it over,
-            // there would be nothing to extend.
-            let Ok(term) = core.term(&self.inner.policy, None, core.table.clock.offset()) else {
-                continue;
-            };
-            match core.table.renew(&self.inner.claim, term).await.outcome {
-                Write::Applied => {
-                    let until = term.lease_expires_at.millis();
-                    self.inner.lease_expires_at.fetch_max(until, Ordering::Relaxed);
-                }
-                Write::Refused(item) => {
-                    // A longer lease of our own: a repeat of this renewal came before it.
-                    if item.is_some_and(|item| self.is_ours(item)) {
-                        continue;
-                    }
+            core.table.clock.sleep(self.lease_remaining().saturating_sub(length / 3 * 2)).await;
+            match self.renew(length / 6).await {
+                Renewal::Renewed => {}
+                Renewal::Failed => core.table.clock.sleep(length / 24).await,
+                Renewal::Lost => {
                     self.inner.lease_lost.store(true, Ordering::Relaxed);
                     tracing::error!(
                         operation = self.operation(),
@@ -209,10 +204,37 @@ impl Execution {
                     );
                     return std::future::pending().await;
                 }
-                // The next renewal comes well before the lease is over.
-                Write::NotApplied(error) | Write::Unknown(error) => {
-                    tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
+            }
+        }
+    }
+
+    async fn renew(&self, limit: Duration) -> Renewal {
+        let core = &self.inner.core;
+        // An invocation's lease is never renewed, so that no deadline bounds it.
+        let Ok(term) = core.term(&self.inner.policy, None, core.table.clock.offset()) else {
+            return Renewal::Failed;
+        };
+        match core.table.renew(&self.inner.claim, term, limit).await.outcome {
+            Write::Applied => {
+                let until = term.lease_expires_at.millis();
+                self.inner.lease_expires_at.fetch_max(until, Ordering::Relaxed);
+                Renewal::Renewed
+            }
+            // A longer lease of our own, or our completion: a repeat came before this one.
+            Write::Refused(Some(item)) => {
+                if self.is_ours(item) {
+                    Renewal::Failed
+                } else {
+                    Renewal::Lost
                 }
+            }
+            Write::Refused(None) => Renewal::Lost,
+            Write::Conflict(error)
+            | Write::Invalid(error)
+            | Write::NotApplied(error)
+            | Write::Unknown(error) => {
+                tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
+                Renewal::Failed
             }
         }
     }
@@ -225,9 +247,6 @@ impl Execution {
     /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
     /// executed is never given up for an answer that cannot be stored.
     pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
-        if !self.is_protected() {
-            return Completion::Unprotected;
-        }
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
         let expires_at = completed_at.plus(self.inner.policy.retention).seconds_up();
@@ -235,64 +254,83 @@ impl Execution {
         let item = |response| {
             record::completed_item(&table.schema, claim, completed_at, expires_at, response)
         };
-        let mut unstorable: Option<String> = None;
+        let mut unstorable = false;
         let mut retries = self.retries();
         loop {
-            let mut whole = match &unstorable {
-                None => item(encode()),
-                Some(reason) => item(encode_unavailable(reason)),
-            };
+            let mut whole = item(if unstorable {
+                encode_unavailable("DynamoDB refused it")
+            } else {
+                self.encode(encode)
+            });
             let bytes = record::item_bytes(&whole);
-            if unstorable.is_none() && bytes > MAX_ITEM_BYTES {
-                let reason = format!(
-                    "the answer is too large: the record would have {bytes} bytes, DynamoDB's \
-                     limit is {MAX_ITEM_BYTES}"
-                );
-                whole = item(encode_unavailable(&reason));
-                unstorable = Some(reason);
+            if bytes > MAX_ITEM_BYTES {
+                self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
+                whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
             }
-            let Reply { outcome, .. } = table.complete(&claim.owner, whole).await;
+            let Reply { outcome, .. } = table.complete(&claim.owner, whole, retries.limit()).await;
             let error = match outcome {
-                Write::Applied => {
-                    self.report_unstorable(unstorable.as_deref());
-                    return Completion::Stored;
+                Write::Applied => return self.stored(),
+                Write::Refused(Some(item)) => return self.refused(item),
+                Write::Refused(None) => {
+                    match table.get(&claim.key, retries.limit()).await.outcome {
+                        Ok(Some(item)) => return self.refused(item),
+                        Ok(None) => {
+                            Error::new(ErrorKind::Unavailable, "the record changes too fast")
+                        }
+                        Err(error) => error,
+                    }
                 }
-                Write::Refused(Some(item)) => return Completion::LeaseLost(self.others(item)),
-                Write::Refused(None) => match table.get(&claim.key).await.outcome {
-                    Ok(Some(item)) => return Completion::LeaseLost(self.others(item)),
-                    Ok(None) => Error::new(ErrorKind::Unavailable, "the record changes too fast"),
-                    Err(error) => error,
-                },
-                Write::NotApplied(error)
-                    if error.kind() == ErrorKind::Configuration && unstorable.is_none() =>
-                {
-                    // The store was right for the pending record, so it is the answer that it
-                    // does not take.
-                    unstorable = Some(format!("DynamoDB refused the answer: {error}"));
+                Write::Invalid(error) if !unstorable => {
+                    // The store took the pending record, so it is the answer that it does not take.
+                    self.report_unstorable(&error.to_string());
+                    unstorable = true;
                     continue;
                 }
-                Write::NotApplied(error) if error.kind() == ErrorKind::Configuration => {
-                    return self.unconfirmed(error);
-                }
-                Write::NotApplied(error) | Write::Unknown(error) => error,
+                Write::Invalid(error)
+                | Write::Conflict(error)
+                | Write::NotApplied(error)
+                | Write::Unknown(error) => error,
             };
-            if !retries.wait().await {
+            // Without a record there is no lease to beat either.
+            if !self.is_protected() || !retries.wait().await {
                 return self.unconfirmed(error);
             }
         }
     }
 
-    fn report_unstorable(&self, reason: Option<&str>) {
-        if let Some(reason) = reason {
-            tracing::error!(
-                operation = self.operation(),
-                reason,
-                "the operation completed, its answer could not be stored: repeats get an error"
-            );
+    /// The stored form; an answer whose own code panics is one that cannot be stored.
+    fn encode(&self, encode: Encode<'_>) -> AttributeValue {
+        std::panic::catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
+            self.report_unstorable("its serialisation panicked");
+            encode_unavailable("it could not be serialised")
+        })
+    }
+
+    pub(crate) fn report_unstorable(&self, reason: &str) {
+        tracing::error!(
+            operation = self.operation(),
+            reason,
+            "an operation completed and its answer cannot be stored: repeats get an error"
+        );
+    }
+
+    fn stored(&self) -> Completion {
+        if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
+    }
+
+    /// Refused means that the record is another owner's.
+    fn refused(&self, item: Item) -> Completion {
+        if self.is_protected() {
+            Completion::LeaseLost(self.others(item))
+        } else {
+            Completion::Unprotected
         }
     }
 
     fn unconfirmed(&self, error: Error) -> Completion {
+        if !self.is_protected() {
+            return Completion::Unprotected;
+        }
         tracing::error!(
             operation = self.operation(), attempt = self.attempt(), %error,
             "the handler ran and its completion could not be confirmed: it may run again once \
@@ -343,24 +381,26 @@ impl Execution {
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.
     async fn end(&self, ending: &Ending) {
-        if !self.is_protected() {
-            return;
-        }
         let (table, claim) = (&self.inner.core.table, &self.inner.claim);
         let mut retries = self.retries();
         loop {
+            let limit = retries.limit();
             let Reply { outcome, .. } = match ending {
-                Ending::Release => table.release(claim).await,
+                Ending::Release => table.release(claim, limit).await,
                 Ending::Keep { failed_at, expires_at, response } => {
-                    table.keep_failure(claim, *failed_at, *expires_at, response.clone()).await
+                    let (at, until) = (*failed_at, *expires_at);
+                    table.keep_failure(claim, at, until, response.clone(), limit).await
                 }
             };
             let error = match outcome {
                 // Refused: an earlier try did it, or the record is another owner's by now.
                 Write::Applied | Write::Refused(_) => return,
-                Write::NotApplied(error) | Write::Unknown(error) => error,
+                Write::Conflict(error)
+                | Write::Invalid(error)
+                | Write::NotApplied(error)
+                | Write::Unknown(error) => error,
             };
-            if error.kind() == ErrorKind::Configuration || !retries.wait().await {
+            if !self.is_protected() || !retries.wait().await {
                 tracing::error!(
                     operation = self.operation(), ?ending, %error,
                     "the record of a failed operation could not be changed: its key is free when \
@@ -373,7 +413,12 @@ impl Execution {
 
     fn retries(&self) -> Retries<'_> {
         let clock = &self.inner.core.table.clock;
-        let mut until = clock.local_now().plus(self.inner.policy.completion_timeout);
+        let longest = if self.is_protected() {
+            self.inner.policy.completion_timeout
+        } else {
+            UNPROTECTED_TIMEOUT
+        };
+        let mut until = clock.local_now().plus(longest);
         if let Some(deadline) = self.inner.deadline {
             until = until.min(deadline.minus(COMPLETION_MARGIN));
         }
@@ -405,6 +450,11 @@ struct Retries<'a> {
 }
 
 impl Retries<'_> {
+    /// How long the next try may last.
+    fn limit(&self) -> Duration {
+        self.execution.inner.core.time_until(Some(self.until))
+    }
+
     /// Waits for the next try; `false` when there is no time for one.
     async fn wait(&mut self) -> bool {
         let clock = &self.execution.inner.core.table.clock;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::key::Scope;
 use crate::operation::Operation;
 use crate::policy::Policy;
@@ -114,7 +114,8 @@ impl Builder {
     }
 
     /// The longest that one DynamoDB call may take, the SDK's own retries included; what has no
-    /// answer by then has an unknown outcome. Default 5 s.
+    /// answer by then has an unknown outcome. At least 100 ms; default 5 s. A deadline or a lease
+    /// that has to be renewed makes it shorter.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -136,6 +137,11 @@ impl Builder {
     pub fn build(self) -> Result<Idempotency, Error> {
         self.schema.validate()?;
         self.policy.validate()?;
+        if self.request_timeout < Duration::from_millis(100) {
+            let message =
+                "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
         Ok(self.assemble())
     }
 

@@ -101,7 +101,7 @@ mod key;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 #[cfg(feature = "http")]
-mod lambda_deadline;
+mod lambda_event;
 mod operation;
 mod policy;
 mod protocol;

@@ -17,7 +17,7 @@ use crate::execution::{Completion, Execution};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::{RecordKey, Scope};
-use crate::policy::{Failure, Outage, Policy, Unconfirmed};
+use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::response::{Answer, encode_json, encode_unavailable};
 
 /// One operation, about to run: made by [`Idempotency::operation`].
@@ -37,10 +37,11 @@ pub struct Operation<'a, Errors = ForgetErrors> {
 }
 
 /// How a call of [`run_with_outcome`](Operation::run_with_outcome) came by its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
-    /// The handler ran, now, and its answer is stored.
+    /// The handler ran, now, and the operation is completed. Its answer is stored, unless it could
+    /// not be: then the log has an error and repeats get [`ErrorKind::AnswerUnavailable`].
     Executed(T),
     /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
     Replayed(T),
@@ -156,7 +157,9 @@ impl<Errors> Operation<'_, Errors> {
         self
     }
 
-    /// The request; a repeat with the same key must bring the same one. Compared by its JSON value.
+    /// The request; a repeat with the same key must bring the same one. Compared by its JSON value,
+    /// in which the order of a map's members does not matter; that of a sequence does, so leave
+    /// out a `HashSet`, whose order changes with every process.
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
         self.fingerprint = Fingerprint::of(payload);
         self
@@ -188,8 +191,10 @@ impl<Errors> Operation<'_, Errors> {
 
     /// Runs `handler` unless this operation has run before; the answer is the same either way.
     ///
-    /// The future must be driven to its end: dropped while the handler runs, it leaves the key
-    /// locked until the lease is over. A panic of the handler's counts as a failure, and goes on.
+    /// The future must be driven to its end: dropped before its answer is stored (by a time-out
+    /// around it, say), it leaves the key locked until the lease is over, and then the operation
+    /// runs again. Spawn it where that can happen. A panic of the handler's counts as a failure,
+    /// and goes on.
     ///
     /// # Errors
     /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
@@ -227,7 +232,7 @@ impl<Errors> Operation<'_, Errors> {
             policy: self.policy,
             deadline: self.deadline.map(Timestamp::from_system),
         };
-        let execution = match begin(core, call).await? {
+        let execution = match acquire(core, call).await? {
             Acquisition::Acquired(execution) => execution,
             Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
             Acquisition::ReplayFailure(answer) => {
@@ -235,40 +240,21 @@ impl<Errors> Operation<'_, Errors> {
             }
             refused => return Err(refusal(&refused).into()),
         };
-        match call_handler(&execution, handler).await {
-            Ok(Ok(value)) => finish(&execution, value).await.map_err(Into::into),
-            Ok(Err(error)) => {
-                let response = Errors::encode(&error).map(encode_json);
-                fail(&execution, response).await;
-                Err(RunError::Handler(error))
+        let work = async {
+            match call_handler(&execution, handler).await {
+                Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
+                Ok(Err(error)) => {
+                    let response = Errors::encode(&error).map(encode_json);
+                    fail(&execution, response).await;
+                    Ok(Err(RunError::Handler(error)))
+                }
+                Err(panic) => {
+                    execution.fail(None).await;
+                    Err(panic)
+                }
             }
-            Err(panic) => {
-                execution.fail(None).await;
-                resume_unwind(panic)
-            }
-        }
-    }
-}
-
-/// Acquires, or goes on without a record where the policy wants that of an outage.
-pub(crate) async fn begin(
-    core: &std::sync::Arc<crate::idempotency::Core>,
-    call: Call,
-) -> Result<Acquisition, Error> {
-    call.policy.validate()?;
-    if call.policy.outage == Outage::Closed {
-        return acquire(core, call).await;
-    }
-    let copy = call.clone();
-    match acquire(core, call).await {
-        Err(error) if error.kind() == ErrorKind::Unavailable => {
-            tracing::error!(
-                operation = copy.key.operation(), %error,
-                "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
-            );
-            Execution::unprotected(core, copy).map(Acquisition::Acquired)
-        }
-        other => other,
+        };
+        see_through(&execution, work).await.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -281,9 +267,14 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future,
 {
-    let guard = EarlyDrop(execution);
     let running = async { handler(execution.clone()).await };
-    let output = AssertUnwindSafe(execution.drive(running)).catch_unwind().await;
+    AssertUnwindSafe(running).catch_unwind().await
+}
+
+/// Drives a handler and what its answer does to the record, under a live lease.
+pub(crate) async fn see_through<F: Future>(execution: &Execution, work: F) -> F::Output {
+    let guard = EarlyDrop(execution);
+    let output = execution.drive(work).await;
     std::mem::forget(guard);
     output
 }
@@ -296,7 +287,8 @@ impl Drop for EarlyDrop<'_> {
         tracing::warn!(
             operation = self.0.operation(),
             attempt = self.0.attempt(),
-            "the future of a running operation was dropped: its key is locked until the lease ends"
+            "the future of a running operation was dropped before its answer was stored: its key is \
+             locked until the lease ends"
         );
     }
 }
@@ -321,10 +313,22 @@ where
         execution.release().await;
         return Ok(Outcome::NothingExecuted(value));
     }
-    let json = serde_json::to_string(&value);
+    // Once, and not once a try: its panic counts as one that cannot be stored.
+    let json = std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(&value)));
+    let json = match json {
+        Ok(Ok(json)) => Some(json),
+        Ok(Err(error)) => {
+            execution.report_unstorable(&error.to_string());
+            None
+        }
+        Err(_) => {
+            execution.report_unstorable("its serialisation panicked");
+            None
+        }
+    };
     let encode = || match &json {
-        Ok(json) => encode_json(json.clone()),
-        Err(error) => encode_unavailable(&format!("the answer cannot be serialised: {error}")),
+        Some(json) => encode_json(json.clone()),
+        None => encode_unavailable("it could not be serialised"),
     };
     match execution.complete(&encode).await {
         Completion::Stored => Ok(Outcome::Executed(value)),

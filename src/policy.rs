@@ -101,7 +101,7 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing: the record is deleted and the next try runs again.
+    /// Nothing: the record is deleted and the next try runs again, as attempt 1.
     Release,
     /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
     /// runs have failed; from then on the last failure is the answer.
@@ -116,7 +116,7 @@ pub enum Failure {
 }
 
 /// What a repeat does with a record whose owner's lease ended without an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Takeover {
     /// Becomes the owner and runs the handler again, with `attempt` one higher.
@@ -134,7 +134,9 @@ pub enum Takeover {
 pub enum Outage {
     /// [`ErrorKind::Unavailable`], nothing ran.
     Closed,
-    /// The handler runs without any protection, with an error in the log each time.
+    /// The handler runs without any protection, with an error in the log each time; not where
+    /// another owner was seen at work before DynamoDB went out of reach. Its answer is stored if
+    /// DynamoDB is back within a second after the handler's end.
     Open,
 }
 
@@ -216,11 +218,11 @@ impl Lease {
         }
     }
 
-    /// How often to renew, if at all.
-    pub(crate) fn renewal(self, deadline: Option<Timestamp>) -> Option<Duration> {
+    /// How long a lease is that has to be renewed, if it has to.
+    pub(crate) fn renewed(self, deadline: Option<Timestamp>) -> Option<Duration> {
         match (self, deadline) {
-            (Self::Renewed(length), _) => Some(length / 3),
-            (Self::Invocation, None) => Some(DEFAULT_RENEWED / 3),
+            (Self::Renewed(length), _) => Some(length),
+            (Self::Invocation, None) => Some(DEFAULT_RENEWED),
             (Self::Invocation, Some(_)) | (Self::Fixed(_), _) => None,
         }
     }
@@ -264,8 +266,8 @@ mod tests {
         let now = Timestamp::from_millis(1_000);
         let deadline = Timestamp::from_millis(9_000);
         assert_eq!(Lease::Invocation.end(now, Some(deadline)), Timestamp::from_millis(11_000));
-        assert_eq!(Lease::Invocation.renewal(Some(deadline)), None);
+        assert_eq!(Lease::Invocation.renewed(Some(deadline)), None);
         assert_eq!(Lease::Invocation.end(now, None), Timestamp::from_millis(31_000));
-        assert_eq!(Lease::Invocation.renewal(None), Some(Duration::from_secs(10)));
+        assert_eq!(Lease::Invocation.renewed(None), Some(Duration::from_secs(30)));
     }
 }

@@ -15,15 +15,27 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::lambda::LambdaResponse;
 use lambda_example::{Payments, service};
 use lambda_http::http::{Request, StatusCode};
 use lambda_http::{Body, Error};
 use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 const DEFAULT_PORT: u16 = 3000;
 const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--port N]";
+
+/// Lambda's own limit for a request.
+const MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
+
+/// The handler, and the requests that it is at work on.
+#[derive(Clone)]
+struct Local {
+    handler: Handler,
+    owners: TaskTracker,
+}
 
 type Handler = BoxCloneSyncService<Request<Body>, Response, Error>;
 
@@ -54,14 +66,17 @@ async fn run() -> Result<(), Error> {
     payments.create_table().await?;
 
     let handler = service(&idempotency, payments).map_response(into_axum);
+    let local = Local { handler: Handler::new(handler), owners: TaskTracker::new() };
     let app = Router::new()
         .fallback(serve)
-        .layer(DefaultBodyLimit::max(6 * 1024 * 1024))
-        .with_state(Handler::new(handler));
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(local.clone());
     print_welcome(&listener.local_addr()?.to_string());
     axum::serve(listener, app)
         .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
         .await?;
+    local.owners.close();
+    local.owners.wait().await;
     Ok(())
 }
 
@@ -102,29 +117,28 @@ async fn dynamodb() -> Result<Client, Error> {
 }
 
 /// Hands a request to the Lambda handler, as API Gateway would.
-async fn serve(State(handler): State<Handler>, request: axum::extract::Request) -> Response {
+async fn serve(State(local): State<Local>, request: axum::extract::Request) -> Response {
     // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
-    let called = tokio::spawn(call(handler, request)).await;
+    let called = local.owners.spawn(call(local.handler, request)).await;
     called.map_err(Error::from).flatten().unwrap_or_else(|error| {
         eprintln!("error: {error}");
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     })
 }
 
-async fn call(handler: Handler, request: axum::extract::Request) -> Result<Response, Error> {
+async fn call(mut handler: Handler, request: axum::extract::Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
-    let bytes = axum::body::to_bytes(body, 6 * 1024 * 1024).await?;
+    let bytes = axum::body::to_bytes(body, MAX_BODY_BYTES).await?;
     let body = match String::from_utf8(bytes.into()) {
         Ok(text) if text.is_empty() => Body::Empty,
         Ok(text) => Body::Text(text),
         Err(error) => Body::Binary(error.into_bytes()),
     };
-    let mut handler = handler;
     handler.ready().await?.call(Request::from_parts(parts, body)).await
 }
 
-fn into_axum(response: lambda_http::Response<Body>) -> Response {
-    response.map(axum::body::Body::new)
+fn into_axum(response: LambdaResponse) -> Response {
+    response.into_inner().map(axum::body::Body::new)
 }
 
 fn print_welcome(address: &str) {

@@ -1,10 +1,11 @@
 //! Routes, requests and responses.
 
 use dynamodb_idempotency::http::tenant::header_sha256;
+use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::{Execution, Idempotency};
 use lambda_http::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use lambda_http::http::request::Parts;
-use lambda_http::http::{HeaderMap, Method, StatusCode};
+use lambda_http::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use lambda_http::{Body, Error, Request, Response, Service, service_fn};
 use serde_json::{Value, json};
 
@@ -16,12 +17,12 @@ use crate::payments::{Payment, Payments};
 pub fn service(
     idempotency: &Idempotency,
     payments: Payments,
-) -> impl Service<Request, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<Request, Response = LambdaResponse, Error = Error, Future: Send> + Clone + Send + 'static
 {
     // The API key is the tenant: hashed, because it is a secret.
     idempotency
         .http("payments")
-        .tenant(header_sha256("x-api-key"))
+        .optional_tenant(header_sha256("x-api-key"))
         .wrap(service_fn(move |request| handle(payments.clone(), request)))
 }
 
@@ -52,8 +53,8 @@ async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Respo
     };
     match charge(&order).await? {
         Charge::Succeeded => {
-            let payment = Payment::new(&tenant(parts), &order)?;
-            payments.put(&payment).await?;
+            let payment =
+                payments.record(Payment::new(&tenant(parts), key(parts), &order)?).await?;
             let location = format!("/payments/{}", payment.id);
             let mut response = reply(StatusCode::CREATED, &payment.to_json())?;
             response.headers_mut().insert(LOCATION, location.parse()?);
@@ -93,6 +94,12 @@ fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
 /// Whose payments: the same hash that keeps the idempotency keys apart.
 fn tenant(parts: &Parts) -> String {
     header_sha256("x-api-key")(parts).unwrap_or_else(|| "anonymous".to_owned())
+}
+
+/// The key, quoted or bare; requests without one do not come here.
+fn key(parts: &Parts) -> &[u8] {
+    let key = parts.headers.get("idempotency-key").map(HeaderValue::as_bytes).unwrap_or_default();
+    key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\"")).unwrap_or(key)
 }
 
 fn visits(headers: &HeaderMap) -> u64 {

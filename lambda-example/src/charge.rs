@@ -91,7 +91,7 @@ pub(crate) async fn charge(order: &Order) -> Result<Charge, Error> {
 }
 
 /// A prefix and 128 random bits.
-pub(crate) fn random_id(prefix: &str) -> Result<String, Error> {
+fn random_id(prefix: &str) -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(format!("{prefix}_{:032x}", u128::from_be_bytes(bytes)))

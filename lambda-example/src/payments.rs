@@ -4,15 +4,18 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ScalarAttributeType,
+    ReturnValuesOnConditionCheckFailure, ScalarAttributeType,
 };
+use dynamodb_idempotency::Fingerprint;
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::charge::{Order, random_id};
+use crate::charge::Order;
 
 /// A payment as it stands in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,11 +31,14 @@ pub struct Payment {
 }
 
 impl Payment {
-    pub(crate) fn new(tenant: &str, order: &Order) -> Result<Self, Error> {
+    /// The payment of one request: every attempt of it makes the same id.
+    pub(crate) fn new(tenant: &str, key: &[u8], order: &Order) -> Result<Self, Error> {
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+        let request = Fingerprint::builder().bytes(key).bytes(format!("{order:?}").as_bytes());
+        let hash = *request.finish().as_bytes();
         Ok(Self {
             tenant: tenant.to_owned(),
-            id: random_id("pay")?,
+            id: hash[..16].iter().fold("pay_".to_owned(), |id, byte| format!("{id}{byte:02x}")),
             amount: order.amount,
             currency: order.currency.clone(),
             status: "succeeded".to_owned(),
@@ -66,10 +72,25 @@ impl Payments {
         Self { client, table: table.into() }
     }
 
-    pub(crate) async fn put(&self, payment: &Payment) -> Result<(), Error> {
-        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
-        self.client.put_item().table_name(&self.table).set_item(Some(item)).send().await?;
-        Ok(())
+    /// Books a payment, once. An attempt that died after it, or did not hear of it, finds it there.
+    pub(crate) async fn record(&self, payment: Payment) -> Result<Payment, Error> {
+        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(&payment)?;
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(id)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .send()
+            .await;
+        match put.map_err(SdkError::into_service_error) {
+            Ok(_) => Ok(payment),
+            Err(PutItemError::ConditionalCheckFailedException(there)) => {
+                Ok(serde_dynamo::from_item(there.item.unwrap_or_default())?)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A tenant's payments, the oldest first.
@@ -114,7 +135,7 @@ impl Payments {
                     KeySchemaElement::builder().attribute_name(name).key_type(key_type).build()?,
                 );
         }
-        match request.send().await.map_err(aws_sdk_dynamodb::error::SdkError::into_service_error) {
+        match request.send().await.map_err(SdkError::into_service_error) {
             Ok(_) => Ok(()),
             Err(error) if error.is_resource_in_use_exception() => Ok(()),
             Err(error) => Err(error.into()),

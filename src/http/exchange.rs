@@ -8,10 +8,10 @@ use http::{Response, StatusCode};
 use super::answer::{self, WholeBody};
 use super::problem::{Problem, ProblemKind};
 use super::{Config, problem};
-use crate::acquire::{Acquisition, Call};
+use crate::acquire::{Acquisition, Call, acquire};
 use crate::error::{Error, ErrorKind};
 use crate::execution::{Completion, Execution};
-use crate::operation::{self, begin, call_handler, refusal};
+use crate::operation::{self, call_handler, refusal, see_through};
 use crate::policy::{Failure, Unconfirmed};
 use crate::response::Answer;
 
@@ -27,7 +27,7 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<Response<B>, E>>,
 {
-    let execution = match begin(&config.idempotency.core, call).await {
+    let execution = match acquire(&config.idempotency.core, call).await {
         Ok(Acquisition::Acquired(execution)) => execution,
         Ok(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer))) => {
             return Ok(replay(config, answer));
@@ -35,19 +35,22 @@ where
         Ok(refused) => return Ok(explain(config, &refusal(&refused))),
         Err(error) => return Ok(explain(config, &error)),
     };
-    match call_handler(&execution, handler).await {
-        Ok(Ok(response)) => Ok(conclude(config, &execution, response).await),
-        Ok(Err(error)) => {
-            operation::fail(&execution, None).await;
-            Err(error)
+    let work = async {
+        match call_handler(&execution, handler).await {
+            Ok(Ok(response)) => Ok(conclude(config, &execution, response).await),
+            Ok(Err(error)) => {
+                operation::fail(&execution, None).await;
+                Err(error)
+            }
+            Err(panic) => {
+                report_panic(&execution, panic.as_ref());
+                execution.fail(None).await;
+                let problem = Problem::new(ProblemKind::HandlerPanicked, "The request failed.");
+                Ok(render(config, &problem))
+            }
         }
-        Err(panic) => {
-            report_panic(&execution, panic.as_ref());
-            execution.fail(None).await;
-            let problem = Problem::new(ProblemKind::HandlerPanicked, "The request failed.");
-            Ok(render(config, &problem))
-        }
-    }
+    };
+    see_through(&execution, work).await
 }
 
 /// What the handler's response does to the record, and what the client gets.

@@ -1,6 +1,5 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
-use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -13,9 +12,11 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::Config;
 use super::exchange::{exchange, render};
@@ -28,15 +29,24 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
 ///
 /// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
-/// not stop the owner of a key half-way. It needs a tokio runtime.
+/// not stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
+/// [`drain`](Self::drain) before its runtime ends.
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
     config: Arc<Config>,
+    owners: TaskTracker,
 }
 
 impl IdempotencyLayer {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        Self { config }
+        Self { config, owners: TaskTracker::new() }
+    }
+
+    /// Waits until no handler of this layer's, or of its clones', is running: those too whose
+    /// clients have hung up and which no graceful shutdown of a server's waits for.
+    pub async fn drain(&self) {
+        self.owners.close();
+        self.owners.wait().await;
     }
 }
 
@@ -44,7 +54,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService { config: Arc::clone(&self.config), inner }
+        IdempotencyService { config: Arc::clone(&self.config), owners: self.owners.clone(), inner }
     }
 }
 
@@ -52,6 +62,7 @@ impl<S> Layer<S> for IdempotencyLayer {
 #[derive(Clone, Debug)]
 pub struct IdempotencyService<S> {
     config: Arc<Config>,
+    owners: TaskTracker,
     inner: S,
 }
 
@@ -102,7 +113,7 @@ where
         // The one that said it is ready is the one to call.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
-        let config = Arc::clone(&self.config);
+        let (config, owners) = (Arc::clone(&self.config), self.owners.clone());
         let (parts, body) = request.into_parts();
         let key = match concern(&config, &parts) {
             Ok(Concern::Key(key)) => key,
@@ -121,7 +132,10 @@ where
                 Err(problem) => return Ok(whole(render(&config, &problem))),
             };
             match call(&config, &parts, &key, &body) {
-                Ok(call) => own(config, call, parts, body, inner).await.map(whole),
+                Ok(call) => {
+                    let owner = own(config, call, parts, body, inner);
+                    join(owners.spawn(owner.instrument(Span::current()))).await.map(whole)
+                }
                 Err(problem) => Ok(whole(render(&config, &problem))),
             }
         }))
@@ -156,7 +170,7 @@ enum Broken<E> {
     Body(BoxError),
 }
 
-/// Takes the call through the protocol in a task of its own.
+/// Takes the call through the protocol.
 async fn own<S, ReqBody, ResBody>(
     config: Arc<Config>,
     call: Call,
@@ -165,41 +179,41 @@ async fn own<S, ReqBody, ResBody>(
     mut inner: S,
 ) -> Result<Response<Bytes>, S::Error>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
     S::Future: Send,
-    S::Error: Send + 'static,
-    ReqBody: From<Bytes> + Send + 'static,
+    S::Error: Send,
+    ReqBody: From<Bytes> + Send,
     ResBody: Body + Send,
     ResBody::Data: Send,
     ResBody::Error: Into<BoxError>,
 {
-    let owner = async move {
-        let answered = exchange(&config, call, |execution| {
-            parts.extensions.insert(execution);
-            let request = Request::from_parts(parts, ReqBody::from(body));
-            async move {
-                let response = inner.call(request).await.map_err(Broken::Service)?;
-                let (head, body) = response.into_parts();
-                let body = body.collect().await.map_err(|e| Broken::Body(e.into()))?;
-                Ok(Response::from_parts(head, body.to_bytes()))
-            }
-        });
-        match answered.await {
-            Ok(response) => Ok(response),
-            Err(Broken::Service(error)) => Err(error),
-            Err(Broken::Body(error)) => {
-                tracing::error!(%error, "the body of a handler's response ended with an error");
-                let detail = "The response could not be produced.";
-                Ok(render(&config, &Problem::new(ProblemKind::BodyBroken, detail)))
-            }
+    let answered = exchange(&config, call, |execution| {
+        parts.extensions.insert(execution);
+        let request = Request::from_parts(parts, ReqBody::from(body));
+        async move {
+            let response = inner.call(request).await.map_err(Broken::Service)?;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.map_err(|error| Broken::Body(error.into()))?;
+            Ok(Response::from_parts(head, body.to_bytes()))
         }
-    };
-    match tokio::spawn(owner.instrument(tracing::Span::current())).await {
+    });
+    match answered.await {
+        Ok(response) => Ok(response),
+        Err(Broken::Service(error)) => Err(error),
+        Err(Broken::Body(error)) => {
+            tracing::error!(%error, "the body of a handler's response ended with an error");
+            let detail = "The response could not be produced.";
+            Ok(render(&config, &Problem::new(ProblemKind::BodyBroken, detail)))
+        }
+    }
+}
+
+/// The task's answer; its panic goes on here.
+async fn join<T>(task: JoinHandle<T>) -> T {
+    match task.await.map_err(JoinError::try_into_panic) {
         Ok(answer) => answer,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down: nobody is left to answer to.
-            Err(_) => std::future::pending::<Result<_, Infallible>>().await.map_err(|e| match e {}),
-        },
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime shuts down: nobody is left to answer to.
+        Err(Err(_)) => std::future::pending().await,
     }
 }

@@ -18,7 +18,12 @@
 //! 8. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory: an answer is stored before its first byte is sent.
+//! held in memory, without trailers: an answer is stored before its first byte is sent. Leave
+//! responses that stream without end outside.
+//!
+//! **Authenticate first.** A replay is given before the handler runs, to whoever sends the key and
+//! the same request: put authentication outside of this layer (an authorizer, a layer above) and
+//! keep clients apart by [`Http::tenant`].
 
 pub(crate) mod answer;
 mod exchange;
@@ -65,8 +70,7 @@ impl Idempotency {
                 methods: vec![Method::POST, Method::PATCH],
                 header: HeaderName::from_static("idempotency-key"),
                 key_required: true,
-                tenant: None,
-                tenant_required: false,
+                tenant: Tenant::None,
                 fingerprint: None,
                 stored: Arc::new(exchange::stored_by_default),
                 renderer: None,
@@ -76,7 +80,7 @@ impl Idempotency {
     }
 }
 
-type Tenant = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+type FindTenant = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
@@ -95,12 +99,22 @@ pub(crate) struct Config {
     methods: Vec<Method>,
     header: HeaderName,
     key_required: bool,
-    tenant: Option<Tenant>,
-    tenant_required: bool,
+    tenant: Tenant,
     fingerprint: Option<RequestFingerprint>,
     stored: Stored,
     renderer: Option<Renderer>,
     max_body_bytes: usize,
+}
+
+/// Whose keys they are.
+#[derive(Clone)]
+enum Tenant {
+    /// All clients share one scope.
+    None,
+    /// A request that does not tell is refused.
+    Required(FindTenant),
+    /// Requests that do not tell share the plain scope.
+    Optional(FindTenant),
 }
 
 impl Http {
@@ -130,18 +144,25 @@ impl Http {
     }
 
     /// Keeps the keys of different tenants apart: what `tenant` finds becomes a segment of the
-    /// scope. Requests without a tenant share the plain scope. See [`tenant`] for extractors.
+    /// scope. A request for which it finds nothing is refused with 400. See [`tenant`] for
+    /// extractors.
+    ///
+    /// Without this, whoever sends a key and the request that belongs to it gets the stored answer.
     pub fn tenant(
         mut self,
         tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.config.tenant = Some(Arc::new(tenant));
+        self.config.tenant = Tenant::Required(Arc::new(tenant));
         self
     }
 
-    /// Whether a request whose tenant cannot be told is refused with 400. Default: no.
-    pub fn tenant_required(mut self, required: bool) -> Self {
-        self.config.tenant_required = required;
+    /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
+    /// scope: for APIs that serve anonymous clients too.
+    pub fn optional_tenant(
+        mut self,
+        tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.tenant = Tenant::Optional(Arc::new(tenant));
         self
     }
 
@@ -178,6 +199,9 @@ impl Http {
     }
 
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
+    ///
+    /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
+    /// the prefix. Put it outside, or give routers of different prefixes different scopes.
     pub fn layer(self) -> IdempotencyLayer {
         IdempotencyLayer::new(Arc::new(self.config))
     }

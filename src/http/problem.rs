@@ -188,7 +188,7 @@ impl From<&Error> for Problem {
             ErrorKind::DeadlineExceeded => said(ProblemKind::DeadlineExceeded).retry_after(SOON),
             ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
             ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),
-            ErrorKind::AnswerUnavailable => said(ProblemKind::AnswerUnavailable),
+            ErrorKind::AnswerUnavailable => unsaid(ProblemKind::AnswerUnavailable),
             ErrorKind::Configuration | ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
                 unsaid(ProblemKind::Misconfigured)
             }

@@ -5,13 +5,13 @@ use http::request::Parts;
 use http::{HeaderMap, Uri};
 
 use super::problem::{Problem, ProblemKind};
-use super::{Config, key_header};
+use super::{Config, Tenant, key_header};
 use crate::acquire::Call;
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
-use crate::lambda_deadline::lambda_deadline;
+use crate::lambda_event;
 
 /// Whether the layer has anything to do with a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,13 +45,17 @@ pub(crate) fn call(
     key: &str,
     body: &[u8],
 ) -> Result<Call, Problem> {
-    let scope = match config.tenant.as_ref().map(|tenant| tenant(parts)) {
-        Some(Some(tenant)) => config.scope.clone().segment(&tenant),
-        Some(None) if config.tenant_required => {
-            let detail = "the request does not tell whose it is";
-            return Err(Problem::new(ProblemKind::TenantMissing, detail));
-        }
-        Some(None) | None => config.scope.clone(),
+    let tenant = match &config.tenant {
+        Tenant::None => None,
+        Tenant::Optional(find) => find(parts),
+        Tenant::Required(find) => Some(find(parts).ok_or_else(|| {
+            Problem::new(ProblemKind::TenantMissing, "the request does not tell whose it is")
+        })?),
+    };
+    let scope = config.scope.clone();
+    let scope = match tenant {
+        Some(tenant) => scope.segment(&tenant),
+        None => scope,
     };
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     let key =
@@ -68,15 +72,16 @@ pub(crate) fn call(
         Some(chosen) => chosen(parts, body),
         None => default_fingerprint(parts, body),
     };
-    let deadline = lambda_deadline(&parts.extensions).map(Timestamp::from_system);
+    let deadline = lambda_event::deadline(&parts.extensions).map(Timestamp::from_system);
     Ok(Call { key, fingerprint, policy: config.policy.clone(), deadline })
 }
 
-/// Method, path, query and body; a JSON body by value.
+/// Method, path, Lambda's raw path, query and body; a JSON body by value.
 fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
     let builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
         .bytes(parts.uri.path().as_bytes())
+        .bytes(lambda_event::raw_path(&parts.extensions).as_bytes())
         .bytes(sorted_query(&parts.uri).as_bytes());
     let builder = if is_json(&parts.headers) { builder.json(body) } else { builder.bytes(body) };
     builder.finish()

@@ -24,4 +24,4 @@ mod service;
 pub mod tenant;
 
 pub use self::run::{HttpEvent, RepeatedHeaders, run};
-pub use self::service::{Idempotent, ResponseFuture};
+pub use self::service::{Idempotent, LambdaResponse, ResponseFuture};

@@ -35,14 +35,35 @@ pub struct Idempotent<'a, S> {
     lifetime: PhantomData<fn() -> &'a ()>,
 }
 
+/// A response in the form in which Lambda takes it.
+///
+/// A type of its own, because `lambda_http` turns every other response into that form itself, by its
+/// content type, and doing so twice changes a body that is not in UTF-8.
+#[derive(Debug)]
+pub struct LambdaResponse(Response<Body>);
+
+impl LambdaResponse {
+    /// The response itself.
+    #[must_use]
+    pub fn into_inner(self) -> Response<Body> {
+        self.0
+    }
+}
+
+impl IntoResponse for LambdaResponse {
+    fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
+        Box::pin(std::future::ready(self.0))
+    }
+}
+
 /// The answer of an [`Idempotent`] service on its way.
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<'a, E>(Running<'a, E>);
 
-type Running<'a, E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send + 'a>>;
+type Running<'a, E> = Pin<Box<dyn Future<Output = Result<LambdaResponse, E>> + Send + 'a>>;
 
 impl<E> Future for ResponseFuture<'_, E> {
-    type Output = Result<Response<Body>, E>;
+    type Output = Result<LambdaResponse, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(context)
@@ -62,7 +83,7 @@ where
     S::Future: Send + 'a,
     S::Error: Send + 'a,
 {
-    type Response = Response<Body>;
+    type Response = LambdaResponse;
     type Error = S::Error;
     type Future = ResponseFuture<'a, S::Error>;
 
@@ -74,7 +95,8 @@ where
         // The one that said it is ready is the one to call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture(Box::pin(answer(Arc::clone(&self.config), inner, request)))
+        let answering = answer(Arc::clone(&self.config), inner, request);
+        ResponseFuture(Box::pin(async { answering.await.map(LambdaResponse) }))
     }
 }
 

@@ -21,10 +21,10 @@ pub fn authorizer_claim(
         if let Some(claim) = authorizer.jwt.as_ref().and_then(|jwt| jwt.claims.get(name)) {
             return Some(claim.clone());
         }
-        let cognito = authorizer.other.get("claims").and_then(|claims| claims.get(name));
-        let value = cognito
-            .or_else(|| authorizer.fields.get(name))
-            .or_else(|| authorizer.other.get(name))?;
+        // `lambda_http` puts all that a REST API says of its authorizer into these fields, and of
+        // an HTTP API's what a Lambda authorizer said.
+        let cognito = authorizer.fields.get("claims").and_then(|claims| claims.get(name));
+        let value = cognito.or_else(|| authorizer.fields.get(name))?;
         match value {
             Value::Null => None,
             Value::String(text) => Some(text.clone()),

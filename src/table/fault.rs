@@ -12,6 +12,10 @@ use crate::error::{Error, ErrorKind};
 pub(super) enum Fault {
     /// It was not sent, or the store answered that it did not execute it.
     Refused(Error),
+    /// The store did not execute it, because another write or transaction was at the item.
+    Conflict(Error),
+    /// The store will never execute it as it is.
+    Invalid(Error),
     /// It may have been executed.
     Unknown(Error),
 }
@@ -19,7 +23,10 @@ pub(super) enum Fault {
 impl Fault {
     pub(super) fn into_error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Unknown(error) => error,
+            Self::Refused(error)
+            | Self::Conflict(error)
+            | Self::Invalid(error)
+            | Self::Unknown(error) => error,
         }
     }
 }
@@ -29,26 +36,45 @@ pub(super) fn timed_out(after: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
+/// What could not be built or signed and so was never sent: no store can be the cause, and no
+/// later try will do better.
+pub(super) fn unsent<E>(error: SdkError<E>) -> Fault
+where
+    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    let message = if has_no_credentials(&error) {
+        "there are no usable AWS credentials: give the function a role, or set AWS_ACCESS_KEY_ID \
+         and AWS_SECRET_ACCESS_KEY"
+    } else {
+        "the DynamoDB client could not build or sign the request: check its region, endpoint and \
+         credentials"
+    };
+    Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
+}
+
 pub(super) fn sort<E>(table: &str, error: SdkError<E>) -> Fault
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
-    if has_no_credentials(&error) {
-        let message = "there are no usable AWS credentials: give the function a role, or set \
-                       AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-        return Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error));
-    }
     match &error {
-        SdkError::ConstructionFailure(_) => {
-            let message = "the DynamoDB client could not build the request: check its region, \
-                           endpoint and credentials";
-            Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
-        }
+        SdkError::ConstructionFailure(_) => unsent(error),
+        // A later try, after the credentials ran out.
+        _ if has_no_credentials(&error) => unsent(error),
         SdkError::ServiceError(context) => {
-            let status = context.raw().status();
+            let refused = context.raw().status().is_client_error();
+            let code = context.err().code().map(str::to_owned);
             let (kind, message) = explain(table, context.err().code(), context.err().message());
             let sorted = Error::new(kind, message).with_source(error);
-            if status.is_client_error() { Fault::Refused(sorted) } else { Fault::Unknown(sorted) }
+            match code.as_deref() {
+                _ if !refused => Fault::Unknown(sorted),
+                Some("ValidationException") => Fault::Invalid(sorted),
+                Some(
+                    "TransactionConflictException"
+                    | "TransactionInProgressException"
+                    | "ReplicatedWriteConflictException",
+                ) => Fault::Conflict(sorted),
+                _ => Fault::Refused(sorted),
+            }
         }
         // Time-out, dispatch failure, a response that could not be read, and whatever comes.
         _ => {

@@ -7,6 +7,7 @@ mod fault;
 mod probe;
 
 use std::error::Error as StdError;
+use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -18,14 +19,15 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailur
 
 use self::expression::{Change, Condition};
 use self::fault::Fault;
-use self::probe::Probe;
+use self::probe::{Probe, Seen};
 use crate::clock::{Clock, StoreTime, Timestamp};
 use crate::error::Error;
 use crate::key::RecordKey;
 use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
 
-/// One table and how to talk to it.
+/// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
+/// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) client: Client,
@@ -44,6 +46,10 @@ pub(crate) enum Write {
     Applied,
     /// Its condition did not hold; with the record it lost to, where the store sent it.
     Refused(Option<Item>),
+    /// It did not happen, because another write or transaction was at the item.
+    Conflict(Error),
+    /// It did not happen, and never will as it is: DynamoDB does not take these values.
+    Invalid(Error),
     /// It did not happen.
     NotApplied(Error),
     /// Nobody knows: no answer, or a server error, to this try or to an earlier one.
@@ -68,17 +74,23 @@ pub(crate) struct Term {
 
 impl Table {
     /// Writes the pending record where there is none.
-    pub(crate) async fn create(&self, claim: &Claim, term: Term) -> Reply<Write> {
+    pub(crate) async fn create(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         condition.absent();
-        self.put(self.pending(claim, term), condition).await
+        self.put(self.pending(claim, term), condition, limit).await
     }
 
     /// Puts a new pending record in the place of one that no longer counts.
-    pub(crate) async fn replace(&self, claim: &Claim, term: Term, seen: &Version) -> Reply<Write> {
+    pub(crate) async fn replace(
+        &self,
+        claim: &Claim,
+        term: Term,
+        seen: &Version,
+        limit: Duration,
+    ) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         condition.version(seen);
-        self.put(self.pending(claim, term), condition).await
+        self.put(self.pending(claim, term), condition, limit).await
     }
 
     /// Makes the claim's owner the owner of a record whose operation goes on. What else the record
@@ -88,6 +100,7 @@ impl Table {
         claim: &Claim,
         term: Term,
         seen: &Version,
+        limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
         change.condition.version(seen);
@@ -98,36 +111,58 @@ impl Table {
         change.set(Attribute::ExpiresAt, record::number(term.expires_at));
         change.remove(Attribute::CompletedAt);
         change.remove(Attribute::Response);
-        self.update(&claim.key, change).await
+        self.update(&claim.key, change, limit).await
     }
 
-    /// Stamps the owner's own lease anew, earlier or later.
-    pub(crate) async fn restamp(&self, claim: &Claim, term: Term) -> Reply<Write> {
+    /// Stamps the owner's own lease anew, earlier or later: only over the stamp that was seen, so
+    /// that a late copy of this write never undoes a renewal.
+    pub(crate) async fn restamp(
+        &self,
+        claim: &Claim,
+        term: Term,
+        seen: Timestamp,
+        limit: Duration,
+    ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
-        self.stamp(claim, term, change).await
+        change.condition.version(&Version {
+            owner: claim.owner.clone(),
+            status: Status::Pending,
+            lease_expires_at: Some(seen),
+        });
+        self.stamp(claim, term, change, limit).await
     }
 
     /// Extends the owner's lease; a late repeat never shortens it.
-    pub(crate) async fn renew(&self, claim: &Claim, term: Term) -> Reply<Write> {
+    pub(crate) async fn renew(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
         change.condition.lease_ends_before(term.lease_expires_at);
-        self.stamp(claim, term, change).await
+        self.stamp(claim, term, change, limit).await
     }
 
-    async fn stamp(&self, claim: &Claim, term: Term, mut change: Change<'_>) -> Reply<Write> {
+    async fn stamp(
+        &self,
+        claim: &Claim,
+        term: Term,
+        mut change: Change<'_>,
+        limit: Duration,
+    ) -> Reply<Write> {
         change.set(Attribute::LeaseExpiresAt, record::number(term.lease_expires_at.millis()));
         change.set(Attribute::ExpiresAt, record::number(term.expires_at));
-        self.update(&claim.key, change).await
+        self.update(&claim.key, change, limit).await
     }
 
     /// Writes the finished record over the owner's own, or where there is none: the effect has
     /// happened, whoever deleted the record.
-    pub(crate) async fn complete(&self, owner: &Owner, item: Item) -> Reply<Write> {
+    pub(crate) async fn complete(
+        &self,
+        owner: &Owner,
+        item: Item,
+        limit: Duration,
+    ) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         condition.absent_or_owned_by(owner);
-        self.put(item, condition).await
+        self.put(item, condition, limit).await
     }
 
     /// Keeps a failure, with an answer if it can be replayed.
@@ -137,6 +172,7 @@ impl Table {
         failed_at: Timestamp,
         expires_at: i64,
         response: Option<AttributeValue>,
+        limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
@@ -148,11 +184,11 @@ impl Table {
             None => change.remove(Attribute::Response),
         }
         change.remove(Attribute::LeaseExpiresAt);
-        self.update(&claim.key, change).await
+        self.update(&claim.key, change, limit).await
     }
 
     /// Deletes the owner's pending record: never a completed one, whose response was only lost.
-    pub(crate) async fn release(&self, claim: &Claim) -> Reply<Write> {
+    pub(crate) async fn release(&self, claim: &Claim, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         condition.held_by(&claim.owner);
         let (expression, names, values) = condition.finish();
@@ -169,11 +205,16 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
-        self.write(probe, request).await
+        let request = Box::pin(request);
+        self.write(probe, request, limit).await
     }
 
     /// Reads the record, strongly consistent.
-    pub(crate) async fn get(&self, key: &RecordKey) -> Reply<Result<Option<Item>, Error>> {
+    pub(crate) async fn get(
+        &self,
+        key: &RecordKey,
+        limit: Duration,
+    ) -> Reply<Result<Option<Item>, Error>> {
         let probe = Probe::default();
         let request = self
             .client
@@ -184,13 +225,16 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
-        let answer = self.clock.within(self.request_timeout, request).await;
-        let time = probe.seen().time;
+        let request = Box::pin(request);
+        let limit = limit.min(self.request_timeout);
+        let answer = self.clock.within(limit, request).await;
+        let seen = probe.seen();
+        let time = seen.time;
         self.clock.observe(time);
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
-            Some(Err(error)) => Err(self.fault(error).into_error()),
-            None => Err(self.timed_out()),
+            Some(Err(error)) => Err(self.fault(error, &seen).into_error()),
+            None => Err(fault::timed_out(limit)),
         };
         Reply { outcome, time }
     }
@@ -199,7 +243,7 @@ impl Table {
         record::pending_item(&self.schema, claim, term.lease_expires_at, term.expires_at)
     }
 
-    async fn put(&self, item: Item, condition: Condition<'_>) -> Reply<Write> {
+    async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
         let (expression, names, values) = condition.finish();
         let probe = Probe::default();
         let request = self
@@ -214,10 +258,11 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
-        self.write(probe, request).await
+        let request = Box::pin(request);
+        self.write(probe, request, limit).await
     }
 
-    async fn update(&self, key: &RecordKey, change: Change<'_>) -> Reply<Write> {
+    async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
         let update = change.expression();
         let (expression, names, values) = change.condition.finish();
         let probe = Probe::default();
@@ -234,43 +279,48 @@ impl Table {
             .customize()
             .interceptor(probe.clone())
             .send();
-        self.write(probe, request).await
+        let request = Box::pin(request);
+        self.write(probe, request, limit).await
     }
 
-    /// Sends a write and sorts its answer.
+    /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and
+    /// every future around them would be.
     async fn write<O, E: Conditional>(
         &self,
         probe: Probe,
-        request: impl Future<Output = Result<O, SdkError<E>>>,
+        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
+        limit: Duration,
     ) -> Reply<Write> {
-        let answer = self.clock.within(self.request_timeout, request).await;
+        let limit = limit.min(self.request_timeout);
+        let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
         let outcome = match answer {
-            None => Write::Unknown(self.timed_out()),
+            None => Write::Unknown(fault::timed_out(limit)),
             Some(Ok(_)) => Write::Applied,
             Some(Err(SdkError::ServiceError(context))) if context.err().is_refused() => {
                 Write::Refused(context.into_err().into_item())
             }
-            Some(Err(error)) => match self.fault(error) {
+            Some(Err(error)) => match self.fault(error, &seen) {
                 // An earlier try of the SDK's may have been executed all the same.
-                Fault::Refused(error) if seen.in_doubt => Write::Unknown(error),
-                Fault::Refused(error) => Write::NotApplied(error),
                 Fault::Unknown(error) => Write::Unknown(error),
+                fault if seen.in_doubt => Write::Unknown(fault.into_error()),
+                Fault::Conflict(error) => Write::Conflict(error),
+                Fault::Invalid(error) => Write::Invalid(error),
+                Fault::Refused(error) => Write::NotApplied(error),
             },
         };
         Reply { outcome, time: seen.time }
     }
 
-    fn fault<E>(&self, error: SdkError<E>) -> Fault
+    fn fault<E>(&self, error: SdkError<E>, seen: &Seen) -> Fault
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        fault::sort(&self.name, error)
-    }
-
-    fn timed_out(&self) -> Error {
-        fault::timed_out(self.request_timeout)
+        match error {
+            SdkError::DispatchFailure(_) if !seen.was_sent => fault::unsent(error),
+            error => fault::sort(&self.name, error),
+        }
     }
 }
 

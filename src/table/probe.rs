@@ -23,6 +23,8 @@ pub(super) struct Seen {
     pub(super) time: Option<StoreTime>,
     /// A try was sent and nobody knows what became of it.
     pub(super) in_doubt: bool,
+    /// At least one try got as far as the network.
+    pub(super) was_sent: bool,
     sent: Option<Timestamp>,
 }
 
@@ -53,7 +55,10 @@ impl Intercept for Probe {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let now = local_now(components)?;
-        self.with(|seen| seen.sent = Some(now));
+        self.with(|seen| {
+            seen.sent = Some(now);
+            seen.was_sent = true;
+        });
         Ok(())
     }
 

@@ -1,0 +1,201 @@
+//! What is wrong with a call, a deployment or a record is told, before anything runs.
+
+use std::time::Duration;
+
+use aws_credential_types::provider::{ProvideCredentials, error::CredentialsError, future};
+use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{Client, Config};
+use dynamodb_idempotency::{ErrorKind, Failure, Idempotency, Lease, Operation, TableSchema};
+
+use crate::support::raw::{self, Item, n, s, with};
+use crate::support::{Act, Link, Runs, Store, charge, executed, kind};
+
+/// What a call says to a deployment that cannot work; nothing may run.
+async fn misconfigured(idempotency: &Idempotency) -> String {
+    let runs = Runs::default();
+    let result = charge(idempotency.operation("charge").key("secret"), &runs).await;
+    let error = result.unwrap_err();
+    let error = error.idempotency().unwrap();
+    assert_eq!((error.kind(), runs.count()), (ErrorKind::Configuration, 0));
+    assert!(!error.is_retryable() && !error.to_string().contains("secret"));
+    error.to_string()
+}
+
+#[tokio::test]
+async fn an_unknown_table() {
+    let store = Store::without_table(TableSchema::default()).await;
+    let message = misconfigured(&store.idempotency()).await;
+    assert!(message.contains(store.table()), "{message}");
+}
+
+#[tokio::test]
+async fn a_table_with_other_keys() {
+    for schema in [
+        TableSchema::default().partition_key("id"),
+        TableSchema::default().composite_key("pk", "IDEMPOTENCY", "sk"),
+    ] {
+        let store = Store::with_schema(schema).await;
+        let client = store.client(&Link::default());
+        let message = misconfigured(&Idempotency::new(client, store.table())).await;
+        assert!(message.contains(store.table()) && message.contains("TableSchema"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_denied_access() {
+    for code in ["AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"] {
+        let (store, link) = (Store::open().await, Link::default());
+        link.wire.down(Act::Answer(400, code));
+        let message = misconfigured(&store.over(&link)).await;
+        assert!(message.contains(code), "{message}");
+    }
+}
+
+#[derive(Debug)]
+struct NoCredentials;
+
+impl ProvideCredentials for NoCredentials {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::ready(Err(CredentialsError::not_loaded("there are none")))
+    }
+}
+
+#[tokio::test]
+async fn missing_credentials() {
+    let (store, link) = (Store::open().await, Link::default());
+    let config = || {
+        Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .endpoint_url(store.endpoint())
+            .http_client(link.wire.clone())
+    };
+    for config in [config(), config().credentials_provider(NoCredentials)] {
+        let client = Client::from_conf(config.build());
+        let message = misconfigured(&Idempotency::new(client, store.table())).await;
+        assert!(message.contains("credentials"), "{message}");
+    }
+    assert!(link.wire.requests().is_empty());
+}
+
+/// An item that this version does not understand: nothing runs and nothing changes.
+async fn not_understood(case: &str, item: Item) {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(item.clone()).await;
+    let result = charge(store.idempotency().operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(result), runs.count()), (ErrorKind::UnknownRecord, 0), "{case}");
+    assert_eq!(store.record("charge#k").await, item, "{case}");
+}
+
+#[tokio::test]
+async fn a_record_of_an_unknown_format() {
+    let past = n(raw::now() / 1000 - 60);
+    for format in [n(2), n(0), s("1"), AttributeValue::Null(true)] {
+        for (case, record) in [
+            ("running", raw::pending("charge#k")),
+            ("abandoned", raw::abandoned("charge#k")),
+            ("completed", raw::completed("charge#k", "1")),
+            ("expired", with(raw::completed("charge#k", "1"), "expires_at", past.clone())),
+        ] {
+            not_understood(case, with(record, "format", format.clone())).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_elses_item() {
+    not_understood("only a key", raw::key("charge#k")).await;
+    let other = with(raw::key("charge#k"), "total", n(12));
+    not_understood("another application's", with(other, "expires_at", n(1))).await;
+}
+
+#[tokio::test]
+async fn a_corrupt_record() {
+    let without = |name: &str| {
+        let mut record = raw::abandoned("charge#k");
+        record.remove(name);
+        record
+    };
+    let required = [
+        "status",
+        "owner",
+        "attempt",
+        "fingerprint",
+        "lease_expires_at",
+        "created_at",
+        "expires_at",
+    ];
+    for name in required {
+        not_understood(name, without(name)).await;
+        let list = AttributeValue::L(Vec::new());
+        not_understood(name, with(raw::abandoned("charge#k"), name, list)).await;
+    }
+    let completed = || raw::completed("charge#k", "1");
+    for (case, record) in [
+        ("unknown status", with(completed(), "status", s("DONE"))),
+        ("fraction", with(completed(), "attempt", AttributeValue::N("1.5".to_owned()))),
+        ("short hash", with(completed(), "fingerprint", AttributeValue::B(Blob::new([1; 31])))),
+        ("answer of text", with(completed(), "response", s("1"))),
+        ("answer of another shape", with(completed(), "response", raw::answer("zstd", "1"))),
+        ("no answer", {
+            let mut record = completed();
+            record.remove("response");
+            record
+        }),
+    ] {
+        not_understood(case, record).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_that_cannot_be_right() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let operation = || idempotency.operation("charge").key("k");
+    let unserialisable = std::collections::HashMap::from([((1, 2), 3)]);
+    let tiny = Lease::Fixed(Duration::from_millis(1));
+    for (case, operation) in [
+        ("no key", idempotency.operation("charge")),
+        ("empty key", idempotency.operation("charge").key("")),
+        ("long key", idempotency.operation("charge").key("k".repeat(2048 - 6))),
+        ("long scope", idempotency.operation("c".repeat(2047)).key("k")),
+        ("long tenant", operation().segment(&"#".repeat(1000))),
+        ("payload", operation().payload(&unserialisable)),
+    ] {
+        refused(case, operation, ErrorKind::InvalidInput).await;
+    }
+    for (case, operation) in [
+        ("empty scope", idempotency.operation("").key("k")),
+        ("lease", operation().policy(|policy| policy.lease(tiny))),
+        ("retention", operation().policy(|policy| policy.retention(Duration::ZERO))),
+        ("attempts", operation().policy(|p| p.failure(Failure::Retain { max_attempts: 0 }))),
+    ] {
+        refused(case, operation, ErrorKind::Configuration).await;
+    }
+    assert!(link.wire.requests().is_empty());
+}
+
+async fn refused(case: &str, operation: Operation<'_>, expected: ErrorKind) {
+    let runs = Runs::default();
+    let result = charge(operation, &runs).await;
+    assert_eq!((kind(result), runs.count()), (expected, 0), "{case}");
+}
+
+#[tokio::test]
+async fn the_longest_keys_work_and_one_byte_more_is_refused() {
+    let composite = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    for (schema, limit) in [(TableSchema::default(), 2048), (composite, 1024)] {
+        let (store, runs) = (Store::with_schema(schema).await, Runs::default());
+        let idempotency = store.idempotency();
+        let longest = "k".repeat(limit - "charge#".len());
+        let outcome = charge(idempotency.operation("charge").key(&longest), &runs).await;
+        assert_eq!(outcome.unwrap(), executed(1, 1));
+        let longer = idempotency.operation("charge").key(longest + "k");
+        assert_eq!(kind(charge(longer, &runs).await), ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,167 @@
+//! Leases are stamped and judged in the store's time, whatever the callers' clocks say.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{Idempotency, Lease};
+
+use crate::support::raw::{self, n, number, with};
+use crate::support::{
+    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed, is_in_progress,
+    replayed,
+};
+
+const TEN_MINUTES: i64 = 600;
+
+#[tokio::test]
+async fn a_taker_with_a_fast_clock_does_not_take_a_live_lease() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let record = raw::pending("charge#k");
+    store.put(record.clone()).await;
+    let link = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
+    let idempotency = store.over(&link);
+    for _ in 0..2 {
+        assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    }
+    assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
+}
+
+#[tokio::test]
+async fn a_taker_with_a_slow_clock_takes_an_expired_lease() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let link = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
+    let idempotency = store.over(&link);
+    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(outcome, executed(1, 2));
+    // The refusal told the store's time, so that the takeover's stamp was right at once.
+    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
+}
+
+#[tokio::test]
+async fn retention_is_judged_by_the_stores_time() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let record = raw::completed("charge#k", "\"stored\"");
+    let fast = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
+    store.put(with(record.clone(), "expires_at", n(raw::now() / 1000 + 60))).await;
+    let replay = charge(store.over(&fast).operation("charge").key("k"), &runs).await.unwrap();
+    assert!(replay.is_replayed());
+    let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
+    store.put(with(record, "expires_at", n(raw::now() / 1000 - 60))).await;
+    let anew = charge(store.over(&slow).operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(anew, executed(1, 1));
+}
+
+/// Runs with a lease of one minute; how far its end is from one minute after now, in ms, as the
+/// record says it while the handler runs.
+async fn error_of_the_stamp(store: &Store, idempotency: &Idempotency, key: &str) -> i64 {
+    let minute = Lease::Fixed(Duration::from_secs(60));
+    let operation = idempotency.operation("charge").key(key).policy(|p| p.lease(minute));
+    let run = operation.run(async |_| {
+        let record = store.record(&format!("charge#{key}")).await;
+        let error = number(&record, "lease_expires_at") - raw::now() - 60_000;
+        assert!(number(&record, "expires_at") * 1000 >= number(&record, "lease_expires_at"));
+        Ok::<_, String>(error)
+    });
+    run.await.unwrap()
+}
+
+#[tokio::test]
+async fn an_owner_whose_clock_is_off_stamps_its_lease_anew_before_it_runs() {
+    for seconds in [-TEN_MINUTES, TEN_MINUTES] {
+        let store = Store::open().await;
+        let link = Link::default().clock(LocalClock::off_by(seconds));
+        let idempotency = store.over(&link);
+        let error = error_of_the_stamp(&store, &idempotency, "first").await;
+        assert!(error.abs() < 5_000, "clock off by {seconds} s: lease off by {error} ms");
+        assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
+        // From then on it knows.
+        link.wire.forget();
+        let error = error_of_the_stamp(&store, &idempotency, "second").await;
+        assert!(error.abs() < 5_000, "clock off by {seconds} s: lease off by {error} ms");
+        assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+    }
+}
+
+#[tokio::test]
+async fn a_stamp_that_its_own_response_finds_wrong_is_made_again() {
+    let store = Store::open().await;
+    let link = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
+    let response = Gate::default();
+    link.wire.next("PutItem", Act::HoldResponse(response.clone()));
+    let idempotency = store.over(&link);
+    let run = error_of_the_stamp(&store, &idempotency, "k");
+    let (error, ()) = tokio::join!(run, async {
+        // A first answer that was under way for half a minute tells the time no better than that.
+        response.reached().await;
+        link.let_pass(30);
+        response.open();
+    });
+    assert!((error - 30_000).abs() < 5_000, "{error} ms");
+    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "UpdateItem", "PutItem"]);
+}
+
+#[tokio::test]
+async fn an_exact_clock_stamps_once() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let error = error_of_the_stamp(&store, &idempotency, "k").await;
+    assert!(error.abs() < 5_000, "{error} ms");
+    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+}
+
+#[tokio::test]
+async fn the_lease_of_a_slow_clock_that_was_taken_meanwhile_is_not_run_under() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let (stamp, handler) = (Gate::default(), Gate::default());
+    let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
+    slow.wire.next("UpdateItem", Act::HoldRequest(stamp.clone()));
+    let (slow, other) = (store.over(&slow), store.idempotency());
+    let (first, second) = tokio::join!(
+        async {
+            let result = charge(slow.operation("charge").key("k"), &runs).await;
+            handler.open();
+            result
+        },
+        async {
+            stamp.reached().await;
+            let run = charge_held(other.operation("charge").key("k"), &runs, &handler);
+            let (outcome, ()) = tokio::join!(run, async {
+                handler.reached().await;
+                stamp.open();
+            });
+            outcome
+        }
+    );
+    assert!(is_in_progress(first));
+    assert_eq!((second.unwrap(), runs.count()), (executed(1, 2), 1));
+}
+
+#[tokio::test]
+async fn without_the_stores_time_the_tolerance_is_a_margin() {
+    let minute = Duration::from_secs(60);
+    for (ended_ago, is_taken) in [(30_000, false), (90_000, true)] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.drop_date();
+        let lease = n(raw::now() - ended_ago);
+        store.put(with(raw::pending("charge#k"), "lease_expires_at", lease)).await;
+        let idempotency = store.builder(&link).clock_tolerance(minute).build().unwrap();
+        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        if is_taken {
+            assert_eq!(result.unwrap(), executed(1, 2));
+        } else {
+            assert!(is_in_progress(result));
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_the_stores_time_a_run_takes_two_requests_all_the_same() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    link.wire.drop_date();
+    let idempotency = store.over(&link);
+    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(repeat, replayed(1, 1));
+}

@@ -1,0 +1,235 @@
+//! What a failing handler leaves behind, and that its caller always sees its error.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use dynamodb_idempotency::{Error, ErrorKind, Failure, Idempotency, Operation, Outcome};
+use futures::FutureExt;
+
+use crate::support::raw::{number, status, with};
+use crate::support::{
+    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, kind, raw,
+    replayed,
+};
+
+fn with_failure(idempotency: &Idempotency, failure: Failure) -> Operation<'_> {
+    idempotency.operation("charge").key("k").policy(|policy| policy.failure(failure))
+}
+
+#[tokio::test]
+async fn a_released_failure_leaves_no_item_and_the_next_try_is_attempt_one() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let failed = decline(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(handlers(failed), Declined { run: 1 });
+    assert_eq!(store.item("charge#k").await, None);
+    let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(next, executed(2, 1));
+}
+
+#[tokio::test]
+async fn retained_failures_count_attempts_and_stop_at_the_limit() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let retain = Failure::Retain { max_attempts: 3 };
+    for attempt in 1..=3 {
+        let failed = decline(with_failure(&idempotency, retain), &runs).await;
+        assert_eq!(handlers(failed), Declined { run: attempt });
+        let record = store.record("charge#k").await;
+        assert_eq!((status(&record), number(&record, "attempt")), ("FAILED", attempt.into()));
+        assert!(!record.contains_key("lease_expires_at") && !record.contains_key("response"));
+    }
+    let after = charge(with_failure(&idempotency, retain), &runs).await;
+    assert_eq!((kind(after), runs.count()), (ErrorKind::Failed, 3));
+}
+
+#[tokio::test]
+async fn a_retained_failure_may_be_followed_by_success() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let retain = Failure::Retain { max_attempts: 3 };
+    handlers(decline(with_failure(&idempotency, retain), &runs).await);
+    assert_eq!(charge(with_failure(&idempotency, retain), &runs).await.unwrap(), executed(2, 2));
+    assert_eq!(charge(with_failure(&idempotency, retain), &runs).await.unwrap(), replayed(2, 2));
+}
+
+#[tokio::test]
+async fn an_attempt_that_failed_meanwhile_counts() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::failed("charge#k")).await;
+    let takeover = Gate::default();
+    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
+    let idempotency = store.over(&link);
+    let retain = Failure::Retain { max_attempts: 2 };
+    let third = charge(with_failure(&idempotency, retain), &runs);
+    let (third, ()) = tokio::join!(third, async {
+        takeover.reached().await;
+        let second = with(raw::failed("charge#k"), "attempt", raw::n(2));
+        store.put(with(second, "owner", raw::s("another"))).await;
+        takeover.open();
+    });
+    assert_eq!((kind(third), runs.count()), (ErrorKind::Failed, 0));
+}
+
+#[tokio::test]
+async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("charge").key("k").replay_errors();
+    assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
+    assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
+    for _ in 0..2 {
+        assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_replayed_error_can_have_further_attempts_first() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let retain = Failure::Retain { max_attempts: 2 };
+    for run in [1, 2, 2, 2] {
+        let operation = idempotency.operation("charge").key("k").replay_errors();
+        let failed = decline(operation.policy(|policy| policy.failure(retain)), &runs).await;
+        assert_eq!(handlers(failed), Declined { run });
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_after_a_kept_error_has_a_record_like_any_other() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let retain = Failure::Retain { max_attempts: 2 };
+    let operation = || {
+        let operation = idempotency.operation("charge").key("k").replay_errors();
+        operation.policy(|policy| policy.failure(retain))
+    };
+    handlers(decline(operation(), &runs).await);
+    let second = operation().run(async |_| {
+        let record = store.record("charge#k").await;
+        let names = |item: &raw::Item| item.keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(names(&record), names(&raw::pending("charge#k")));
+        assert_eq!((status(&record), number(&record, "attempt")), ("PENDING", 2));
+        Ok::<_, Declined>(())
+    });
+    second.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_kept_without_its_error_stays_failed() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    handlers(decline(with_failure(&idempotency, Failure::Replay), &runs).await);
+    let repeat = charge(with_failure(&idempotency, Failure::Replay), &runs).await;
+    assert_eq!((kind(repeat), runs.count()), (ErrorKind::Failed, 1));
+}
+
+#[tokio::test]
+async fn an_error_too_large_to_keep_is_kept_without_itself() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let run = async || {
+        let operation = idempotency.operation("charge").key("k").replay_errors();
+        let failing = operation.run(async |_| {
+            runs.add();
+            Err::<(), _>("x".repeat(400 * 1024))
+        });
+        failing.await
+    };
+    assert_eq!(handlers(run().await).len(), 400 * 1024);
+    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!((kind(run().await), runs.count()), (ErrorKind::Failed, 1));
+}
+
+/// Panics in the handler: at once, or in its future.
+async fn panicking(operation: Operation<'_>, at_once: bool) {
+    let handler = |_| {
+        assert!(!at_once, "the handler's own words");
+        async { panic!("the handler's own words") }
+    };
+    let run = operation.run::<(), String, _, _>(handler);
+    let panic = AssertUnwindSafe(run).catch_unwind().await.expect_err("the panic goes on");
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    assert_eq!(words, Some("the handler's own words"));
+}
+
+#[tokio::test]
+async fn a_panic_goes_on_and_frees_the_key() {
+    for at_once in [true, false] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let idempotency = store.idempotency();
+        panicking(idempotency.operation("charge").key("k"), at_once).await;
+        assert_eq!(store.item("charge#k").await, None);
+        let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(next, executed(1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_panic_counts_as_a_failed_attempt() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let retain = Failure::Retain { max_attempts: 1 };
+    panicking(with_failure(&idempotency, retain), false).await;
+    let after = charge(with_failure(&idempotency, retain), &runs).await;
+    assert_eq!((kind(after), runs.count()), (ErrorKind::Failed, 0));
+}
+
+#[tokio::test]
+async fn a_failing_release_hides_nothing() {
+    for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "AccessDeniedException")] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.every("DeleteItem", act.clone());
+        link.wire.every("UpdateItem", act);
+        let timeout = Duration::from_millis(200);
+        for failure in [Failure::Release, Failure::Replay] {
+            let builder = store.builder(&link);
+            let builder = builder.policy(|p| p.completion_timeout(timeout).failure(failure));
+            let idempotency = builder.build().unwrap();
+            let key = format!("{failure:?}");
+            let failed = decline(idempotency.operation("charge").key(&key), &runs).await;
+            assert_eq!(handlers(failed), Declined { run: runs.count() });
+            let record = store.record(&format!("charge#{key}")).await;
+            assert_eq!(status(&record), "PENDING");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let refused = idempotency.operation("charge").key("k").payload("bad");
+    let outcome = refused.run_with_outcome(async |execution| {
+        execution.nothing_executed();
+        Ok::<_, String>("refused".to_owned())
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
+    assert_eq!(store.item("charge#k").await, None);
+    let failed = with_failure(&idempotency, Failure::Replay).run(async |execution| {
+        execution.nothing_executed();
+        Err::<(), _>("refused")
+    });
+    assert_eq!(handlers(failed.await), "refused");
+    assert_eq!(store.item("charge#k").await, None);
+    let corrected = idempotency.operation("charge").key("k").payload("good");
+    assert_eq!(charge(corrected, &runs).await.unwrap(), executed(1, 1));
+}
+
+#[tokio::test]
+async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    charge(idempotency.operation("inner").key("k").payload("one"), &runs).await.unwrap();
+    let outer = idempotency.operation("outer").key("k");
+    let result = outer.run(async |_| {
+        let inner = idempotency.operation("inner").key("k").payload("two");
+        let error = charge(inner, &runs).await.unwrap_err();
+        Err::<(), Error>(error.into_handler().unwrap_err())
+    });
+    assert_eq!(handlers(result.await).kind(), ErrorKind::Mismatch);
+    assert_eq!(store.item("outer#k").await, None);
+}

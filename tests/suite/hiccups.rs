@@ -1,0 +1,152 @@
+//! A store that fails or hangs for a moment costs no answer, no lease and no more time than there is.
+
+use std::time::{Duration, SystemTime};
+
+use dynamodb_idempotency::{ErrorKind, Lease, Outcome, RunError};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::support::raw::status;
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, is_in_progress,
+    kind, replayed,
+};
+
+const EXPIRED_TOKEN: Act = Act::Answer(400, "ExpiredTokenException");
+const DENIED: Act = Act::Answer(400, "AccessDeniedException");
+
+#[tokio::test]
+async fn expired_credentials_at_the_completion_cost_no_answer() {
+    for hiccup in [EXPIRED_TOKEN, DENIED] {
+        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+        let idempotency = store.over(&link);
+        for act in [Act::Deliver, hiccup.clone(), hiccup] {
+            link.wire.next("PutItem", act);
+        }
+        let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(outcome, executed(1, 1));
+        let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(repeat, replayed(1, 1));
+    }
+}
+
+#[tokio::test]
+async fn expired_credentials_at_the_release_leave_no_locked_key() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    link.wire.next("DeleteItem", EXPIRED_TOKEN);
+    handlers(decline(store.over(&link).operation("charge").key("k"), &runs).await);
+    assert_eq!(store.item("charge#k").await, None);
+}
+
+#[tokio::test]
+async fn an_acquisition_in_doubt_is_released_before_the_error() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    link.wire.next("PutItem", Act::LoseResponse);
+    link.wire.next("GetItem", Act::SERVER_ERROR);
+    let result = charge(store.over(&link).operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
+    assert_eq!(store.item("charge#k").await, None);
+}
+
+/// Three seconds of lease, five of work, and a first renewal that never comes back.
+#[tokio::test]
+async fn a_renewal_that_hangs_does_not_lose_the_lease() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (hanging, handler) = (Gate::default(), Gate::default());
+    link.wire.next("UpdateItem", Act::HoldRequest(hanging));
+    let lease = Lease::Renewed(Duration::from_secs(3));
+    let owner = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let rival = store.idempotency();
+    let run = charge_held(owner.operation("charge").key("k"), &runs, &handler);
+    let (outcome, ()) = tokio::join!(run, async {
+        handler.reached().await;
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert!(is_in_progress(charge(rival.operation("charge").key("k"), &runs).await));
+        }
+        handler.open();
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+    assert!(link.wire.count("UpdateItem") > 2);
+}
+
+/// As above, with a completion that hangs for longer than the lease.
+#[tokio::test]
+async fn a_lease_is_renewed_until_its_completion_is_confirmed() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let hanging = Gate::default();
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.next("PutItem", Act::HoldRequest(hanging.clone()));
+    let lease = Lease::Renewed(Duration::from_secs(3));
+    let owner = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let rival = store.idempotency();
+    let run = charge(owner.operation("charge").key("k"), &runs);
+    let (outcome, ()) = tokio::join!(run, async {
+        hanging.reached().await;
+        for _ in 0..9 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert!(is_in_progress(charge(rival.operation("charge").key("k"), &runs).await));
+        }
+        hanging.open();
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_gets_out_before_the_deadline_though_the_store_hangs() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.every("PutItem", Act::HoldRequest(Gate::default()));
+    link.wire.every("DeleteItem", Act::HoldRequest(Gate::default()));
+    let idempotency = store.over(&link);
+    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let operation = idempotency.operation("charge").key("k").deadline(deadline);
+    let answer = charge(operation, &runs).await.unwrap();
+    assert!(matches!(answer, Outcome::Unconfirmed(_)));
+    assert!(SystemTime::now() < deadline);
+
+    link.wire.next("PutItem", Act::Deliver);
+    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let operation = idempotency.operation("charge").key("other").deadline(deadline);
+    handlers(decline(operation, &runs).await);
+    assert!(SystemTime::now() < deadline);
+}
+
+#[tokio::test]
+async fn an_acquisition_is_given_up_before_the_deadline() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    link.wire.down(Act::HoldRequest(Gate::default()));
+    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let idempotency = store.over(&link);
+    let result = charge(idempotency.operation("charge").key("k").deadline(deadline), &runs).await;
+    assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
+    assert!(SystemTime::now() < deadline);
+}
+
+/// A result whose own code panics when it is to be stored.
+#[derive(Debug, Deserialize)]
+struct Grenade;
+
+impl Serialize for Grenade {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("pulled")
+    }
+}
+
+#[tokio::test]
+async fn a_result_whose_serialisation_panics_is_completed_without_its_answer() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let run = || {
+        idempotency.operation("charge").key("k").run(async |_| {
+            runs.add();
+            Ok::<_, String>(Grenade)
+        })
+    };
+    assert!(run().await.is_ok());
+    assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
+    let repeat = run().await;
+    assert!(matches!(repeat, Err(RunError::Idempotency(error))
+        if error.kind() == ErrorKind::AnswerUnavailable));
+    assert_eq!(runs.count(), 1);
+}

@@ -1,0 +1,137 @@
+//! A whole axum `Router` under `lambda_http`: routing, extractors and state are axum's as ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post as on_post};
+use axum::{Extension, Json, Router};
+use bytes::Bytes;
+use dynamodb_idempotency::Execution;
+use http::Request;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::event::Kind;
+use super::function::Function;
+use super::message::{assert_same, by, is_replay, post, problem, to, with};
+use super::site::Api;
+use crate::support::{Link, Store};
+
+type Ledger = Arc<AtomicU32>;
+
+#[derive(Deserialize)]
+struct Options {
+    currency: Option<String>,
+}
+
+async fn refund(
+    State(ledger): State<Ledger>,
+    Path(payment): Path<String>,
+    Query(options): Query<Options>,
+    Extension(execution): Extension<Execution>,
+    Json(body): Json<Value>,
+) -> Response {
+    let number = ledger.fetch_add(1, Ordering::SeqCst) + 1;
+    let answer = json!({
+        "number": number, "payment": payment, "currency": options.currency,
+        "amount": body["amount"], "attempt": execution.attempt(),
+    });
+    (StatusCode::CREATED, Json(answer)).into_response()
+}
+
+async fn count(State(ledger): State<Ledger>) -> String {
+    ledger.load(Ordering::SeqCst).to_string()
+}
+
+fn shop() -> Router {
+    Router::new()
+        .route("/payments/{id}/refunds", on_post(refund))
+        .nest("/v2", Router::new().route("/payments/{id}/refunds", on_post(refund)))
+        .route("/refunds/count", get(count))
+        .with_state(Ledger::default())
+}
+
+fn refund_of(id: &str, key: &str) -> Request<Bytes> {
+    to(post(key, r#"{"amount":5}"#), &format!("/payments/{id}/refunds?currency=eur"))
+}
+
+/// The router behind an HTTP API, by both runners.
+async fn served() -> (Store, Link, [Api; 2]) {
+    let (store, link) = (Store::open().await, Link::default());
+    let wrapped = store.over(&link).http("refund").wrap(shop());
+    let functions = [Function::new(wrapped.clone()), Function::under_lambda_http(wrapped)];
+    (store, link, functions.map(|function| Api::Lambda(Kind::HttpApi, function)))
+}
+
+#[tokio::test]
+async fn routes_extractors_and_state_work_and_repeats_are_replayed() {
+    let (_store, _, apis) = served().await;
+    let first = apis[0].send(refund_of("p1", "k")).await;
+    assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
+    let expected =
+        json!({"number": 1, "payment": "p1", "currency": "eur", "amount": 5, "attempt": 1});
+    assert_eq!(serde_json::from_slice::<Value>(first.body()).unwrap(), expected);
+    for api in &apis {
+        let repeat = api.send(refund_of("p1", "k")).await;
+        assert!(is_replay(&repeat));
+        assert_same(&first, &repeat);
+        problem(&api.send(refund_of("p2", "k")).await, 422, "Mismatch");
+        let count = api.send(by("GET", to(post("k", ""), "/refunds/count"))).await;
+        assert_eq!(count.body(), "1");
+    }
+}
+
+/// All routes share the scope: a key is used once in the whole router.
+#[tokio::test]
+async fn a_nested_route_is_another_request() {
+    let (_store, _, [api, _]) = served().await;
+    api.send(refund_of("p1", "k")).await;
+    let nested = to(refund_of("p1", "k"), "/v2/payments/p1/refunds?currency=eur");
+    problem(&api.send(nested.clone()).await, 422, "Mismatch");
+    let fresh = with(nested, "idempotency-key", "k2");
+    assert_eq!(api.send(fresh.clone()).await.status(), 201);
+    assert!(is_replay(&api.send(fresh).await));
+}
+
+/// What axum itself refuses is an answer like any other.
+#[tokio::test]
+async fn refusals_of_the_routers_are_replayed() {
+    let (_store, _, [api, _]) = served().await;
+    let cases = [
+        ("no route", 404, to(post("a", "{}"), "/nowhere")),
+        ("no such method", 405, to(post("b", "{}"), "/refunds/count")),
+        ("not JSON", 400, to(post("c", "{"), "/payments/p1/refunds")),
+    ];
+    for (name, status, request) in cases {
+        let first = api.send(request.clone()).await;
+        let repeat = api.send(request).await;
+        assert_eq!((first.status().as_u16(), is_replay(&first)), (status, false), "{name}");
+        assert!(is_replay(&repeat), "{name}");
+        assert_same(&first, &repeat);
+    }
+}
+
+/// One route alone, while the rest of the router asks for no keys.
+#[tokio::test]
+async fn one_route_of_a_router_can_have_the_layer() {
+    let (store, link) = (Store::open().await, Link::default());
+    let layer = store.over(&link).http("refund").layer();
+    let inner = Router::new()
+        .route("/payments/{id}/refunds", on_post(refund).route_layer(layer))
+        .route("/log", on_post(count))
+        .with_state(Ledger::default());
+    // A REST API puts its stage before the path.
+    let router = inner.clone().nest("/prod", inner);
+    for kind in Kind::ALL {
+        let api = Api::Lambda(kind, Function::under_lambda_http(router.clone()));
+        let key = format!("{kind:?}");
+        assert_eq!(api.send(refund_of("p1", &key)).await.status(), 201, "{kind:?}");
+        assert!(is_replay(&api.send(refund_of("p1", &key)).await), "{kind:?}");
+        link.wire.forget();
+        assert_eq!(api.send(to(post(&key, ""), "/log")).await.status(), 200, "{kind:?}");
+        assert_eq!(link.wire.requests(), [""; 0]);
+    }
+}

@@ -1,0 +1,251 @@
+//! What a handler's failure leaves behind.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::routing::post as on_post;
+use bytes::Bytes;
+use dynamodb_idempotency::http::Http;
+use dynamodb_idempotency::{Execution, Failure};
+use futures::stream;
+use http::{Request, Response};
+use lambda_http::service_fn;
+use tower::{Layer, ServiceExt};
+
+use super::event::{self, Kind};
+use super::function::{Function, context_of};
+use super::message::{assert_same, is_replay, post, problem};
+use super::site::{Api, Place, Site, everywhere, listen, paid};
+use crate::support::{Runs, Store, raw};
+
+fn keeping(site: &Site, failure: Failure) -> Http {
+    site.http().policy(|policy| policy.failure(failure))
+}
+
+/// 503 with bytes that are no text, and the number of the run.
+fn unavailable(run: u32) -> Response<Bytes> {
+    let response = Response::builder().status(503).header("content-type", "image/png");
+    let response = response.header("retry-after", "3").header("set-cookie", "a=1");
+    response.body(vec![0xff, u8::try_from(run).unwrap()].into()).unwrap()
+}
+
+#[tokio::test]
+async fn a_failure_that_is_kept_is_replayed_as_it_was() {
+    everywhere(async |site| {
+        let api = site.answering(keeping(&site, Failure::Replay), unavailable).await;
+        let first = api.send(post("k", "{}")).await;
+        assert_eq!((first.status().as_u16(), is_replay(&first)), (503, false));
+        assert_eq!(site.status("k").await.as_deref(), Some("FAILED"));
+        let repeat = api.send(post("k", "{}")).await;
+        assert!(is_replay(&repeat));
+        assert_eq!((repeat.status(), repeat.body()), (first.status(), first.body()));
+        assert_eq!(repeat.headers()["retry-after"], "3");
+        assert!(!repeat.headers().contains_key("set-cookie"));
+        problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_failure_runs_again_until_its_attempts_are_used_up() {
+    everywhere(async |site| {
+        let http = keeping(&site, Failure::Retain { max_attempts: 2 });
+        let api = site.answering(http, unavailable).await;
+        for attempt in 1..=2 {
+            let answer = api.send(post("k", "{}")).await;
+            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (503, false));
+            let record = site.item("k").await.unwrap();
+            assert_eq!(
+                (raw::status(&record), raw::number(&record, "attempt")),
+                ("FAILED", attempt)
+            );
+        }
+        for _ in 0..2 {
+            let answer = api.send(post("k", "{}")).await;
+            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (503, true));
+            assert_eq!(answer.body().as_ref(), [0xff, 2]);
+        }
+        assert_eq!(site.runs.count(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_success_after_a_kept_failure_is_final() {
+    everywhere(async |site| {
+        let answer = |run| if run == 1 { unavailable(run) } else { paid(run) };
+        let api = site.answering(keeping(&site, Failure::Retain { max_attempts: 9 }), answer).await;
+        api.send(post("k", "{}")).await;
+        let second = api.send(post("k", "{}")).await;
+        let repeat = api.send(post("k", "{}")).await;
+        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, false));
+        assert!(is_replay(&repeat));
+        assert_same(&second, &repeat);
+    })
+    .await;
+}
+
+/// The first run panics, the later ones pay.
+async fn panicking(site: &Site, http: Http) -> Api {
+    site.answering(http, |run| {
+        assert_ne!(run, 1, "the card is 4242");
+        paid(run)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_and_frees_the_key() {
+    everywhere(async |site| {
+        let api = panicking(&site, site.http()).await;
+        let answer = api.send(post("k", "{}")).await;
+        problem(&answer, 500, "HandlerPanicked");
+        assert!(!String::from_utf8_lossy(answer.body()).contains("4242"));
+        assert_eq!(site.item("k").await, None);
+        let second = api.send(post("k", "{}")).await;
+        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, false));
+        assert!(is_replay(&api.send(post("k", "{}")).await));
+    })
+    .await;
+}
+
+/// A panic leaves nothing to replay.
+#[tokio::test]
+async fn a_panic_that_is_kept_is_never_run_again() {
+    everywhere(async |site| {
+        let api = panicking(&site, keeping(&site, Failure::Replay)).await;
+        problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
+        for _ in 0..2 {
+            problem(&api.send(post("k", "{}")).await, 500, "Failed");
+        }
+        assert_eq!(site.runs.count(), 1);
+        assert_eq!(site.status("k").await.as_deref(), Some("FAILED"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_handler_that_executed_nothing_keeps_nothing() {
+    for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
+        everywhere(async |site| {
+            let runs = site.runs.clone();
+            let handler = move |request: Request<Bytes>| {
+                let run = runs.add();
+                let execution = request.extensions().get::<Execution>().unwrap();
+                let answer = match request.body().as_ref() {
+                    b"good" => paid(run),
+                    bad => {
+                        execution.nothing_executed();
+                        let status = if bad == b"bad" { 422 } else { 503 };
+                        Response::builder().status(status).body("nothing happened".into()).unwrap()
+                    }
+                };
+                std::future::ready(answer)
+            };
+            let api = site.serve(keeping(&site, failure), handler).await;
+            for (body, status) in [("bad", 422), ("bad", 422), ("worse", 503), ("bad", 422)] {
+                let answer = api.send(post("k", body)).await;
+                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (status, false));
+                assert_eq!(answer.body(), "nothing happened");
+                assert_eq!(site.item("k").await, None);
+            }
+            let good = api.send(post("k", "good")).await;
+            assert_eq!((good.status().as_u16(), site.runs.count()), (201, 5));
+            assert!(is_replay(&api.send(post("k", "good")).await));
+        })
+        .await;
+    }
+}
+
+/// Its first run fails with an error, having said that nothing was executed if `nothing` is set.
+fn failing(http: Http, runs: &Runs, nothing: bool) -> Function {
+    let runs = runs.clone();
+    Function::new(http.wrap(service_fn(move |request: lambda_http::Request| {
+        let run = runs.add();
+        if nothing {
+            request.extensions().get::<Execution>().unwrap().nothing_executed();
+        }
+        std::future::ready(if run == 1 { Err("out of paper") } else { Ok("paid") })
+    })))
+}
+
+#[tokio::test]
+async fn a_functions_own_error_passes_through_and_frees_the_key() {
+    for (failure, nothing) in [(Failure::Release, false), (Failure::Replay, true)] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let http = store.idempotency().http("pay").policy(|policy| policy.failure(failure));
+        let function = failing(http, &runs, nothing);
+        let first = function.invoke_in(&Kind::Rest.example(), context_of(30)).await;
+        assert_eq!(first, Err(r#""out of paper""#.to_owned()));
+        assert_eq!(store.item("pay#order-7").await, None);
+        let second = function.invoke(&Kind::Rest.example()).await;
+        assert_eq!((second["statusCode"].as_u64(), runs.count()), (Some(200), 2));
+    }
+}
+
+#[tokio::test]
+async fn a_functions_error_that_is_kept_is_not_run_again() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let http = store.idempotency().http("pay").policy(|policy| policy.failure(Failure::Replay));
+    let function = failing(http, &runs, false);
+    let first = function.invoke_in(&Kind::Rest.example(), context_of(30)).await;
+    assert_eq!(first, Err(r#""out of paper""#.to_owned()));
+    let repeat = event::response(&function.invoke(&Kind::Rest.example()).await);
+    problem(&repeat, 500, "Failed");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let counted = runs.clone();
+    let service = tower::service_fn(move |_: Request<axum::body::Body>| {
+        let failed = counted.add() == 1;
+        async move {
+            if failed { Err("out of paper") } else { Ok(Response::new(axum::body::Body::empty())) }
+        }
+    });
+    let service = store.idempotency().http("pay").layer().layer(service);
+    let request = || post("k", "{}").map(axum::body::Body::from);
+    let first = service.clone().oneshot(request()).await;
+    assert_eq!(first.err(), Some("out of paper"));
+    assert_eq!(store.item("pay#k").await, None);
+    assert!(service.oneshot(request()).await.is_ok());
+    assert_eq!(runs.count(), 2);
+}
+
+/// The client must not get half of an answer of which the record then has another half.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_an_error_and_frees_the_key() {
+    for place in [Place::Router, Place::Server] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let counted = runs.clone();
+        let route = on_post(move || {
+            let broken = counted.add() == 1;
+            let end = if broken { Err("the disk is gone") } else { Ok("other half") };
+            let body = stream::iter([Ok("one half, "), end]);
+            std::future::ready(Ok::<_, Infallible>(axum::body::Body::from_stream(body)))
+        });
+        let http = store.idempotency().http("pay");
+        let api = if place == Place::Server {
+            let route = route.route_layer(http.layer());
+            Api::Server(listen(Router::new().route("/payments", route)).await)
+        } else {
+            let router = Router::new().route("/payments", route);
+            Api::Lambda(Kind::HttpApi, Function::new(http.wrap(router)))
+        };
+        let kind = if place == Place::Server { "BodyBroken" } else { "HandlerPanicked" };
+        let answer = api.send(post("k", "{}")).await;
+        problem(&answer, 500, kind);
+        assert!(!String::from_utf8_lossy(answer.body()).contains("disk"));
+        assert_eq!(store.item("pay#k").await, None);
+        let second = api.send(post("k", "{}")).await;
+        assert_eq!(
+            (second.body().as_ref(), is_replay(&second)),
+            (&b"one half, other half"[..], false)
+        );
+        assert!(is_replay(&api.send(post("k", "{}")).await));
+        assert_eq!(runs.count(), 2);
+    }
+}

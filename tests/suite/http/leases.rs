@@ -1,0 +1,141 @@
+//! The lease ends with the invocation that the request came with.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::routing::post as on_post;
+use dynamodb_idempotency::http::Http;
+use dynamodb_idempotency::{Execution, Lease};
+use lambda_http::service_fn;
+
+use super::event::{self, Kind};
+use super::function::{Function, context_of, context_until};
+use super::message::{is_replay, post, problem, values};
+use super::site::{Site, everywhere, paid};
+use crate::support::{Gate, Link, Runs, Store, raw};
+
+/// A function whose answer is where its lease ends: epoch milliseconds, read from its own record.
+fn telling(store: &Arc<Store>, http: Http) -> Function {
+    let store = Arc::clone(store);
+    Function::new(http.wrap(service_fn(move |_: lambda_http::Request| {
+        let store = Arc::clone(&store);
+        async move { Ok::<_, Infallible>(lease_in(&store, "pay#order-7").await.to_string()) }
+    })))
+}
+
+async fn lease_in(store: &Store, pk: &str) -> i64 {
+    raw::number(&store.record(pk).await, "lease_expires_at")
+}
+
+/// Asserts that an invocation of so many seconds has a lease that ends with it, and frees the key.
+async fn assert_lease_of(function: &Function, store: &Store, seconds: u64) {
+    let context = context_of(seconds);
+    let deadline = i64::try_from(context.deadline).unwrap();
+    let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
+    let lease = answer["body"].as_str().and_then(|body| body.parse().ok());
+    assert_near(lease.expect("a number"), deadline + 2_000);
+    store.delete("pay#order-7").await;
+}
+
+/// Up to what is known of the store's clock: a `Date` has whole seconds.
+#[track_caller]
+fn assert_near(millis: i64, expected: i64) {
+    assert!((millis - expected).abs() <= 3_000, "{millis} is not near {expected}");
+}
+
+#[tokio::test]
+async fn the_lease_ends_two_seconds_after_the_invocation() {
+    for seconds in [20, 900] {
+        let store = Arc::new(Store::open().await);
+        let function = telling(&store, store.idempotency().http("pay"));
+        assert_lease_of(&function, &store, seconds).await;
+    }
+}
+
+/// A warm function is called again and again, each time with a deadline of its own.
+#[tokio::test]
+async fn each_invocation_of_a_warm_function_has_its_own_lease() {
+    let store = Arc::new(Store::open().await);
+    let function = telling(&store, store.idempotency().http("pay"));
+    for seconds in [20, 300, 60] {
+        assert_lease_of(&function, &store, seconds).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fixed_lease_does_not_depend_on_the_invocation() {
+    let store = Arc::new(Store::open().await);
+    let fixed = Lease::Fixed(Duration::from_secs(3600));
+    let http = store.idempotency().http("pay").policy(|policy| policy.lease(fixed));
+    let answer = telling(&store, http).invoke(&Kind::Rest.example()).await;
+    let lease: i64 = answer["body"].as_str().unwrap().parse().unwrap();
+    assert_near(lease, raw::now() + 3_600_000);
+}
+
+#[tokio::test]
+async fn an_invocation_whose_time_is_over_runs_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let counted = runs.clone();
+    let handler = move |_: lambda_http::Request| {
+        counted.add();
+        std::future::ready(Ok::<_, Infallible>("paid"))
+    };
+    let function = Function::new(store.over(&link).http("pay").wrap(service_fn(handler)));
+    for seconds in [1, 100_000] {
+        let context = context_until(SystemTime::now() - Duration::from_secs(seconds));
+        let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
+        let answer = event::response(&answer);
+        problem(&answer, 503, "DeadlineExceeded");
+        assert_eq!(values(answer.headers(), "retry-after"), ["1"]);
+    }
+    assert_eq!((runs.count(), store.item("pay#order-7").await), (0, None));
+    // The same function, with time again.
+    let answer = event::response(&function.invoke(&Kind::Rest.example()).await);
+    assert_eq!((answer.status().as_u16(), runs.count()), (200, 1));
+}
+
+#[tokio::test]
+async fn a_layer_on_a_route_under_lambda_has_the_invocations_lease() {
+    let store = Arc::new(Store::open().await);
+    let looked_at = Arc::clone(&store);
+    let route = on_post(move || {
+        let store = Arc::clone(&looked_at);
+        async move { lease_in(&store, "pay#order-7").await.to_string() }
+    });
+    let layer = store.idempotency().http("pay").layer();
+    let router = Router::new().route("/payments", route.route_layer(layer));
+    assert_lease_of(&Function::under_lambda_http(router), &store, 120).await;
+}
+
+/// Without an invocation there is no deadline: half a minute, renewed.
+#[tokio::test]
+async fn a_server_has_a_lease_that_is_renewed() {
+    everywhere(async |site: Site| {
+        if site.place != super::site::Place::Server {
+            return;
+        }
+        let gate = Gate::default();
+        let held = gate.clone();
+        let handler = move |request: http::Request<bytes::Bytes>| {
+            let held = held.clone();
+            async move {
+                let execution = request.extensions().get::<Execution>().unwrap().clone();
+                assert!(execution.lease_remaining() > Duration::from_secs(20));
+                held.pass().await;
+                paid(1)
+            }
+        };
+        let api = site.serve(site.http(), handler).await;
+        let (first, ()) = tokio::join!(api.send(post("k", "{}")), async {
+            gate.reached().await;
+            let lease = raw::number(&site.item("k").await.unwrap(), "lease_expires_at");
+            assert_near(lease, raw::now() + 30_000);
+            gate.open();
+        });
+        assert_eq!(first.status(), 201);
+        assert!(is_replay(&api.send(post("k", "{}")).await));
+    })
+    .await;
+}

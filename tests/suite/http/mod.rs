@@ -1,0 +1,33 @@
+//! The rules of HTTP, in each place that the crate works in.
+//!
+//! - [`everywhere`](site::everywhere) runs a test around a `service_fn` and around an axum `Router`,
+//!   both by way of real Lambda events, and as a layer of a server that listens on a socket.
+//! - [`Function`](function::Function) takes an event's JSON and gives the answer's.
+//! - [`Kind`](event::Kind) makes events of requests, as each of Lambda's HTTP services does.
+
+use std::time::Duration;
+
+mod client;
+mod event;
+mod function;
+mod message;
+mod site;
+
+mod axum_router;
+mod executions;
+mod failures;
+mod fingerprints;
+mod in_progress;
+mod key_header;
+mod lambda_events;
+mod leases;
+mod long_lived_server;
+mod problems;
+mod replays;
+mod round_trips;
+mod sizes;
+mod statuses;
+mod tenants;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,116 @@
+//! Bodies that are large, too large, or broken off.
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::post as on_post;
+use bytes::Bytes;
+use futures::stream;
+use http::{Request, Response};
+use tokio::io::AsyncWriteExt;
+use tower::{Layer, ServiceExt};
+
+use super::client;
+use super::message::{assert_same, is_replay, post, problem, with};
+use super::site::{everywhere, listen};
+use crate::support::{Link, Runs, Store};
+
+/// An answer of so many bytes, of a kind that DynamoDB counts one by one.
+fn answer(bytes: usize) -> impl Fn(u32) -> Response<Bytes> + Clone + Send + Sync + 'static {
+    move |_| {
+        let body: Vec<u8> = (0..251).cycle().take(bytes).collect();
+        let response = Response::builder().header("content-type", "application/octet-stream");
+        response.body(body.into()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_is_replayed_whole() {
+    everywhere(async |site| {
+        let api = site.answering(site.http(), answer(390 * 1024)).await;
+        let first = api.send(post("k", "{}")).await;
+        let repeat = api.send(post("k", "{}")).await;
+        assert_eq!(first.body().len(), 390 * 1024);
+        assert!(is_replay(&repeat));
+        assert_same(&first, &repeat);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_that_no_item_can_hold_is_given_once_and_never_made_again() {
+    everywhere(async |site| {
+        let api = site.answering(site.http(), answer(410 * 1024)).await;
+        let first = api.send(post("k", "{}")).await;
+        assert_eq!((first.status().as_u16(), first.body().len()), (200, 410 * 1024));
+        assert!(!is_replay(&first));
+        assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
+        for _ in 0..2 {
+            problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        }
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
+
+/// A server whose layer takes bodies of eight bytes.
+async fn small(store: &Store, link: &Link, runs: &Runs) -> std::net::SocketAddr {
+    let runs = runs.clone();
+    let route = on_post(move |body: Bytes| {
+        let run = runs.add();
+        async move { format!("run {run}: {} bytes", body.len()) }
+    });
+    let layer = store.over(link).http("pay").max_body_bytes(8).layer();
+    listen(Router::new().route("/payments", route.route_layer(layer))).await
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let server = small(&store, &link, &runs).await;
+    let too_large = [
+        ("of a known length", post("k", "123456789")),
+        ("in chunks", chunked("9\r\n123456789\r\n0\r\n\r\n")),
+        ("in two chunks", chunked("5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n")),
+    ];
+    for (name, request) in too_large {
+        println!("{name}");
+        let problem = problem(&client::send(server, &request).await, 413, "BodyTooLarge");
+        assert!(problem["detail"].as_str().unwrap().contains("8 bytes"));
+    }
+    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
+    let largest = client::send(server, &chunked("5\r\n12345\r\n3\r\n678\r\n0\r\n\r\n")).await;
+    assert_eq!(largest.body(), "run 1: 8 bytes");
+    assert!(is_replay(&client::send(server, &post("k", "12345678")).await));
+}
+
+fn chunked(body: &'static str) -> Request<Bytes> {
+    with(post("k", body), "transfer-encoding", "chunked")
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_runs_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let server = small(&store, &link, &runs).await;
+    let request = with(post("k", "1234"), "content-length", "8");
+    let mut stream = client::begin(server, &request).await;
+    stream.shutdown().await.unwrap();
+    problem(&client::receive(stream).await, 400, "BodyUnreadable");
+    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
+    assert_eq!(client::send(server, &post("k", "1234")).await.body(), "run 1: 4 bytes");
+}
+
+#[tokio::test]
+async fn a_request_body_that_ends_with_an_error_is_the_clients_fault() {
+    let (store, link) = (Store::open().await, Link::default());
+    let service = tower::service_fn(async |_: Request<Body>| -> Result<Response<Body>, ()> {
+        panic!("nothing may run");
+    });
+    let service = store.over(&link).http("pay").layer().layer(service);
+    let body = stream::iter([Ok("some"), Err("cut off at 10.0.0.7")]);
+    let response = service.oneshot(post("k", "").map(|_| Body::from_stream(body))).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.unwrap();
+    problem(&Response::from_parts(head, body.clone()), 400, "BodyUnreadable");
+    assert!(!String::from_utf8_lossy(&body).contains("10.0.0.7"));
+    assert_eq!(link.wire.requests(), [""; 0]);
+}

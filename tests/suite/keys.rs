@@ -1,0 +1,78 @@
+//! Different operations never meet in one record.
+
+use std::collections::HashSet;
+
+use dynamodb_idempotency::{KeyForm, Scope};
+
+use crate::support::raw::{key, text};
+use crate::support::{Runs, Store, charge, executed, replayed};
+
+#[tokio::test]
+async fn keys_and_tenants_of_any_letters_never_meet() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let texts = ["a", "a#b", "b", "#", "%", "/", "%23", "%2F", "a/b", "\"", "'", "é", "e\u{301}"];
+    let mut scopes = Vec::new();
+    for text in texts {
+        scopes.push(Scope::new(text));
+        scopes.push(Scope::new("a").segment(text));
+        scopes.push(Scope::new("a").segment("").segment(text));
+    }
+    scopes.retain({
+        let mut seen = HashSet::new();
+        move |scope| seen.insert(scope.clone())
+    });
+    let mut expected = 0;
+    for scope in scopes {
+        for key in ["b", "#b", "b#b", "/b", "%23b", "\"", "é"] {
+            expected += 1;
+            let outcome = charge(idempotency.operation(scope.clone()).key(key), &runs).await;
+            assert_eq!(outcome.unwrap(), executed(expected, 1), "{scope:?} {key}");
+        }
+    }
+    assert_eq!(runs.count(), expected);
+}
+
+#[tokio::test]
+async fn the_record_is_found_under_scope_and_key() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("charge").segment("tenant #1/é%").segment("v2");
+    charge(operation.key("order/7#\"x\" é"), &runs).await.unwrap();
+    let pk = "charge/tenant %231%2Fé%25/v2#order/7#\"x\" é";
+    assert_eq!(text(&store.record(pk).await, "pk"), pk);
+}
+
+#[tokio::test]
+async fn a_key_can_be_kept_as_its_hash() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = |key: &str| {
+        let operation = idempotency.operation("charge").key(key);
+        operation.policy(|policy| policy.key_form(KeyForm::Sha256))
+    };
+    charge(operation("abc"), &runs).await.unwrap();
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert!(store.item_at(key(&format!("charge#{hash}"))).await.is_some());
+    assert_eq!(charge(operation("abc"), &runs).await.unwrap(), replayed(1, 1));
+    assert_eq!(charge(operation(&"k".repeat(100_000)), &runs).await.unwrap(), executed(2, 1));
+}
+
+#[tokio::test]
+async fn an_operation_inside_another_has_a_record_of_its_own() {
+    let (store, outer, inner) = (Store::open().await, Runs::default(), Runs::default());
+    let idempotency = store.idempotency();
+    for _ in 0..2 {
+        let operation = idempotency.operation("order").key("k");
+        let answer = operation.run(async |execution| {
+            let charged = charge(idempotency.operation("charge").key("k"), &inner).await;
+            assert_eq!(execution.attempt(), 1);
+            outer.add();
+            if outer.count() == 1 { Err("declined") } else { Ok(charged.unwrap().is_replayed()) }
+        });
+        // The second run of the outer one finds the inner one done.
+        assert_eq!(answer.await.ok(), (outer.count() == 2).then_some(true));
+    }
+    assert_eq!((outer.count(), inner.count()), (2, 1));
+    assert!(store.item("order#k").await.is_some() && store.item("charge#k").await.is_some());
+}

@@ -1,0 +1,240 @@
+//! Who holds a key, and for how long.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{ErrorKind, Lease, Outcome, Takeover};
+use futures::future::join_all;
+
+use crate::support::gate::patiently;
+use crate::support::raw::{self, n, number, with};
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+};
+
+const AN_HOUR: i64 = 3600;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_lease_is_taken_over_once_by_50_racers() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let takeover = Gate::default();
+    link.wire.every("UpdateItem", Act::HoldRequest(takeover.clone()));
+    let idempotency = store.over(&link);
+    let racers: Vec<_> = (0..50)
+        .map(|_| {
+            let (idempotency, runs) = (idempotency.clone(), runs.clone());
+            tokio::spawn(
+                async move { charge(idempotency.operation("charge").key("k"), &runs).await },
+            )
+        })
+        .collect();
+    // All have seen the expired lease before the first of them writes.
+    takeover.reached_by(50).await;
+    takeover.open();
+    let mut ran = 0;
+    for racer in join_all(racers).await {
+        match racer.unwrap() {
+            Ok(Outcome::Executed(answer)) => {
+                ran += 1;
+                assert_eq!(answer, "run 1, attempt 2");
+            }
+            Ok(Outcome::Replayed(answer)) => assert_eq!(answer, "run 1, attempt 2"),
+            other => assert!(is_in_progress(other)),
+        }
+    }
+    assert_eq!((ran, runs.count()), (1, 1));
+    assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
+}
+
+#[tokio::test]
+async fn a_lease_that_was_renewed_meanwhile_is_not_taken_over() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let takeover = Gate::default();
+    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
+    let idempotency = store.over(&link);
+    let taker = charge(idempotency.operation("charge").key("k"), &runs);
+    let (taker, renewed) = tokio::join!(taker, async {
+        takeover.reached().await;
+        let renewed = raw::pending("charge#k");
+        store.put(renewed.clone()).await;
+        takeover.open();
+        renewed
+    });
+    assert!(is_in_progress(taker));
+    assert_eq!((store.record("charge#k").await, runs.count()), (renewed, 0));
+}
+
+#[tokio::test]
+async fn an_operation_that_completed_meanwhile_is_not_taken_over() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let takeover = Gate::default();
+    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
+    let idempotency = store.over(&link);
+    let taker = charge(idempotency.operation("charge").key("k"), &runs);
+    let (taker, completed) = tokio::join!(taker, async {
+        takeover.reached().await;
+        let completed = raw::completed("charge#k", "\"theirs\"");
+        store.put(completed.clone()).await;
+        takeover.open();
+        completed
+    });
+    assert_eq!(taker.unwrap(), Outcome::Replayed("theirs".to_owned()));
+    assert_eq!((store.record("charge#k").await, runs.count()), (completed, 0));
+}
+
+#[tokio::test]
+async fn an_abandoned_operation_is_not_run_again_when_policy_rejects() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let idempotency = store.idempotency();
+    let operation =
+        || idempotency.operation("charge").key("k").policy(|p| p.takeover(Takeover::Reject));
+    assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_dropped_handler_locks_its_key_until_the_lease_ends() {
+    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let idempotency = store.idempotency();
+    tokio::select! {
+        _ = charge_held(idempotency.operation("charge").key("k"), &runs, &gate) => unreachable!(),
+        () = gate.reached() => {}
+    }
+    assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    let later = store.over(&Link::later(AN_HOUR));
+    let outcome = charge(later.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(outcome, executed(2, 2));
+}
+
+#[tokio::test]
+async fn an_invocations_lease_ends_two_seconds_after_its_deadline() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let deadline = link.clock.in_secs(100);
+    let operation = idempotency.operation("charge").key("k").deadline(deadline);
+    let before = raw::now();
+    let lease = operation
+        .run(async |execution| {
+            assert!(execution.lease_remaining() <= Duration::from_millis(103_500));
+            Ok::<_, String>(number(&store.record("charge#k").await, "lease_expires_at"))
+        })
+        .await
+        .unwrap();
+    assert!((lease - before - 102_000).abs() < 3_000, "{} ms", lease - before);
+}
+
+#[tokio::test]
+async fn a_deadline_that_is_over_runs_nothing_and_sends_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let operation = idempotency.operation("charge").key("k").deadline(link.clock.in_secs(-1));
+    assert_eq!(kind(charge(operation, &runs).await), ErrorKind::DeadlineExceeded);
+    assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
+    assert!(link.wire.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_deadline_that_passed_while_the_key_was_acquired_runs_nothing_and_frees_it() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let frozen = slow_requests(&link, &["PutItem"], 20);
+    let idempotency = store.over(&link);
+    let operation = idempotency.operation("charge").key("k").deadline(link.clock.in_secs(10));
+    let (result, _) = tokio::join!(charge(operation, &runs), frozen);
+    assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
+    assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
+}
+
+/// A process that is frozen while its requests are under way: the next of each of these operations
+/// takes `seconds`.
+fn slow_requests(link: &Link, operations: &[&'static str], seconds: i64) -> impl Future {
+    let slow = |operation: &&'static str| {
+        let gate = Gate::default();
+        link.wire.next(operation, Act::HoldResponse(gate.clone()));
+        gate
+    };
+    let gates: Vec<Gate> = operations.iter().map(slow).collect();
+    let link = link.clone();
+    async move {
+        for gate in gates {
+            gate.reached().await;
+            link.let_pass(seconds);
+            gate.open();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_on_the_way_is_stamped_anew_before_anything_runs() {
+    for slow in [vec!["PutItem"], vec!["PutItem", "UpdateItem"]] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let lease = Lease::Fixed(Duration::from_secs(20));
+        let builder = store.builder(&link).policy(|policy| policy.lease(lease));
+        let idempotency = builder.build().unwrap();
+        let operation = idempotency.operation("charge").key("k");
+        let frozen = slow_requests(&link, &slow, 30);
+        let run = operation.run(async |execution| {
+            runs.add();
+            Ok::<_, String>(execution.lease_remaining())
+        });
+        let (result, _) = tokio::join!(run, frozen);
+        // The last stamp was made after the last wait.
+        assert!(result.unwrap() > Duration::from_secs(4), "{slow:?}");
+        assert_eq!((runs.count(), link.wire.count("UpdateItem")), (1, slow.len()), "{slow:?}");
+    }
+}
+
+/// Takes more than four seconds: longer than the shortest renewed lease.
+#[tokio::test]
+async fn a_renewed_lease_outlives_its_length_while_the_handler_runs() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let renewed = Lease::Renewed(Duration::from_secs(3));
+    let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
+    let idempotency = builder.build().unwrap();
+    let handler = Gate::default();
+    // A renewal that fails is made up for by the next.
+    link.wire.next("UpdateItem", Act::THROTTLE);
+    let run = charge_held(idempotency.operation("charge").key("k"), &runs, &handler);
+    let (outcome, ()) = tokio::join!(run, async {
+        handler.reached().await;
+        let first = number(&store.record("charge#k").await, "lease_expires_at");
+        // The store's `Date` is cut to the second: by then it is past the first lease.
+        while raw::now() < first + 1_100 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let other = store.idempotency();
+        assert!(is_in_progress(charge(other.operation("charge").key("k"), &runs).await));
+        handler.open();
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+    let renewals = link.wire.count("UpdateItem");
+    assert!(renewals >= 3, "{renewals}");
+}
+
+/// Takes about one second: one renewal of the shortest renewed lease.
+#[tokio::test]
+async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
+    let (store, link) = (Store::open().await, Link::default());
+    let renewed = Lease::Renewed(Duration::from_secs(3));
+    let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
+    let idempotency = builder.build().unwrap();
+    let operation = idempotency.operation("charge").key("k");
+    let result = operation
+        .run(async |execution| {
+            assert!(!execution.is_lease_lost() && !execution.lease_remaining().is_zero());
+            let other = with(raw::pending("charge#k"), "attempt", n(2));
+            store.put(other).await;
+            let lost = async {
+                while !execution.is_lease_lost() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            patiently("the news of the lost lease", lost).await;
+            assert!(execution.lease_remaining().is_zero());
+            Ok::<_, String>(())
+        })
+        .await;
+    assert_eq!(kind(result), ErrorKind::LeaseLost);
+}

@@ -1,0 +1,29 @@
+//! The guarantees of `docs/protocol.md`, one module each, on a real table: DynamoDB Local at
+//! `DYNAMODB_ENDPOINT`, or else an embedded engine.
+#![allow(clippy::disallowed_methods, reason = "tests own their time")]
+#![allow(clippy::large_futures, reason = "a test runs a few of them")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails so")]
+
+mod support;
+
+mod answers;
+mod bad_input;
+mod clocks;
+mod failures;
+mod hiccups;
+#[cfg(feature = "lambda")]
+mod http;
+mod keys;
+mod late_owner;
+mod late_writes;
+mod leases;
+mod lost_responses;
+mod mismatch;
+mod one_winner;
+mod outage;
+mod replay;
+mod retention;
+mod round_trips;
+mod table;
+mod untouched;
+mod waiting;

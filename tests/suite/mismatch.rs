@@ -1,0 +1,64 @@
+//! A key belongs to the request that it was first used with.
+
+use dynamodb_idempotency::{ErrorKind, Fingerprint};
+use serde_json::json;
+
+use crate::support::{Runs, Store, charge, decline, executed, handlers, kind, raw, replayed};
+
+#[tokio::test]
+async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("charge").key("k");
+    charge(operation().payload(&json!({"amount": 1})), &runs).await.unwrap();
+    for other in [
+        operation().payload(&json!({"amount": 2})),
+        operation().payload(&json!({"amount": 1.0})),
+        operation().payload_bytes(br#"{"amount":1}"#),
+        operation(),
+    ] {
+        assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn another_spelling_of_the_same_payload_is_the_same_request() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("charge").key("k");
+    let text = |text: &[u8]| Fingerprint::builder().json(text).finish();
+    let first = operation().fingerprint(text(br#"{"a": 1, "b": [2, 3]}"#));
+    assert_eq!(charge(first, &runs).await.unwrap(), executed(1, 1));
+    let again = operation().fingerprint(text(b"{\"b\":[2,3],\n\"a\":1}"));
+    assert_eq!(charge(again, &runs).await.unwrap(), replayed(1, 1));
+    let value = operation().payload(&json!({"b": [2, 3], "a": 1}));
+    assert_eq!(charge(value, &runs).await.unwrap(), replayed(1, 1));
+}
+
+#[tokio::test]
+async fn whatever_the_records_state_another_payload_is_a_mismatch() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    for (state, record) in [
+        ("running", raw::pending("charge#k")),
+        ("abandoned", raw::abandoned("charge#k")),
+        ("completed", raw::completed("charge#k", "\"stored\"")),
+        ("failed", raw::failed("charge#k")),
+    ] {
+        store.put(record.clone()).await;
+        let other = idempotency.operation("charge").key("k").payload("other");
+        assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch, "{state}");
+        assert_eq!(store.record("charge#k").await, record, "{state}");
+    }
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_released_key_may_come_with_another_payload() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = |amount: u32| idempotency.operation("charge").key("k").payload(&amount);
+    handlers(decline(operation(1), &runs).await);
+    assert_eq!(charge(operation(2), &runs).await.unwrap(), executed(2, 1));
+}

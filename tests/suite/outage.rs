@@ -1,0 +1,172 @@
+//! What happens while DynamoDB is out of reach.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    ErrorKind, Idempotency, InProgress, Outage, Outcome, RunError, TableSchema,
+};
+
+use crate::support::raw::{self, n, with};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, is_in_progress, kind};
+
+fn open(store: &Store, link: &Link) -> Idempotency {
+    let builder = store.builder(link).request_timeout(Duration::from_secs(30));
+    builder.policy(|policy| policy.outage(Outage::Open)).build().unwrap()
+}
+
+const OUTAGES: [Act; 4] =
+    [Act::LoseRequest, Act::SERVER_ERROR, Act::THROTTLE, Act::Answer(503, "ServiceUnavailable")];
+
+#[tokio::test]
+async fn closed_is_the_default_and_runs_nothing() {
+    for act in OUTAGES {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.down(act);
+        let result = charge(store.over(&link).operation("charge").key("k"), &runs).await;
+        let error = result.unwrap_err();
+        let error = error.idempotency().unwrap();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+        assert!(std::error::Error::source(error).is_some(), "the cause is kept");
+        assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
+    }
+}
+
+#[tokio::test]
+async fn open_runs_unprotected_and_stores_nothing() {
+    for act in OUTAGES {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.down(act);
+        let idempotency = open(&store, &link);
+        for run in [1, 2] {
+            let operation = idempotency.operation("charge").key("k");
+            let outcome = operation.run_with_outcome(async |execution| {
+                assert!(!execution.is_protected());
+                Ok::<_, String>(runs.add())
+            });
+            assert_eq!(outcome.await.unwrap(), Outcome::Unprotected(run));
+        }
+        assert_eq!(store.item("charge#k").await, None);
+    }
+}
+
+/// Runs `key` while the store is down; it is back when the handler ends.
+async fn through_an_outage(
+    link: &Link,
+    idempotency: &Idempotency,
+    key: &str,
+    answer: Result<u32, &'static str>,
+) -> Result<Outcome<u32>, RunError<&'static str>> {
+    let operation = idempotency.operation("charge").key(key);
+    let run = operation.run_with_outcome(async |_| {
+        link.wire.up();
+        answer
+    });
+    run.await
+}
+
+#[tokio::test]
+async fn an_unprotected_answer_is_stored_when_the_store_is_back_in_time() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = open(&store, &link);
+    link.wire.down(Act::LoseRequest);
+    let outcome = through_an_outage(&link, &idempotency, "k", Ok(7)).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected(7));
+    let repeat = through_an_outage(&link, &idempotency, "k", Ok(8)).await.unwrap();
+    assert_eq!(repeat, Outcome::Replayed(7));
+}
+
+#[tokio::test]
+async fn an_unprotected_failure_leaves_nothing_behind() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = open(&store, &link);
+    for act in [Act::LoseRequest, Act::LoseResponse] {
+        link.wire.next("GetItem", Act::LoseRequest);
+        link.wire.next("PutItem", act);
+        let failed = through_an_outage(&link, &idempotency, "k", Err("declined")).await;
+        assert!(matches!(failed, Err(RunError::Handler("declined"))));
+        assert_eq!(store.item("charge#k").await, None);
+    }
+}
+
+#[tokio::test]
+async fn an_acquisition_whose_response_was_lost_is_completed_after_all() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = open(&store, &link);
+    link.wire.next("PutItem", Act::LoseResponse);
+    link.wire.next("GetItem", Act::LoseRequest);
+    let outcome = through_an_outage(&link, &idempotency, "k", Ok(7)).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected(7));
+    let repeat = through_an_outage(&link, &idempotency, "k", Ok(8)).await.unwrap();
+    assert_eq!(repeat, Outcome::Replayed(7));
+}
+
+#[tokio::test]
+async fn open_never_runs_beside_an_owner_that_was_seen() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let wait = InProgress::Wait { timeout: Duration::from_millis(300) };
+    let builder = store.builder(&link).policy(|p| p.outage(Outage::Open).in_progress(wait));
+    let idempotency = builder.build().unwrap();
+    link.wire.every("GetItem", Act::LoseRequest);
+    assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_transaction_in_the_way_is_no_outage() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    link.wire.next("PutItem", Act::Answer(400, "TransactionConflictException"));
+    let idempotency = open(&store, &link);
+    assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_missing_table_is_an_error_even_when_open() {
+    let store = Store::without_table(TableSchema::default()).await;
+    let (link, runs) = (Link::default(), Runs::default());
+    let result = charge(open(&store, &link).operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(result), runs.count()), (ErrorKind::Configuration, 0));
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_ends_at_its_timeout() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let never = Gate::default();
+    link.wire.down(Act::HoldRequest(never));
+    let timeout = Duration::from_millis(100);
+    let idempotency = store.builder(&link).request_timeout(timeout).build().unwrap();
+    let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
+}
+
+/// Every write loses against somebody who was a little faster: no outage, but contention.
+#[tokio::test]
+async fn a_contended_key_is_never_run_unprotected() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let somebodys = |attempt: u32| {
+        let record = with(raw::abandoned("charge#k"), "attempt", n(attempt));
+        with(record, "owner", raw::s(&format!("{attempt:032}")))
+    };
+    store.put(somebodys(1)).await;
+    let gates: Vec<Gate> = (0..20).map(|_| Gate::default()).collect();
+    for gate in &gates {
+        link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
+    }
+    let idempotency = open(&store, &link);
+    let churn = async {
+        for (attempt, gate) in (2..).zip(&gates) {
+            gate.reached().await;
+            store.put(somebodys(attempt)).await;
+            gate.open();
+        }
+    };
+    tokio::select! {
+        result = charge(idempotency.operation("charge").key("k"), &runs) => {
+            assert_eq!(runs.count(), 0, "{result:?}");
+            assert!(is_in_progress(result));
+        }
+        () = churn => panic!("20 writes and no end"),
+    }
+}

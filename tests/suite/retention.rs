@@ -1,0 +1,138 @@
+//! How long records count, and when DynamoDB may delete them.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{Lease, Outcome};
+use futures::future::join_all;
+
+use crate::support::raw::{self, n, number, status, with};
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+};
+
+/// Epoch seconds, a minute ago.
+fn past() -> i64 {
+    raw::now() / 1000 - 60
+}
+
+#[tokio::test]
+async fn a_finished_record_past_its_retention_runs_anew() {
+    for record in [raw::completed("charge#k", "\"old\""), raw::failed("charge#k")] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let record = with(record, "attempt", n(7));
+        store.put(with(record, "expires_at", n(past()))).await;
+        let idempotency = store.idempotency();
+        // Its former request is forgotten too.
+        let operation = idempotency.operation("charge").key("k").payload("another");
+        assert_eq!(charge(operation, &runs).await.unwrap(), executed(1, 1));
+        let record = store.record("charge#k").await;
+        assert_eq!((status(&record), number(&record, "attempt")), ("COMPLETED", 1));
+        assert!(number(&record, "created_at") > raw::now() - 60_000);
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_record_past_its_retention_starts_at_attempt_one() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(with(raw::abandoned("charge#k"), "expires_at", n(past()))).await;
+    let idempotency = store.idempotency();
+    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(outcome, executed(1, 1));
+}
+
+#[tokio::test]
+async fn a_running_operation_past_its_retention_stays_locked() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let record = with(raw::pending("charge#k"), "expires_at", n(past()));
+    store.put(record.clone()).await;
+    let idempotency = store.idempotency();
+    assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    let another = idempotency.operation("charge").key("k").payload("another");
+    assert_eq!(kind(charge(another, &runs).await), dynamodb_idempotency::ErrorKind::Mismatch);
+    assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_50_that_find_an_expired_answer_one_runs() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let record = raw::completed("charge#k", "\"old\"");
+    store.put(with(record, "expires_at", n(past()))).await;
+    let (create, replace) = (Gate::default(), Gate::default());
+    link.wire.every("PutItem", Act::HoldRequest(create.clone()));
+    let idempotency = store.over(&link);
+    let racers: Vec<_> = (0..50)
+        .map(|_| {
+            let (idempotency, runs) = (idempotency.clone(), runs.clone());
+            tokio::spawn(
+                async move { charge(idempotency.operation("charge").key("k"), &runs).await },
+            )
+        })
+        .collect();
+    create.reached_by(50).await;
+    link.wire.every("PutItem", Act::HoldRequest(replace.clone()));
+    create.open();
+    replace.reached_by(50).await;
+    replace.open();
+    let mut ran = 0;
+    for racer in join_all(racers).await {
+        match racer.unwrap() {
+            Ok(Outcome::Executed(_)) => ran += 1,
+            Ok(Outcome::Replayed(answer)) => assert_eq!(answer, "run 1, attempt 1"),
+            other => assert!(is_in_progress(other)),
+        }
+    }
+    assert_eq!((ran, runs.count()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_somebody_renewed_meanwhile_is_replayed() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let old = raw::completed("charge#k", "\"old\"");
+    store.put(with(old, "expires_at", n(past()))).await;
+    let replace = Gate::default();
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.next("PutItem", Act::HoldRequest(replace.clone()));
+    let idempotency = store.over(&link);
+    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    let (outcome, ()) = tokio::join!(run, async {
+        replace.reached().await;
+        let new = raw::completed("charge#k", "\"new\"");
+        store.put(with(new, "owner", raw::s("another"))).await;
+        replace.open();
+    });
+    assert_eq!((outcome.unwrap(), runs.count()), (Outcome::Replayed("new".to_owned()), 0));
+}
+
+#[tokio::test]
+async fn a_record_expires_when_its_retention_is_over_in_seconds() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let retention = Duration::from_secs(3 * 86_400);
+    let builder = store.builder(&Link::default()).policy(|policy| policy.retention(retention));
+    charge(builder.build().unwrap().operation("charge").key("k"), &runs).await.unwrap();
+    let record = store.record("charge#k").await;
+    let end = number(&record, "completed_at") + 3 * 86_400_000;
+    let expires_at = number(&record, "expires_at") * 1000;
+    assert!((end..end + 1000).contains(&expires_at), "{}", expires_at - end);
+}
+
+#[tokio::test]
+async fn a_running_record_never_expires_before_its_lease_ends() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    for (retention, lease) in [(1, 1), (1, 3600), (60, 60), (86_400, 30)] {
+        let gate = Gate::default();
+        let retention = Duration::from_secs(retention);
+        let lease = Lease::Fixed(Duration::from_secs(lease));
+        let builder = store.builder(&Link::default());
+        let builder = builder.policy(|policy| policy.retention(retention).lease(lease));
+        let idempotency = builder.build().unwrap();
+        let key = format!("{retention:?} {lease:?}");
+        let run = charge_held(idempotency.operation("charge").key(&key), &runs, &gate);
+        let (_, ()) = tokio::join!(run, async {
+            gate.reached().await;
+            let record = store.record(&format!("charge#{key}")).await;
+            let expires_at = number(&record, "expires_at") * 1000;
+            assert!(expires_at >= number(&record, "lease_expires_at"), "{key}");
+            gate.open();
+        });
+    }
+}

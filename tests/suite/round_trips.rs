@@ -1,0 +1,60 @@
+//! What each way through costs in requests.
+
+use dynamodb_idempotency::ErrorKind;
+
+use crate::support::{Link, Runs, Store, charge, kind, raw};
+
+#[tokio::test]
+async fn first_run_takes_two() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    charge(store.over(&link).operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+}
+
+#[tokio::test]
+async fn replay_takes_one() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::completed("charge#k", "\"stored\"")).await;
+    let answer = charge(store.over(&link).operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!((answer.into_inner().as_str(), runs.count()), ("stored", 0));
+    assert_eq!(link.wire.requests(), ["PutItem"]);
+}
+
+#[tokio::test]
+async fn mismatch_takes_one() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::completed("charge#k", "\"stored\"")).await;
+    let idempotency = store.over(&link);
+    let another = idempotency.operation("charge").key("k").payload("another");
+    assert_eq!(kind(charge(another, &runs).await), ErrorKind::Mismatch);
+    assert_eq!(link.wire.requests(), ["PutItem"]);
+}
+
+#[tokio::test]
+async fn in_progress_takes_one() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let refused = kind(charge(store.over(&link).operation("charge").key("k"), &runs).await);
+    assert!(matches!(refused, ErrorKind::InProgress { .. }));
+    assert_eq!(link.wire.requests(), ["PutItem"]);
+}
+
+#[tokio::test]
+async fn taking_over_takes_three() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    charge(store.over(&link).operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
+}
+
+#[tokio::test]
+async fn release_and_the_run_after_it_take_two_each() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let failing = idempotency.operation("charge").key("k");
+    failing.run(async |_| Err::<(), _>("declined")).await.unwrap_err();
+    assert_eq!(link.wire.requests(), ["PutItem", "DeleteItem"]);
+    link.wire.forget();
+    charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+}

@@ -1,0 +1,52 @@
+//! A point that tasks stop at.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+/// A closed gate: whoever comes to it waits until it is opened; a clone is the same gate.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    arrived: Arc<Semaphore>,
+    opened: Arc<watch::Sender<bool>>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { arrived: Arc::new(Semaphore::new(0)), opened: Arc::new(watch::Sender::new(false)) }
+    }
+}
+
+impl Gate {
+    /// Waits at the gate until it is open.
+    pub(crate) async fn pass(&self) {
+        self.arrived.add_permits(1);
+        let mut opened = self.opened.subscribe();
+        let opening = opened.wait_for(|open| *open);
+        patiently("the opening of a gate", opening).await.expect("the gate is still there");
+    }
+
+    /// Waits until one more task has arrived.
+    pub(crate) async fn reached(&self) {
+        self.reached_by(1).await;
+    }
+
+    /// Waits until `tasks` more tasks have arrived.
+    pub(crate) async fn reached_by(&self, tasks: u32) {
+        let arrival = patiently("an arrival at a gate", self.arrived.acquire_many(tasks)).await;
+        arrival.expect("the gate is still there").forget();
+    }
+
+    /// Lets all pass, those that come later too.
+    pub(crate) fn open(&self) {
+        self.opened.send_replace(true);
+    }
+}
+
+/// Waits for what must come; a test fails rather than hangs.
+pub(crate) async fn patiently<F: Future>(what: &str, future: F) -> F::Output {
+    let awaited = tokio::time::timeout(Duration::from_secs(60), future).await;
+    awaited.unwrap_or_else(|_| panic!("waited a minute for {what}"))
+}

@@ -1,0 +1,25 @@
+//! What every test stands on: a store, a wire to it that can be cut, clocks that can be wrong, and
+//! records written by hand.
+//!
+//! - [`Store`] is one table of the engine under test: DynamoDB Local at `DYNAMODB_ENDPOINT`, or
+//!   else an embedded engine inside the test's own runtime.
+//! - [`Link`] is how one caller reaches it: its [`Wire`] counts requests and can lose, delay or
+//!   answer them; its [`LocalClock`] can be off.
+//! - [`Gate`] stops a request or a handler until the test lets it go on.
+//! - [`raw`] has the record's layout as it is fixed in `docs/protocol.md`, without the crate's code.
+
+pub(crate) mod gate;
+pub(crate) mod local_clock;
+pub(crate) mod raw;
+pub(crate) mod store;
+pub(crate) mod wire;
+pub(crate) mod work;
+
+pub(crate) use self::gate::Gate;
+pub(crate) use self::local_clock::LocalClock;
+pub(crate) use self::store::{Link, Store};
+pub(crate) use self::wire::{Act, Wire};
+pub(crate) use self::work::{
+    Declined, Runs, charge, charge_held, decline, executed, handlers, is_in_progress, kind,
+    replayed,
+};

@@ -1,0 +1,94 @@
+//! The record by hand: names, types and units as `docs/protocol.md` fixes them.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use sha2::{Digest, Sha256};
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// The owner of the records planted here.
+pub(crate) const SOMEBODY: &str = "00000000000000000000000000000000";
+
+pub(crate) fn s(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(crate) fn n(number: impl Into<i64>) -> AttributeValue {
+    AttributeValue::N(number.into().to_string())
+}
+
+pub(crate) fn key(pk: &str) -> Item {
+    Item::from([("pk".to_owned(), s(pk))])
+}
+
+/// Now, in epoch milliseconds.
+pub(crate) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    now.as_millis().try_into().expect("before the year 292278994")
+}
+
+/// Somebody's running operation without a payload: one minute of lease left, one day of retention.
+pub(crate) fn pending(pk: &str) -> Item {
+    let fingerprint = Sha256::digest(b"dynamodb-idempotency/fingerprint/1\0");
+    let mut item = key(pk);
+    for (name, value) in [
+        ("status", s("PENDING")),
+        ("owner", s(SOMEBODY)),
+        ("attempt", n(1)),
+        ("fingerprint", AttributeValue::B(Blob::new(fingerprint.to_vec()))),
+        ("lease_expires_at", n(now() + 60_000)),
+        ("created_at", n(now())),
+        ("expires_at", n(now() / 1000 + 86_400)),
+        ("format", n(1)),
+    ] {
+        item.insert(name.to_owned(), value);
+    }
+    item
+}
+
+/// Somebody's operation without a payload whose lease ended a minute ago.
+pub(crate) fn abandoned(pk: &str) -> Item {
+    with(pending(pk), "lease_expires_at", n(now() - 60_000))
+}
+
+/// Somebody's finished operation without a payload, with an answer in JSON.
+pub(crate) fn completed(pk: &str, json: &str) -> Item {
+    let mut item = with(pending(pk), "status", s("COMPLETED"));
+    item.remove("lease_expires_at");
+    item.insert("completed_at".to_owned(), n(now()));
+    item.insert("response".to_owned(), answer("json", json));
+    item
+}
+
+/// Somebody's failed operation without a payload, with nothing to replay.
+pub(crate) fn failed(pk: &str) -> Item {
+    let mut item = with(completed(pk, ""), "status", s("FAILED"));
+    item.remove("response");
+    item
+}
+
+/// A `response` of one field.
+pub(crate) fn answer(field: &str, text: &str) -> AttributeValue {
+    AttributeValue::M(HashMap::from([(field.to_owned(), s(text))]))
+}
+
+pub(crate) fn with(mut item: Item, name: &str, value: AttributeValue) -> Item {
+    item.insert(name.to_owned(), value);
+    item
+}
+
+pub(crate) fn text<'a>(item: &'a Item, name: &str) -> &'a str {
+    item.get(name).and_then(|value| value.as_s().ok()).unwrap_or_else(|| panic!("text {name}"))
+}
+
+pub(crate) fn number(item: &Item, name: &str) -> i64 {
+    let value = item.get(name).and_then(|value| value.as_n().ok());
+    value.unwrap_or_else(|| panic!("number {name}")).parse().expect("a whole number")
+}
+
+pub(crate) fn status(item: &Item) -> &str {
+    text(item, "status")
+}

@@ -1,0 +1,174 @@
+//! The engine under test, and callers' connections to it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::{Client, Config};
+use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
+use tokio::net::TcpListener;
+
+use super::raw::{Item, key};
+use super::{LocalClock, Wire};
+
+/// One caller's connection: its network, its clock, and whether its SDK retries.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) wire: Wire,
+    pub(crate) clock: LocalClock,
+    tries: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { wire: Wire::default(), clock: LocalClock::default(), tries: 3 }
+    }
+}
+
+impl Link {
+    /// A connection whose SDK sends each request once.
+    pub(crate) fn without_retries() -> Self {
+        Self { tries: 1, ..Self::default() }
+    }
+
+    /// The same connection with another clock.
+    pub(crate) fn clock(self, clock: LocalClock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// A caller of the future: `seconds` have passed since the others' present.
+    pub(crate) fn later(seconds: i64) -> Self {
+        let link = Self::default();
+        link.let_pass(seconds);
+        link
+    }
+
+    /// Lets time pass, by the caller's clock as by what it hears of the store's.
+    pub(crate) fn let_pass(&self, seconds: i64) {
+        self.clock.advance(seconds);
+        self.wire.shift_date(seconds);
+    }
+}
+
+/// A table of its own on the engine under test.
+#[derive(Debug)]
+pub(crate) struct Store {
+    endpoint: String,
+    table: String,
+    schema: TableSchema,
+    /// A connection that no test disturbs.
+    pub(crate) raw: Client,
+}
+
+impl Store {
+    /// Makes a table with the default schema.
+    pub(crate) async fn open() -> Self {
+        Self::with_schema(TableSchema::default()).await
+    }
+
+    /// Makes a table with this schema, which [`builder`](Self::builder) then uses.
+    pub(crate) async fn with_schema(schema: TableSchema) -> Self {
+        let store = Self::without_table(schema).await;
+        store.idempotency().create_table().await.expect("the table can be made");
+        store
+    }
+
+    /// The engine with a name for a table that nobody has made.
+    pub(crate) async fn without_table(schema: TableSchema) -> Self {
+        let endpoint = match std::env::var("DYNAMODB_ENDPOINT") {
+            Ok(endpoint) if !endpoint.is_empty() => endpoint,
+            _ => embedded().await,
+        };
+        let raw = client(&endpoint, &Link::default());
+        Self { endpoint, table: unique_name(), schema, raw }
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        &self.table
+    }
+
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// A caller on a connection without faults, with the default policy.
+    pub(crate) fn idempotency(&self) -> Idempotency {
+        self.over(&Link::default())
+    }
+
+    /// A caller on this connection, with the default policy.
+    pub(crate) fn over(&self, link: &Link) -> Idempotency {
+        self.builder(link).build().expect("the settings are right")
+    }
+
+    /// A caller on this connection, with choices.
+    pub(crate) fn builder(&self, link: &Link) -> Builder {
+        Idempotency::builder(self.client(link), &self.table).schema(self.schema.clone())
+    }
+
+    pub(crate) fn client(&self, link: &Link) -> Client {
+        client(&self.endpoint, link)
+    }
+
+    /// The raw item with this `pk`.
+    pub(crate) async fn item(&self, pk: &str) -> Option<Item> {
+        self.item_at(key(pk)).await
+    }
+
+    /// The raw item with this whole key.
+    pub(crate) async fn item_at(&self, key: Item) -> Option<Item> {
+        let get = self.raw.get_item().table_name(&self.table).set_key(Some(key));
+        get.consistent_read(true).send().await.expect("the store is there").item
+    }
+
+    /// The raw item with this `pk`, which must be there.
+    pub(crate) async fn record(&self, pk: &str) -> Item {
+        self.item(pk).await.unwrap_or_else(|| panic!("there is no record {pk}"))
+    }
+
+    /// Writes a raw item, whatever was there.
+    pub(crate) async fn put(&self, item: Item) {
+        let put = self.raw.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.expect("the store is there");
+    }
+
+    /// Deletes the raw item with this `pk`.
+    pub(crate) async fn delete(&self, pk: &str) {
+        let delete = self.raw.delete_item().table_name(&self.table).set_key(Some(key(pk)));
+        delete.send().await.expect("the store is there");
+    }
+}
+
+/// Serves an engine of its own inside the test's runtime, and with it ends.
+async fn embedded() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let database = dynoxide::Database::memory().expect("a database in memory");
+    tokio::spawn(dynoxide::server::serve_on(listener, database));
+    format!("http://{address}")
+}
+
+fn client(endpoint: &str, link: &Link) -> Client {
+    let retries = RetryConfig::standard()
+        .with_max_attempts(link.tries)
+        .with_initial_backoff(Duration::from_millis(1));
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+        .endpoint_url(endpoint)
+        .http_client(link.wire.clone())
+        .time_source(link.clock.clone())
+        .retry_config(retries)
+        // Or else the failures of one test would use up the retries of another.
+        .retry_partition(RetryPartition::new(unique_name()));
+    Client::from_conf(config.build())
+}
+
+fn unique_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("suite-{}-{}-{number}", std::process::id(), started.as_micros())
+}

@@ -1,0 +1,232 @@
+//! The network between the SDK and the store: counts requests, and fails them as told.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
+use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient};
+use aws_sdk_dynamodb::error::ConnectorError;
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+
+use super::Gate;
+use super::gate::patiently;
+
+/// What the wire does with one request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Brings it to the store, and the answer back.
+    Deliver,
+    /// Nothing is sent; the caller sees a broken connection.
+    LoseRequest,
+    /// The store executes it; the caller sees a time-out.
+    LoseResponse,
+    /// Nothing is sent; the caller sees this HTTP status with this DynamoDB error code.
+    Answer(u16, &'static str),
+    /// Sends it when the gate opens.
+    HoldRequest(Gate),
+    /// Sends it at once; its answer comes when the gate opens.
+    HoldResponse(Gate),
+    /// The caller sees a time-out at once; the store gets the request when the gate opens, and
+    /// [`Wire::late_arrivals`] counts it once it is executed.
+    ArriveLate(Gate),
+}
+
+impl Act {
+    pub(crate) const THROTTLE: Self = Self::Answer(400, "ProvisionedThroughputExceededException");
+    pub(crate) const SERVER_ERROR: Self = Self::Answer(500, "InternalServerError");
+}
+
+/// One caller's wire; a clone is the same wire. Operations are called as DynamoDB calls them:
+/// `PutItem`, `UpdateItem` …
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    state: Arc<Mutex<State>>,
+    late: Arc<tokio::sync::Semaphore>,
+    below: SharedHttpClient,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sent: Vec<String>,
+    once: HashMap<&'static str, VecDeque<Act>>,
+    rules: HashMap<&'static str, Act>,
+    down: Option<Act>,
+    date_shift: i64,
+    no_date: bool,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            state: Arc::default(),
+            late: Arc::new(tokio::sync::Semaphore::new(0)),
+            below: aws_smithy_http_client::Builder::new().build_http(),
+        }
+    }
+}
+
+impl Wire {
+    /// Does this with the next request of the operation that has no instruction yet, once.
+    pub(crate) fn next(&self, operation: &'static str, act: Act) {
+        self.state().once.entry(operation).or_default().push_back(act);
+    }
+
+    /// Does this with every request of the operation that [`next`](Self::next) says nothing of.
+    pub(crate) fn every(&self, operation: &'static str, act: Act) {
+        self.state().rules.insert(operation, act);
+    }
+
+    /// Does this with every request of any operation, until [`up`](Self::up).
+    pub(crate) fn down(&self, act: Act) {
+        self.state().down = Some(act);
+    }
+
+    /// Ends what [`down`](Self::down) and [`every`](Self::every) began.
+    pub(crate) fn up(&self) {
+        let mut state = self.state();
+        state.down = None;
+        state.rules.clear();
+    }
+
+    /// From now on, responses say a time that is `seconds` more.
+    pub(crate) fn shift_date(&self, seconds: i64) {
+        self.state().date_shift += seconds;
+    }
+
+    /// Responses carry no `Date`.
+    pub(crate) fn drop_date(&self) {
+        self.state().no_date = true;
+    }
+
+    /// The operations of all requests in order, the lost ones and the SDK's retries too.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.state().sent.clone()
+    }
+
+    /// How many requests of one operation there were.
+    pub(crate) fn count(&self, operation: &str) -> usize {
+        self.state().sent.iter().filter(|sent| *sent == operation).count()
+    }
+
+    /// Forgets the requests so far.
+    pub(crate) fn forget(&self) {
+        self.state().sent.clear();
+    }
+
+    /// Waits until the store has executed `number` more of the [`Act::ArriveLate`] requests.
+    pub(crate) async fn late_arrivals(&self, number: u32) {
+        let arrivals = patiently("late requests", self.late.acquire_many(number)).await;
+        arrivals.expect("the wire is still there").forget();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while it holds the wire")
+    }
+
+    /// Notes a request down and says what to do with it.
+    fn take(&self, operation: &str) -> Act {
+        let mut state = self.state();
+        state.sent.push(operation.to_owned());
+        if let Some(act) = state.once.get_mut(operation).and_then(VecDeque::pop_front) {
+            return act;
+        }
+        let rule = state.down.as_ref().or_else(|| state.rules.get(operation));
+        rule.cloned().unwrap_or(Act::Deliver)
+    }
+
+    fn redate(&self, response: &mut HttpResponse) {
+        let (shift, no_date) = {
+            let state = self.state();
+            (state.date_shift, state.no_date)
+        };
+        if no_date {
+            response.headers_mut().remove("date");
+        }
+        if no_date || shift == 0 {
+            return;
+        }
+        let date = response.headers().get("date").expect("both engines send a Date");
+        let date = DateTime::from_str(date, DateTimeFormat::HttpDate).expect("it is a date");
+        let date = DateTime::from_secs(date.secs() + shift).fmt(DateTimeFormat::HttpDate);
+        response.headers_mut().insert("date", date.expect("it is a date"));
+    }
+}
+
+impl HttpClient for Wire {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        let below = self.below.http_connector(settings, components);
+        SharedHttpConnector::new(Connector { wire: self.clone(), below })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Connector {
+    wire: Wire,
+    below: SharedHttpConnector,
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connector = self.clone();
+        HttpConnectorFuture::new(async move { connector.carry(request).await })
+    }
+}
+
+impl Connector {
+    async fn carry(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+        match self.wire.take(&operation) {
+            Act::Deliver => self.send(request).await,
+            Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
+            Act::LoseResponse => {
+                self.send(request).await?;
+                Err(timeout())
+            }
+            Act::Answer(status, code) => Ok(answer(status, code)),
+            Act::HoldRequest(gate) => {
+                gate.pass().await;
+                self.send(request).await
+            }
+            Act::HoldResponse(gate) => {
+                let response = self.send(request).await;
+                gate.pass().await;
+                response
+            }
+            Act::ArriveLate(gate) => {
+                tokio::spawn(async move {
+                    gate.pass().await;
+                    self.send(request).await.expect("the store is there");
+                    self.wire.late.add_permits(1);
+                });
+                Err(timeout())
+            }
+        }
+    }
+
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let mut response = self.below.call(request).await?;
+        self.wire.redate(&mut response);
+        Ok(response)
+    }
+}
+
+fn timeout() -> ConnectorError {
+    ConnectorError::timeout("the response was lost".into())
+}
+
+fn answer(status: u16, code: &str) -> HttpResponse {
+    let body = format!(
+        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"}}"#
+    );
+    let mut response = HttpResponse::new(status.try_into().expect("it is a status"), body.into());
+    response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+    response
+}

@@ -1,0 +1,96 @@
+//! A handler that tells how often it ran.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dynamodb_idempotency::{ErrorKind, ErrorReplay, Operation, Outcome, RunError};
+use serde::{Deserialize, Serialize};
+
+use super::Gate;
+
+/// How often handlers ran; a clone is the same count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runs(Arc<AtomicU32>);
+
+impl Runs {
+    /// Counts a run; the first is number 1.
+    pub(crate) fn add(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) type Charged = Result<Outcome<String>, RunError<Infallible>>;
+
+/// Runs an operation whose answer names the run and the attempt, so that no two runs' answers are
+/// the same: `run 1, attempt 1`.
+pub(crate) async fn charge(operation: Operation<'_>, runs: &Runs) -> Charged {
+    operation
+        .run_with_outcome(async |execution| {
+            Ok(format!("run {}, attempt {}", runs.add(), execution.attempt()))
+        })
+        .await
+}
+
+/// As [`charge`], and the handler waits at the gate before it answers.
+pub(crate) async fn charge_held(operation: Operation<'_>, runs: &Runs, gate: &Gate) -> Charged {
+    operation
+        .run_with_outcome(async |execution| {
+            let run = runs.add();
+            gate.pass().await;
+            Ok(format!("run {run}, attempt {}", execution.attempt()))
+        })
+        .await
+}
+
+/// Runs an operation whose handler fails with the number of its run.
+pub(crate) async fn decline<Errors>(
+    operation: Operation<'_, Errors>,
+    runs: &Runs,
+) -> Result<Outcome<String>, RunError<Declined>>
+where
+    Errors: ErrorReplay<Declined>,
+{
+    operation.run_with_outcome(async |_| Err(Declined { run: runs.add() })).await
+}
+
+/// The handler's own error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Declined {
+    pub(crate) run: u32,
+}
+
+/// The handler's error that a call must have ended with.
+pub(crate) fn handlers<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> E {
+    match result {
+        Err(RunError::Handler(error)) => error,
+        other => panic!("not an error of the handler's: {other:?}"),
+    }
+}
+
+/// An answer of [`charge`] that was made just now.
+pub(crate) fn executed(run: u32, attempt: u32) -> Outcome<String> {
+    Outcome::Executed(format!("run {run}, attempt {attempt}"))
+}
+
+/// An answer of [`charge`] that was stored before.
+pub(crate) fn replayed(run: u32, attempt: u32) -> Outcome<String> {
+    Outcome::Replayed(format!("run {run}, attempt {attempt}"))
+}
+
+pub(crate) fn is_in_progress<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> bool {
+    matches!(kind(result), ErrorKind::InProgress { .. })
+}
+
+/// The kind of the crate's error that a call must have ended with.
+pub(crate) fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorKind {
+    match result {
+        Err(RunError::Idempotency(error)) => error.kind(),
+        other => panic!("not an error of the crate's: {other:?}"),
+    }
+}

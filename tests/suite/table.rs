@@ -1,0 +1,119 @@
+//! The table that `create_table` makes, and records in tables of other shapes.
+
+use aws_sdk_dynamodb::types::{KeyType, TableDescription, TimeToLiveStatus};
+use dynamodb_idempotency::{Attribute, TableSchema};
+
+use crate::support::raw::{self, Item, s};
+use crate::support::{Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers};
+
+async fn described(store: &Store) -> TableDescription {
+    let output = store.raw.describe_table().table_name(store.table()).send().await.unwrap();
+    output.table.unwrap()
+}
+
+/// The attribute that DynamoDB deletes records by, if that is on.
+async fn ttl(store: &Store) -> Option<String> {
+    let output = store.raw.describe_time_to_live().table_name(store.table()).send().await.unwrap();
+    let ttl = output.time_to_live_description?;
+    let status = ttl.time_to_live_status.clone()?;
+    let is_on = matches!(status, TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling);
+    ttl.attribute_name.filter(|_| is_on)
+}
+
+fn keys(table: &TableDescription) -> Vec<(&str, KeyType)> {
+    let keys = table.key_schema().iter();
+    keys.map(|key| (key.attribute_name(), key.key_type().clone())).collect()
+}
+
+#[tokio::test]
+async fn the_default_table_has_one_key_and_its_ttl_on() {
+    let store = Store::open().await;
+    assert_eq!(keys(&described(&store).await), [("pk", KeyType::Hash)]);
+    assert_eq!(ttl(&store).await.as_deref(), Some("expires_at"));
+}
+
+#[tokio::test]
+async fn making_a_table_again_changes_nothing() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let before = store.record("charge#k").await;
+    idempotency.create_table().await.unwrap();
+    assert_eq!(store.record("charge#k").await, before);
+    assert_eq!(ttl(&store).await.as_deref(), Some("expires_at"));
+}
+
+/// Another name for everything, some of them reserved words of DynamoDB's.
+fn renamed() -> TableSchema {
+    let names = [
+        (Attribute::Status, "STATE"),
+        (Attribute::Owner, "USER"),
+        (Attribute::Attempt, "COUNT"),
+        (Attribute::Fingerprint, "hash"),
+        (Attribute::LeaseExpiresAt, "lease.until"),
+        (Attribute::ExpiresAt, "ttl"),
+        (Attribute::CreatedAt, "timestamp"),
+        (Attribute::CompletedAt, "END"),
+        (Attribute::Response, "data"),
+        (Attribute::Format, "1version"),
+    ];
+    let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    names.into_iter().fold(schema, |schema, (attribute, name)| schema.attribute(attribute, name))
+}
+
+fn renamed_key(sk: &str) -> Item {
+    Item::from([("PK".to_owned(), s("IDEMPOTENCY")), ("SK".to_owned(), s(sk))])
+}
+
+#[tokio::test]
+async fn a_composite_key_and_other_names_hold_the_same_record() {
+    let (store, runs) = (Store::with_schema(renamed()).await, Runs::default());
+    assert_eq!(keys(&described(&store).await), [("PK", KeyType::Hash), ("SK", KeyType::Range)]);
+    assert_eq!(ttl(&store).await.as_deref(), Some("ttl"));
+    let idempotency = store.idempotency();
+    charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let record = store.item_at(renamed_key("charge#k")).await.unwrap();
+    let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let expected = [
+        "1version",
+        "COUNT",
+        "END",
+        "PK",
+        "SK",
+        "STATE",
+        "USER",
+        "data",
+        "hash",
+        "timestamp",
+        "ttl",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(raw::text(&record, "STATE"), "COMPLETED");
+}
+
+#[tokio::test]
+async fn every_write_works_with_other_names() {
+    let (store, runs) = (Store::with_schema(renamed()).await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = |key: &str| idempotency.operation("charge").key(key);
+    // Release, and keep a failure.
+    handlers(decline(operation("a"), &runs).await);
+    assert_eq!(store.item_at(renamed_key("charge#a")).await, None);
+    handlers(decline(operation("a").replay_errors(), &runs).await);
+    let record = store.item_at(renamed_key("charge#a")).await.unwrap();
+    assert_eq!(raw::text(&record, "STATE"), "FAILED");
+    // Create, take over, and complete late.
+    let (gate, later) = (Gate::default(), store.over(&Link::later(3600)));
+    let (first, ()) = tokio::join!(charge_held(operation("b"), &runs, &gate), async {
+        gate.reached().await;
+        let second = charge(later.operation("charge").key("b"), &runs).await;
+        assert_eq!(second.unwrap(), executed(4, 2));
+        gate.open();
+    });
+    assert!(first.unwrap().is_replayed());
+    // Replace what is past its retention.
+    let after_retention = store.over(&Link::later(3 * 86_400));
+    let anew = charge(after_retention.operation("charge").key("b"), &runs).await;
+    assert_eq!(anew.unwrap(), executed(5, 1));
+}

@@ -1,0 +1,114 @@
+//! A repeat may wait for the running one.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{ErrorKind, Idempotency, InProgress, Operation};
+
+use crate::support::gate::patiently;
+use crate::support::{
+    Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers, is_in_progress,
+    kind, raw, replayed,
+};
+
+fn waiting(idempotency: &Idempotency, timeout: Duration) -> Operation<'_> {
+    let wait = InProgress::Wait { timeout };
+    idempotency.operation("charge").key("k").policy(|policy| policy.in_progress(wait))
+}
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(200);
+
+/// Waits until a caller on this link has looked at the record again.
+async fn has_looked(link: &Link) {
+    let looked = async {
+        while link.wire.count("GetItem") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    patiently("the waiting caller's look", looked).await;
+}
+
+#[tokio::test]
+async fn a_waiting_repeat_gets_the_running_ones_answer() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
+    let (first, second, ()) = tokio::join!(
+        charge_held(owner.operation("charge").key("k"), &runs, &handler),
+        async {
+            handler.reached().await;
+            charge(waiting(&waiter, LONG), &runs).await
+        },
+        async {
+            has_looked(&link).await;
+            handler.open();
+        },
+    );
+    assert_eq!(first.unwrap(), executed(1, 1));
+    assert_eq!((second.unwrap(), runs.count()), (replayed(1, 1), 1));
+}
+
+#[tokio::test]
+async fn a_waiting_repeat_runs_when_the_running_one_fails() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
+    let failing = owner.operation("charge").key("k").run(async |_| {
+        handler.pass().await;
+        Err::<(), _>(Declined { run: runs.add() })
+    });
+    let (first, second, ()) = tokio::join!(
+        failing,
+        async {
+            handler.reached().await;
+            charge(waiting(&waiter, LONG), &runs).await
+        },
+        async {
+            has_looked(&link).await;
+            handler.open();
+        },
+    );
+    assert_eq!(handlers(first), Declined { run: 1 });
+    assert_eq!(second.unwrap(), executed(2, 1));
+}
+
+#[tokio::test]
+async fn a_waiting_repeat_takes_over_when_the_lease_ends() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let waiter = store.over(&link);
+    let (outcome, ()) = tokio::join!(charge(waiting(&waiter, LONG), &runs), async {
+        has_looked(&link).await;
+        store.put(raw::abandoned("charge#k")).await;
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 2));
+}
+
+#[tokio::test]
+async fn waiting_ends_at_its_timeout() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let idempotency = store.idempotency();
+    let result = patiently("the timeout", charge(waiting(&idempotency, SHORT), &runs)).await;
+    assert!(is_in_progress(result));
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn waiting_ends_before_the_deadline() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let idempotency = store.over(&link);
+    let deadline = link.clock.in_secs(1);
+    let operation = waiting(&idempotency, Duration::from_secs(600)).deadline(deadline);
+    assert!(is_in_progress(patiently("the deadline", charge(operation, &runs)).await));
+    assert!(link.clock.in_secs(0) < deadline, "the caller can still answer");
+}
+
+#[tokio::test]
+async fn a_mismatch_does_not_wait() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let idempotency = store.over(&link);
+    let other = waiting(&idempotency, LONG).payload("other");
+    assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
+    assert_eq!(link.wire.requests(), ["PutItem"]);
+}
