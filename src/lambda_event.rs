@@ -26,6 +26,6 @@ pub(crate) fn deadline(_: &Extensions) -> Option<SystemTime> {
 
 /// Without Lambda there is none.
 #[cfg(not(feature = "lambda"))]
-pub(crate) fn raw_path(_: &Extensions) -> &str {
+pub(crate) fn raw_path(_: &Extensions) -> &'static str {
     ""
 }

@@ -410,3 +410,22 @@ fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<
     };
     decoded.map_or_else(|| failed().into(), RunError::Handler)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller's task holds the whole future, ten thousand of them where many wait.
+    #[test]
+    fn the_future_of_an_operation_is_small() {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let idempotency = Idempotency::new(client, "t");
+        let operation = idempotency.operation("o").key("k");
+        let future = operation.run(async |_| Ok::<_, Error>(1_u8));
+        let bytes = std::mem::size_of_val(&future);
+        assert!(bytes <= 8192, "{bytes} bytes");
+    }
+}

@@ -19,7 +19,7 @@ async fn an_expired_lease_is_taken_over_once_by_50_racers() {
     store.put(raw::abandoned("charge#k")).await;
     let takeover = Gate::default();
     link.wire.every("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.over(&link);
+    let idempotency = store.racing(&link).build().unwrap();
     let racers: Vec<_> = (0..50)
         .map(|_| {
             let (idempotency, runs) = (idempotency.clone(), runs.clone());
@@ -189,7 +189,7 @@ async fn a_lease_that_ended_on_the_way_is_stamped_anew_before_anything_runs() {
 /// Takes more than four seconds: longer than the shortest renewed lease.
 #[tokio::test]
 async fn a_renewed_lease_outlives_its_length_while_the_handler_runs() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
     let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
     let idempotency = builder.build().unwrap();

@@ -137,7 +137,9 @@ async fn a_request_without_an_answer_ends_at_its_timeout() {
     link.wire.down(Act::HoldRequest(never));
     let timeout = Duration::from_millis(100);
     let idempotency = store.builder(&link).request_timeout(timeout).build().unwrap();
-    let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+    let call = charge(idempotency.operation("charge").key("k"), &runs);
+    // A hundred times as long as the two requests may take.
+    let result = tokio::time::timeout(Duration::from_secs(20), call).await.expect("it ends");
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
@@ -11,6 +12,9 @@ use tokio::net::TcpListener;
 
 use super::raw::{Item, key};
 use super::{LocalClock, Wire};
+
+/// What a race's requests may take: those at a gate wait for the last to arrive.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
 #[derive(Clone, Debug)]
@@ -102,6 +106,11 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
+    /// As [`builder`](Self::builder), for many callers at once.
+    pub(crate) fn racing(&self, link: &Link) -> Builder {
+        self.builder(link).request_timeout(PATIENCE)
+    }
+
     /// A caller on this connection, with choices.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
         Idempotency::builder(self.client(link), &self.table).schema(self.schema.clone())
@@ -161,6 +170,8 @@ fn client(endpoint: &str, link: &Link) -> Client {
         .http_client(link.wire.clone())
         .time_source(link.clock.clone())
         .retry_config(retries)
+        // Hundreds of callers at once take their time on a busy machine.
+        .timeout_config(TimeoutConfig::builder().connect_timeout(PATIENCE).build())
         // Or else the failures of one test would use up the retries of another.
         .retry_partition(RetryPartition::new(unique_name()));
     Client::from_conf(config.build())
