@@ -1,37 +1,32 @@
-//! An owner at work: what the handler sees of it, and how it ends.
+//! An owner at work: what the handler sees of it, and its lease.
 
 use std::convert::Infallible;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
-
 use crate::acquire::Call;
-use crate::clock::{Backoff, Timestamp};
-use crate::error::{Error, ErrorKind};
+use crate::clock::Timestamp;
 use crate::idempotency::Core;
-use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
-use crate::record::{self, Claim, Item, MAX_ITEM_BYTES, Record, State};
-use crate::response::{Answer, encode_unavailable};
-use crate::table::{Reply, Write};
+use crate::policy::Policy;
+use crate::record::{Claim, Item, Record};
+use crate::table::Write;
 
 /// The running operation, as its handler sees it.
 ///
 /// A clone is the same execution. HTTP handlers find it in the request's extensions.
 #[derive(Clone)]
 pub struct Execution {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    core: Arc<Core>,
-    claim: Claim,
-    policy: Policy,
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    pub(crate) claim: Claim,
+    pub(crate) policy: Policy,
     /// By the local clock.
-    deadline: Option<Timestamp>,
+    pub(crate) deadline: Option<Timestamp>,
     /// In store time, milliseconds.
     lease_expires_at: AtomicI64,
     lease_lost: AtomicBool,
@@ -99,32 +94,12 @@ impl fmt::Debug for Execution {
     }
 }
 
-/// How long an execution without a record tries to leave its answer behind after all.
-const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// What became of a renewal.
 enum Renewal {
     Renewed,
     Failed,
     Lost,
 }
-
-/// How a completion ended.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Completion {
-    /// The answer is in the record.
-    Stored,
-    /// There was no record to write to: the execution ran unprotected.
-    Unprotected,
-    /// Another owner has the key; with its answer, if it has completed.
-    LeaseLost(Option<Answer>),
-    /// The store was not heard of in time.
-    Unconfirmed(Error),
-}
-
-/// Makes the stored form of an answer; called once for each time that it is sent.
-pub(crate) type Encode<'a> = &'a (dyn Fn() -> AttributeValue + Sync);
 
 impl Execution {
     /// The owner of a record, under a lease that is right.
@@ -242,227 +217,5 @@ impl Execution {
     fn is_ours(&self, item: Item) -> bool {
         Record::decode(&self.inner.core.table.schema, item)
             .is_ok_and(|record| record.owner == self.inner.claim.owner)
-    }
-
-    /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
-    /// executed is never given up for an answer that cannot be stored.
-    pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
-        let table = &self.inner.core.table;
-        let completed_at = table.clock.store_now();
-        let expires_at = completed_at.plus(self.inner.policy.retention).seconds_up();
-        let claim = &self.inner.claim;
-        let item = |response| {
-            record::completed_item(&table.schema, claim, completed_at, expires_at, response)
-        };
-        let mut unstorable = false;
-        let mut retries = self.retries();
-        loop {
-            let mut whole = item(if unstorable {
-                encode_unavailable("DynamoDB refused it")
-            } else {
-                self.encode(encode)
-            });
-            let bytes = record::item_bytes(&whole);
-            if bytes > MAX_ITEM_BYTES {
-                self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
-                whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
-            }
-            let Reply { outcome, .. } = table.complete(&claim.owner, whole, retries.limit()).await;
-            let error = match outcome {
-                Write::Applied => return self.stored(),
-                Write::Refused(Some(item)) => return self.refused(item),
-                Write::Refused(None) => {
-                    match table.get(&claim.key, retries.limit()).await.outcome {
-                        Ok(Some(item)) => return self.refused(item),
-                        Ok(None) => {
-                            Error::new(ErrorKind::Unavailable, "the record changes too fast")
-                        }
-                        Err(error) => error,
-                    }
-                }
-                Write::Invalid(error) if !unstorable => {
-                    // The store took the pending record, so it is the answer that it does not take.
-                    self.report_unstorable(&error.to_string());
-                    unstorable = true;
-                    continue;
-                }
-                Write::Invalid(error)
-                | Write::Conflict(error)
-                | Write::NotApplied(error)
-                | Write::Unknown(error) => error,
-            };
-            // Without a record there is no lease to beat either.
-            if !self.is_protected() || !retries.wait().await {
-                return self.unconfirmed(error);
-            }
-        }
-    }
-
-    /// The stored form; an answer whose own code panics is one that cannot be stored.
-    fn encode(&self, encode: Encode<'_>) -> AttributeValue {
-        std::panic::catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
-            self.report_unstorable("its serialisation panicked");
-            encode_unavailable("it could not be serialised")
-        })
-    }
-
-    pub(crate) fn report_unstorable(&self, reason: &str) {
-        tracing::error!(
-            operation = self.operation(),
-            reason,
-            "an operation completed and its answer cannot be stored: repeats get an error"
-        );
-    }
-
-    fn stored(&self) -> Completion {
-        if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
-    }
-
-    /// Refused means that the record is another owner's.
-    fn refused(&self, item: Item) -> Completion {
-        if self.is_protected() {
-            Completion::LeaseLost(self.others(item))
-        } else {
-            Completion::Unprotected
-        }
-    }
-
-    fn unconfirmed(&self, error: Error) -> Completion {
-        if !self.is_protected() {
-            return Completion::Unprotected;
-        }
-        tracing::error!(
-            operation = self.operation(), attempt = self.attempt(), %error,
-            "the handler ran and its completion could not be confirmed: it may run again once \
-             the lease is over"
-        );
-        Completion::Unconfirmed(error)
-    }
-
-    /// The answer of the owner that we lost to, if it has completed the same request.
-    fn others(&self, item: Item) -> Option<Answer> {
-        tracing::error!(
-            operation = self.operation(),
-            attempt = self.attempt(),
-            "the lease was lost before the answer could be stored: the handler may have run twice"
-        );
-        let record = Record::decode(&self.inner.core.table.schema, item).ok()?;
-        match record.state {
-            State::Completed { answer } if record.fingerprint == self.inner.claim.fingerprint => {
-                Some(answer)
-            }
-            State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
-        }
-    }
-
-    /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
-    /// error is the caller's answer.
-    pub(crate) async fn fail(&self, response: Option<AttributeValue>) {
-        match self.inner.policy.failure {
-            Failure::Release => self.release().await,
-            Failure::Retain { .. } | Failure::Replay => self.keep_failure(response).await,
-        }
-    }
-
-    /// Deletes the pending record: the key is free.
-    pub(crate) async fn release(&self) {
-        self.end(&Ending::Release).await;
-    }
-
-    async fn keep_failure(&self, response: Option<AttributeValue>) {
-        let failed_at = self.inner.core.table.clock.store_now();
-        let expires_at = failed_at.plus(self.inner.policy.retention).seconds_up();
-        // Everything else in the record is far below the rest of the limit.
-        let fits =
-            |response: &AttributeValue| record::value_bytes(response) + 8 * 1024 <= MAX_ITEM_BYTES;
-        let response = response.filter(fits);
-        self.end(&Ending::Keep { failed_at, expires_at, response }).await;
-    }
-
-    /// Sends a failure's write until it is confirmed, refused, or out of time.
-    async fn end(&self, ending: &Ending) {
-        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
-        let mut retries = self.retries();
-        loop {
-            let limit = retries.limit();
-            let Reply { outcome, .. } = match ending {
-                Ending::Release => table.release(claim, limit).await,
-                Ending::Keep { failed_at, expires_at, response } => {
-                    let (at, until) = (*failed_at, *expires_at);
-                    table.keep_failure(claim, at, until, response.clone(), limit).await
-                }
-            };
-            let error = match outcome {
-                // Refused: an earlier try did it, or the record is another owner's by now.
-                Write::Applied | Write::Refused(_) => return,
-                Write::Conflict(error)
-                | Write::Invalid(error)
-                | Write::NotApplied(error)
-                | Write::Unknown(error) => error,
-            };
-            if !self.is_protected() || !retries.wait().await {
-                tracing::error!(
-                    operation = self.operation(), ?ending, %error,
-                    "the record of a failed operation could not be changed: its key is free when \
-                     the lease ends"
-                );
-                return;
-            }
-        }
-    }
-
-    fn retries(&self) -> Retries<'_> {
-        let clock = &self.inner.core.table.clock;
-        let longest = if self.is_protected() {
-            self.inner.policy.completion_timeout
-        } else {
-            UNPROTECTED_TIMEOUT
-        };
-        let mut until = clock.local_now().plus(longest);
-        if let Some(deadline) = self.inner.deadline {
-            until = until.min(deadline.minus(COMPLETION_MARGIN));
-        }
-        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        Retries { execution: self, until, backoff }
-    }
-}
-
-/// What a failed operation leaves behind.
-enum Ending {
-    Release,
-    Keep { failed_at: Timestamp, expires_at: i64, response: Option<AttributeValue> },
-}
-
-impl fmt::Debug for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Release => "Release",
-            Self::Keep { .. } => "Keep",
-        })
-    }
-}
-
-/// The pauses between tries of a write that must get through, up to a point in time.
-struct Retries<'a> {
-    execution: &'a Execution,
-    until: Timestamp,
-    backoff: Backoff,
-}
-
-impl Retries<'_> {
-    /// How long the next try may last.
-    fn limit(&self) -> Duration {
-        self.execution.inner.core.time_until(Some(self.until))
-    }
-
-    /// Waits for the next try; `false` when there is no time for one.
-    async fn wait(&mut self) -> bool {
-        let clock = &self.execution.inner.core.table.clock;
-        let pause = self.backoff.next();
-        if clock.local_now().plus(pause) >= self.until {
-            return false;
-        }
-        clock.sleep(pause).await;
-        true
     }
 }

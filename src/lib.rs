@@ -86,6 +86,7 @@
 
 mod acquire;
 mod clock;
+mod completion;
 mod error;
 mod execution;
 mod fingerprint;

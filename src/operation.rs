@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::clock::Timestamp;
+use crate::completion::Completion;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::execution::{Completion, Execution};
+use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::{RecordKey, Scope};
