@@ -42,8 +42,8 @@ pub enum ErrorKind {
     /// **Look at the failure; use a new key to try anew.** Nothing ran now.
     Failed,
     /// An earlier owner let its lease end without an answer and the policy is
-    /// [`Takeover::Reject`](crate::Takeover::Reject). **Look whether its effect exists, then
-    /// delete or complete the record.** Nothing ran now.
+    /// [`Takeover::Reject`](crate::Takeover::Reject). **Look whether its effect exists; delete
+    /// the record to let it run again.** Nothing ran now.
     Abandoned,
     /// The handler ran, but its lease had ended and another execution owns the key now: this one's
     /// answer was not stored. **Ask again with the same key**: the other owner's answer counts.
@@ -126,13 +126,16 @@ impl fmt::Display for Error {
     }
 }
 
+/// One line with the kind and the chain of causes: what a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.inner.kind)
-            .field("message", &self.inner.message)
-            .field("source", &self.inner.source)
-            .finish()
+        write!(f, "{} ({:?})", self.inner.message, self.inner.kind)?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 

@@ -63,7 +63,8 @@ impl Execution {
     }
 
     /// Whether a renewal found that another execution owns the key: what this one still does, it
-    /// does beside the other.
+    /// does beside the other. Only a lease that is renewed can find out; for any lease,
+    /// [`lease_remaining`](Self::lease_remaining) tells when it is over.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
         self.inner.lease_lost.load(Ordering::Relaxed)

@@ -57,11 +57,12 @@ impl Idempotency {
     /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
     /// until it is active: for tests, examples and first steps.
     ///
-    /// A table that is there already is left as it is, but for its TTL, which is enabled.
+    /// Of a table that is there already, with the same keys, only the TTL is enabled.
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
-    /// credentials, [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB fails
+    /// credentials, or where a table of that name has other keys;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB fails
     /// or the table is not active after a minute.
     pub async fn create_table(&self) -> Result<(), Error> {
         self.core.table.create_table().await

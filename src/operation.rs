@@ -133,12 +133,16 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Keeps a failure of the handler and gives it to repeats, as [`Failure::Replay`] with the
-    /// error itself. Its type must be serialisable; set another
-    /// [`failure`](Policy::failure) afterwards to run again first.
+    /// Keeps a failure of the handler and gives the error itself to repeats; its type must be
+    /// serialisable. The policy becomes [`Failure::Replay`], unless it is [`Failure::Retain`]: then
+    /// the attempts that it allows run first.
     pub fn replay_errors(self) -> Operation<'a, ReplayErrors> {
         let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _ } = self;
-        let policy = policy.failure(Failure::Replay);
+        let failure = match policy.failure {
+            Failure::Release => Failure::Replay,
+            kept @ (Failure::Retain { .. } | Failure::Replay) => kept,
+        };
+        let policy = policy.failure(failure);
         let errors = PhantomData;
         Operation { idempotency, scope, key, fingerprint, policy, deadline, errors }
     }

@@ -104,7 +104,7 @@ pub enum Failure {
     /// Nothing: the record is deleted and the next try runs again, as attempt 1.
     Release,
     /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
-    /// runs have failed; from then on the last failure is the answer.
+    /// runs have failed; from then on as `Replay`.
     Retain {
         /// How many runs there are in all, at least 1.
         max_attempts: u32,

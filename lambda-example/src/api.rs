@@ -1,11 +1,12 @@
 //! Routes, requests and responses.
 
+use dynamodb_idempotency::http::Tenant;
 use dynamodb_idempotency::http::tenant::header_sha256;
 use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::{Execution, Idempotency};
 use lambda_http::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use lambda_http::http::request::Parts;
-use lambda_http::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use lambda_http::http::{HeaderMap, Method, StatusCode};
 use lambda_http::{Body, Error, Request, Response, Service, service_fn};
 use serde_json::{Value, json};
 
@@ -32,16 +33,18 @@ async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, 
         (&Method::POST, Some("payments")) => create(&payments, &parts, &body).await,
         (&Method::GET, Some("payments")) => list(&payments, &parts).await,
         (&Method::GET, Some("healthz")) => reply(StatusCode::OK, &json!({"status": "ok"})),
+        (&Method::GET, Some(id)) if id.starts_with("pay_") => show(&payments, &parts, id).await,
         (_, Some(_)) => refuse(&parts, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         (_, None) => refuse(&parts, StatusCode::NOT_FOUND, "not_found"),
     }
 }
 
-/// The route, with or without the stage that API Gateway puts before it.
+/// The route, or a payment's id, with or without the stage that API Gateway puts before it.
 fn route(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments[..] {
-        [name] | [_, name] if ["payments", "healthz"].contains(&name) => Some(name),
+        [name @ ("payments" | "healthz")] | [_, name @ ("payments" | "healthz")] => Some(name),
+        ["payments", id] | [_, "payments", id] if id.starts_with("pay_") => Some(id),
         _ => None,
     }
 }
@@ -53,8 +56,8 @@ async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Respo
     };
     match charge(&order).await? {
         Charge::Succeeded => {
-            let payment =
-                payments.record(Payment::new(&tenant(parts), key(parts), &order)?).await?;
+            let payment = Payment::new(&tenant(parts), &order)?;
+            payments.put(&payment).await?;
             let location = format!("/payments/{}", payment.id);
             let mut response = reply(StatusCode::CREATED, &payment.to_json())?;
             response.headers_mut().insert(LOCATION, location.parse()?);
@@ -75,6 +78,13 @@ async fn list(payments: &Payments, parts: &Parts) -> Result<Response<Body>, Erro
     reply(StatusCode::OK, &json!({"data": data}))
 }
 
+async fn show(payments: &Payments, parts: &Parts, id: &str) -> Result<Response<Body>, Error> {
+    match payments.get(&tenant(parts), id).await? {
+        Some(payment) => reply(StatusCode::OK, &payment.to_json()),
+        None => refuse(parts, StatusCode::NOT_FOUND, "not_found"),
+    }
+}
+
 /// Refuses a request that has changed nothing: its idempotency key stays free.
 fn refuse(parts: &Parts, status: StatusCode, code: &str) -> Result<Response<Body>, Error> {
     if let Some(execution) = parts.extensions.get::<Execution>() {
@@ -93,13 +103,10 @@ fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
 
 /// Whose payments: the same hash that keeps the idempotency keys apart.
 fn tenant(parts: &Parts) -> String {
-    header_sha256("x-api-key")(parts).unwrap_or_else(|| "anonymous".to_owned())
-}
-
-/// The key, quoted or bare; requests without one do not come here.
-fn key(parts: &Parts) -> &[u8] {
-    let key = parts.headers.get("idempotency-key").map(HeaderValue::as_bytes).unwrap_or_default();
-    key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\"")).unwrap_or(key)
+    match header_sha256("x-api-key")(parts) {
+        Tenant::Known(tenant) => tenant,
+        _ => "anonymous".to_owned(),
+    }
 }
 
 fn visits(headers: &HeaderMap) -> u64 {
@@ -121,7 +128,9 @@ mod tests {
             ("/healthz", Some("healthz")),
             ("/v1/healthz", Some("healthz")),
             ("/", None),
-            ("/payments/pay_1", None),
+            ("/payments/pay_1", Some("pay_1")),
+            ("/prod/payments/pay_1", Some("pay_1")),
+            ("/payments/1", None),
             ("/a/b/payments", None),
         ] {
             assert_eq!(route(path), expected, "{path}");

@@ -52,8 +52,8 @@ impl Order {
         }
         let note = match fields.get("note") {
             None | Some(Value::Null) => None,
-            Some(Value::String(note)) => Some(note.clone()),
-            Some(_) => return invalid("note_must_be_a_text"),
+            Some(Value::String(note)) if note.len() <= 500 => Some(note.clone()),
+            Some(_) => return invalid("note_must_be_a_text_of_500_bytes_at_most"),
         };
         let source = match fields.get("source").and_then(Value::as_str) {
             Some("tok_visa") => Source::Visa,
@@ -91,7 +91,7 @@ pub(crate) async fn charge(order: &Order) -> Result<Charge, Error> {
 }
 
 /// A prefix and 128 random bits.
-fn random_id(prefix: &str) -> Result<String, Error> {
+pub(crate) fn random_id(prefix: &str) -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(format!("{prefix}_{:032x}", u128::from_be_bytes(bytes)))
@@ -112,7 +112,11 @@ mod tests {
             (r#"{"amount":"1"}"#, 422, "amount_must_be_a_positive_integer"),
             (r#"{"amount":1}"#, 422, "currency_must_be_three_lower_case_letters"),
             (r#"{"amount":1,"currency":"eur"}"#, 422, "source_is_unknown"),
-            (r#"{"amount":1,"currency":"eur","note":1}"#, 422, "note_must_be_a_text"),
+            (
+                r#"{"amount":1,"currency":"eur","note":1}"#,
+                422,
+                "note_must_be_a_text_of_500_bytes_at_most",
+            ),
             (r#"{"amount":1,"currency":"eur","source":"x"}"#, 422, "source_is_unknown"),
         ] {
             let refusal = Order::parse(&Body::from(body)).unwrap_err();

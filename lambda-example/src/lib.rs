@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /payments` with `Idempotency-Key`, JSON body | 201, the payment |
 //! | `GET /payments` | 200, the payments of the caller's `x-api-key` |
+//! | `GET /payments/{id}` | 200, one of them |
 //! | `GET /healthz` | 200 |
 //!
 //! What the card network would say is decided by the `source`: `tok_visa` succeeds, `tok_slow` after

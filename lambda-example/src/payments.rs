@@ -5,17 +5,15 @@ use std::time::SystemTime;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ReturnValuesOnConditionCheckFailure, ScalarAttributeType,
+    ScalarAttributeType,
 };
-use dynamodb_idempotency::Fingerprint;
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::charge::Order;
+use crate::charge::{Order, random_id};
 
 /// A payment as it stands in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +29,13 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// The payment of one request: every attempt of it makes the same id.
-    pub(crate) fn new(tenant: &str, key: &[u8], order: &Order) -> Result<Self, Error> {
+    /// A new payment: each run of the handler makes another one, so that the ledger would show a run
+    /// too many.
+    pub(crate) fn new(tenant: &str, order: &Order) -> Result<Self, Error> {
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-        let request = Fingerprint::builder().bytes(key).bytes(format!("{order:?}").as_bytes());
-        let hash = *request.finish().as_bytes();
         Ok(Self {
             tenant: tenant.to_owned(),
-            id: hash[..16].iter().fold("pay_".to_owned(), |id, byte| format!("{id}{byte:02x}")),
+            id: random_id("pay")?,
             amount: order.amount,
             currency: order.currency.clone(),
             status: "succeeded".to_owned(),
@@ -72,25 +69,23 @@ impl Payments {
         Self { client, table: table.into() }
     }
 
-    /// Books a payment, once. An attempt that died after it, or did not hear of it, finds it there.
-    pub(crate) async fn record(&self, payment: Payment) -> Result<Payment, Error> {
-        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(&payment)?;
-        let put = self
+    pub(crate) async fn put(&self, payment: &Payment) -> Result<(), Error> {
+        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
+        self.client.put_item().table_name(&self.table).set_item(Some(item)).send().await?;
+        Ok(())
+    }
+
+    pub(crate) async fn get(&self, tenant: &str, id: &str) -> Result<Option<Payment>, Error> {
+        let found = self
             .client
-            .put_item()
+            .get_item()
             .table_name(&self.table)
-            .set_item(Some(item))
-            .condition_expression("attribute_not_exists(id)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .key("tenant", AttributeValue::S(tenant.to_owned()))
+            .key("id", AttributeValue::S(id.to_owned()))
+            .consistent_read(true)
             .send()
-            .await;
-        match put.map_err(SdkError::into_service_error) {
-            Ok(_) => Ok(payment),
-            Err(PutItemError::ConditionalCheckFailedException(there)) => {
-                Ok(serde_dynamo::from_item(there.item.unwrap_or_default())?)
-            }
-            Err(error) => Err(error.into()),
-        }
+            .await?;
+        Ok(found.item.map(serde_dynamo::from_item).transpose()?)
     }
 
     /// A tenant's payments, the oldest first.

@@ -42,6 +42,7 @@ use http::{HeaderName, Method, Response, StatusCode};
 
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
 pub use self::problem::{Problem, ProblemKind};
+pub use self::tenant::Tenant;
 
 use self::problem::Renderer;
 use crate::fingerprint::Fingerprint;
@@ -70,7 +71,7 @@ impl Idempotency {
                 methods: vec![Method::POST, Method::PATCH],
                 header: HeaderName::from_static("idempotency-key"),
                 key_required: true,
-                tenant: Tenant::None,
+                tenant: TenantRule::None,
                 fingerprint: None,
                 stored: Arc::new(exchange::stored_by_default),
                 renderer: None,
@@ -80,7 +81,7 @@ impl Idempotency {
     }
 }
 
-type FindTenant = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
@@ -99,7 +100,7 @@ pub(crate) struct Config {
     methods: Vec<Method>,
     header: HeaderName,
     key_required: bool,
-    tenant: Tenant,
+    tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
     stored: Stored,
     renderer: Option<Renderer>,
@@ -108,7 +109,7 @@ pub(crate) struct Config {
 
 /// Whose keys they are.
 #[derive(Clone)]
-enum Tenant {
+enum TenantRule {
     /// All clients share one scope.
     None,
     /// A request that does not tell is refused.
@@ -145,24 +146,25 @@ impl Http {
 
     /// Keeps the keys of different tenants apart: what `tenant` finds becomes a segment of the
     /// scope. A request for which it finds nothing is refused with 400. See [`tenant`] for
-    /// extractors.
+    /// extractors; one of your own returns an `Option<String>` or a [`Tenant`].
     ///
     /// Without this, whoever sends a key and the request that belongs to it gets the stored answer.
-    pub fn tenant(
+    pub fn tenant<T: Into<Tenant>>(
         mut self,
-        tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+        tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.config.tenant = Tenant::Required(Arc::new(tenant));
+        self.config.tenant = TenantRule::Required(Arc::new(move |parts| tenant(parts).into()));
         self
     }
 
     /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
-    /// scope: for APIs that serve anonymous clients too.
-    pub fn optional_tenant(
+    /// scope: for APIs that serve anonymous clients too. A request that names several tenants is
+    /// refused here as well.
+    pub fn optional_tenant<T: Into<Tenant>>(
         mut self,
-        tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+        tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.config.tenant = Tenant::Optional(Arc::new(tenant));
+        self.config.tenant = TenantRule::Optional(Arc::new(move |parts| tenant(parts).into()));
         self
     }
 

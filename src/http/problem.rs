@@ -21,6 +21,8 @@ pub enum ProblemKind {
     KeyInvalid,
     /// 400: the tenant is required and cannot be told.
     TenantMissing,
+    /// 400: the request names several tenants, or one that cannot be read.
+    TenantInvalid,
     /// 400: the request's body could not be read.
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
@@ -43,8 +45,11 @@ pub enum ProblemKind {
     HandlerPanicked,
     /// 500: the body of the handler's response ended with an error.
     BodyBroken,
-    /// 500: the table, its permissions or the stored record are not what this function expects; the
-    /// reason is in the log.
+    /// 500: the stored record or its answer is not one that this version understands; the reason is
+    /// in the log.
+    RecordNotUnderstood,
+    /// 500: the table or its permissions are not what this function expects; the reason is in the
+    /// log.
     Misconfigured,
     /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
     Unavailable,
@@ -59,6 +64,7 @@ impl ProblemKind {
             Self::KeyMissing => ("KeyMissing", S::BAD_REQUEST, "Idempotency key is missing"),
             Self::KeyInvalid => ("KeyInvalid", S::BAD_REQUEST, "Idempotency key is invalid"),
             Self::TenantMissing => ("TenantMissing", S::BAD_REQUEST, "Tenant is missing"),
+            Self::TenantInvalid => ("TenantInvalid", S::BAD_REQUEST, "Tenant is invalid"),
             Self::BodyUnreadable => {
                 ("BodyUnreadable", S::BAD_REQUEST, "Request body could not be read")
             }
@@ -90,6 +96,11 @@ impl ProblemKind {
                 ("HandlerPanicked", S::INTERNAL_SERVER_ERROR, "Internal server error")
             }
             Self::BodyBroken => ("BodyBroken", S::INTERNAL_SERVER_ERROR, "Internal server error"),
+            Self::RecordNotUnderstood => (
+                "RecordNotUnderstood",
+                S::INTERNAL_SERVER_ERROR,
+                "The stored record is not understood",
+            ),
             Self::Misconfigured => {
                 ("Misconfigured", S::INTERNAL_SERVER_ERROR, "Idempotency is not set up")
             }
@@ -189,9 +200,10 @@ impl From<&Error> for Problem {
             ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
             ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),
             ErrorKind::AnswerUnavailable => unsaid(ProblemKind::AnswerUnavailable),
-            ErrorKind::Configuration | ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
-                unsaid(ProblemKind::Misconfigured)
+            ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
+                unsaid(ProblemKind::RecordNotUnderstood)
             }
+            ErrorKind::Configuration => unsaid(ProblemKind::Misconfigured),
         }
     }
 }

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, Uri};
 
 use super::problem::{Problem, ProblemKind};
-use super::{Config, Tenant, key_header};
+use super::{Config, Tenant, TenantRule, key_header};
 use crate::acquire::Call;
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
@@ -45,17 +45,25 @@ pub(crate) fn call(
     key: &str,
     body: &[u8],
 ) -> Result<Call, Problem> {
-    let tenant = match &config.tenant {
-        Tenant::None => None,
-        Tenant::Optional(find) => find(parts),
-        Tenant::Required(find) => Some(find(parts).ok_or_else(|| {
-            Problem::new(ProblemKind::TenantMissing, "the request does not tell whose it is")
-        })?),
-    };
     let scope = config.scope.clone();
-    let scope = match tenant {
-        Some(tenant) => scope.segment(&tenant),
-        None => scope,
+    let refused = |kind, detail| Err(Problem::new(kind, detail));
+    let (found, is_required) = match &config.tenant {
+        TenantRule::None => (Tenant::Unknown, false),
+        TenantRule::Optional(find) => (find(parts), false),
+        TenantRule::Required(find) => (find(parts), true),
+    };
+    let scope = match found {
+        Tenant::Known(tenant) => scope.segment(&tenant),
+        Tenant::Unknown if is_required => {
+            return refused(ProblemKind::TenantMissing, "the request does not tell whose it is");
+        }
+        Tenant::Unknown => scope,
+        Tenant::Invalid => {
+            return refused(
+                ProblemKind::TenantInvalid,
+                "the request does not tell clearly whose it is",
+            );
+        }
     };
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     let key =

@@ -1,62 +1,93 @@
 //! Whose key it is: extractors for [`Http::tenant`](super::Http::tenant).
 
-use http::HeaderValue;
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
 use crate::key::push_hex;
 
-/// The value of a header, for one that is no secret; `None` without it, where it is empty,
-/// repeated (whose request would it be?) or not UTF-8.
-pub fn header(name: &'static str) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
-    move |parts| {
-        let value = single(parts, name)?;
-        std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
+/// What a request says of whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tenant {
+    /// It names one.
+    Known(String),
+    /// It names nobody.
+    Unknown,
+    /// It names several, or one that cannot be read: refused with 400, whatever the setting.
+    Invalid,
+}
+
+impl From<Option<String>> for Tenant {
+    fn from(tenant: Option<String>) -> Self {
+        tenant.map_or(Self::Unknown, Self::Known)
     }
+}
+
+/// The value of a header, for one that is no secret. An empty value names nobody; a repeated header,
+/// or one that is not UTF-8, is invalid.
+pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
+    move |parts| single(parts, name, |value| std::str::from_utf8(value).ok().map(str::to_owned))
 }
 
 /// The SHA-256 of a header's value in hex, for API keys and tokens: the table's keys are no place
-/// for a secret. `None` without it, where it is empty or repeated.
-pub fn header_sha256(
-    name: &'static str,
-) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
+/// for a secret. An empty value names nobody; a repeated header is invalid.
+pub fn header_sha256(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
     move |parts| {
-        let value = single(parts, name)?;
-        let mut hex = String::with_capacity(64);
-        push_hex(&mut hex, &Sha256::digest(value.as_bytes()));
-        Some(hex)
+        single(parts, name, |value| {
+            let mut hex = String::with_capacity(64);
+            push_hex(&mut hex, &Sha256::digest(value));
+            Some(hex)
+        })
     }
 }
 
-fn single<'a>(parts: &'a Parts, name: &str) -> Option<&'a HeaderValue> {
+fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> Tenant {
     let mut values = parts.headers.get_all(name).iter();
-    values.next().filter(|value| !value.is_empty() && values.next().is_none())
+    match (values.next(), values.next()) {
+        (None, _) => Tenant::Unknown,
+        (Some(value), None) if value.is_empty() => Tenant::Unknown,
+        (Some(value), None) => read(value.as_bytes()).map_or(Tenant::Invalid, Tenant::Known),
+        // Whose request would it be?
+        (Some(_), Some(_)) => Tenant::Invalid,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use http::{HeaderValue, Request};
 
     use super::*;
 
-    #[test]
-    fn a_secret_is_hashed_and_a_name_is_not() {
-        let request = Request::builder().header("x-api-key", "abc").body(()).unwrap();
-        let (parts, ()) = request.into_parts();
-        assert_eq!(header("x-api-key")(&parts).as_deref(), Some("abc"));
-        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(header_sha256("x-api-key")(&parts).as_deref(), Some(hash));
-        assert_eq!(header("x-tenant")(&parts), None);
-        assert_eq!(header_sha256("x-tenant")(&parts), None);
+    fn parts(values: &[&[u8]]) -> Parts {
+        let mut request = Request::new(());
+        for value in values {
+            request.headers_mut().append("x-api-key", HeaderValue::from_bytes(value).unwrap());
+        }
+        request.into_parts().0
     }
 
     #[test]
-    fn a_repeated_or_empty_header_names_nobody() {
-        let repeated = Request::builder().header("x-tenant", "a").header("x-tenant", "b");
-        for request in [repeated, Request::builder().header("x-tenant", "")] {
-            let (parts, ()) = request.body(()).unwrap().into_parts();
-            assert_eq!(header("x-tenant")(&parts), None);
-            assert_eq!(header_sha256("x-tenant")(&parts), None);
+    fn a_secret_is_hashed_and_a_name_is_not() {
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let parts = parts(&[b"abc"]);
+        assert_eq!(header("x-api-key")(&parts), Tenant::Known("abc".into()));
+        assert_eq!(header_sha256("x-api-key")(&parts), Tenant::Known(hash.into()));
+    }
+
+    #[test]
+    fn an_absent_or_empty_header_names_nobody() {
+        for values in [&[][..], &[&b""[..]]] {
+            assert_eq!(header("x-api-key")(&parts(values)), Tenant::Unknown);
+            assert_eq!(header_sha256("x-api-key")(&parts(values)), Tenant::Unknown);
         }
+    }
+
+    #[test]
+    fn a_repeated_or_unreadable_header_is_not_taken_for_nobodys() {
+        for values in [&[&b"a"[..], b"b"][..], &[b"a", b"a"], &[b"", b"a"]] {
+            assert_eq!(header("x-api-key")(&parts(values)), Tenant::Invalid);
+            assert_eq!(header_sha256("x-api-key")(&parts(values)), Tenant::Invalid);
+        }
+        assert_eq!(header("x-api-key")(&parts(&[b"\xff"])), Tenant::Invalid);
     }
 }

@@ -6,8 +6,8 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::create_table::CreateTableError;
 use aws_sdk_dynamodb::operation::update_time_to_live::UpdateTimeToLiveError;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableStatus,
-    TimeToLiveSpecification,
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    TableDescription, TableStatus, TimeToLiveSpecification,
 };
 
 use super::{Table, fault};
@@ -53,8 +53,9 @@ impl Table {
         loop {
             let described = self.client.describe_table().table_name(&self.name).send().await;
             let table = described.map_err(|error| fault::sort(&self.name, error).into_error())?;
-            let status = table.table.and_then(|table| table.table_status);
-            if status == Some(TableStatus::Active) {
+            let table = table.table.unwrap_or_else(|| TableDescription::builder().build());
+            self.check_keys(&table)?;
+            if table.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
             if self.clock.local_now() > end {
@@ -63,6 +64,21 @@ impl Table {
             }
             self.clock.sleep(backoff.next()).await;
         }
+    }
+
+    /// A table that was there already may be somebody else's: then nothing of it is changed.
+    fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
+        let keys: Vec<_> =
+            table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type())).collect();
+        let expected = self.key_attributes();
+        if keys.iter().copied().eq(expected.iter().map(|(name, kind)| (*name, kind))) {
+            return Ok(());
+        }
+        let message = format!(
+            "there is a table `{}` with other keys than those of the TableSchema: {keys:?}",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Configuration, message))
     }
 
     async fn enable_ttl(&self) -> Result<(), Error> {

@@ -46,8 +46,8 @@ where
         "there are no usable AWS credentials: give the function a role, or set AWS_ACCESS_KEY_ID \
          and AWS_SECRET_ACCESS_KEY"
     } else {
-        "the DynamoDB client could not build or sign the request: check its region, endpoint and \
-         credentials"
+        "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
+         valid endpoint and the table's name"
     };
     Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
 }

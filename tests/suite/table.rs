@@ -1,7 +1,7 @@
 //! The table that `create_table` makes, and records in tables of other shapes.
 
 use aws_sdk_dynamodb::types::{KeyType, TableDescription, TimeToLiveStatus};
-use dynamodb_idempotency::{Attribute, TableSchema};
+use dynamodb_idempotency::{Attribute, ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
 use crate::support::{Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers};
@@ -116,4 +116,13 @@ async fn every_write_works_with_other_names() {
     let after_retention = store.over(&Link::later(3 * 86_400));
     let anew = charge(after_retention.operation("charge").key("b"), &runs).await;
     assert_eq!(anew.unwrap(), executed(5, 1));
+}
+
+#[tokio::test]
+async fn a_table_of_somebody_elses_is_not_touched() {
+    let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
+    let client = store.client(&Link::default());
+    let error = Idempotency::new(client, store.table()).create_table().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("other keys"), "{error}");
 }

@@ -159,7 +159,7 @@ async fn a_record_that_is_not_understood_is_an_error_and_stays_as_it_is() {
             let record = site.item("original").await.unwrap();
             let record = change(raw::with(record, "pk", raw::s(&site.pk(name))));
             site.store.put(record.clone()).await;
-            problem(&api.send(post(name, "{}")).await, 500, "Misconfigured");
+            problem(&api.send(post(name, "{}")).await, 500, "RecordNotUnderstood");
             assert_eq!(site.item(name).await, Some(record), "{name}");
         }
         assert_eq!(site.runs.count(), 1);
@@ -185,7 +185,7 @@ async fn an_answer_that_http_cannot_carry_is_an_error() {
             };
             response.insert("headers".to_owned(), AttributeValue::L(vec![header]));
             site.store.put(record).await;
-            problem(&api.send(post(key, "{}")).await, 500, "Misconfigured");
+            problem(&api.send(post(key, "{}")).await, 500, "RecordNotUnderstood");
         }
     })
     .await;
@@ -223,7 +223,7 @@ async fn a_functions_answer_is_not_sent_to_a_client() {
         let nothing = Fingerprint::builder().finish();
         let api = site.paying(site.http().fingerprint(move |_, _| nothing)).await;
         let answer = api.send(post("same", "{}")).await;
-        problem(&answer, 500, "Misconfigured");
+        problem(&answer, 500, "RecordNotUnderstood");
         assert!(!String::from_utf8_lossy(answer.body()).contains("run 1"));
         let api = site.paying(site.http()).await;
         problem(&api.send(post("other", "{}")).await, 422, "Mismatch");

@@ -83,7 +83,7 @@ async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_sco
 
 /// Whose request would it be?
 #[tokio::test]
-async fn a_repeated_tenant_names_nobody() {
+async fn a_repeated_tenant_is_refused_even_where_none_is_needed() {
     everywhere(async |site| {
         if site.place == Place::Router {
             // An HTTP API joins the two: a tenant of its own.
@@ -95,9 +95,10 @@ async fn a_repeated_tenant_names_nobody() {
         for http in [
             site.http().tenant(tenant::header("x-tenant")),
             site.http().tenant(tenant::header_sha256("x-tenant")),
+            site.http().optional_tenant(tenant::header("x-tenant")),
         ] {
             let api = site.paying(http).await;
-            problem(&api.send(twice.clone()).await, 400, "TenantMissing");
+            problem(&api.send(twice.clone()).await, 400, "TenantInvalid");
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
     })
