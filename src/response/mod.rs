@@ -42,7 +42,10 @@ pub(crate) enum HttpBody {
 
 /// A body that is about to be stored.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP answers have bodies"))]
+#[cfg_attr(
+    not(any(test, feature = "http")),
+    expect(dead_code, reason = "only HTTP answers have bodies")
+)]
 pub(crate) enum BodyRef<'a> {
     Empty,
     Text(&'a str),
@@ -64,7 +67,10 @@ pub(crate) fn encode_unavailable(reason: &str) -> AttributeValue {
 }
 
 /// Copies the answer once, into the shape in which the SDK takes it.
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter calls it"))]
+#[cfg_attr(
+    not(any(test, feature = "http")),
+    expect(dead_code, reason = "only the HTTP adapter calls it")
+)]
 pub(crate) fn encode_http<'a>(
     status: u16,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,

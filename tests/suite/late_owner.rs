@@ -177,3 +177,21 @@ async fn a_late_completion_never_gets_another_requests_answer() {
     assert_eq!(kind(first), ErrorKind::LeaseLost);
     assert_eq!(store.record("charge#k").await, before);
 }
+
+/// As a completion would leave it whose response was lost.
+#[tokio::test]
+async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
+    for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }, Failure::Replay] {
+        let store = Store::open().await;
+        let idempotency = store.idempotency();
+        let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+        let mut completed = raw::completed("charge#k", "1");
+        let failed = operation.run(async |execution| {
+            completed.insert("owner".to_owned(), raw::s(execution.owner()));
+            store.put(completed.clone()).await;
+            Err::<(), _>("declined")
+        });
+        assert_eq!(handlers(failed.await), "declined");
+        assert_eq!(store.record("charge#k").await, completed, "{failure:?}");
+    }
+}
