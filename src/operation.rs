@@ -52,7 +52,8 @@ pub enum Outcome<T> {
     /// The handler ran; whether its answer is stored could not be confirmed
     /// ([`Unconfirmed::Answer`]).
     Unconfirmed(T),
-    /// The handler ran without a record, because DynamoDB could not be reached ([`Outage::Open`]).
+    /// The handler ran without a record, because DynamoDB could not be reached
+    /// ([`Outage::Open`](crate::Outage::Open)).
     Unprotected(T),
 }
 
