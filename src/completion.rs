@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -40,7 +41,7 @@ impl Execution {
     pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
-        let expires_at = completed_at.plus(self.inner.policy.retention).seconds_up();
+        let expires_at = self.expires_at(completed_at);
         let claim = &self.inner.claim;
         let item = |response| {
             record::completed_item(&table.schema, claim, completed_at, expires_at, response)
@@ -87,6 +88,15 @@ impl Execution {
                 return self.unconfirmed(error);
             }
         }
+    }
+
+    /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
+    /// even where the retention is shorter. A completion that arrives late is then no sooner gone
+    /// than the time in which nobody else may run.
+    fn expires_at(&self, ended_at: Timestamp) -> i64 {
+        let lease_expires_at = self.inner.lease_expires_at.load(Ordering::Relaxed);
+        let retained = ended_at.plus(self.inner.policy.retention);
+        retained.max(Timestamp::from_millis(lease_expires_at)).seconds_up()
     }
 
     /// The stored form; an answer whose own code panics is one that cannot be stored.
@@ -162,7 +172,7 @@ impl Execution {
 
     async fn keep_failure(&self, response: Option<AttributeValue>) {
         let failed_at = self.inner.core.table.clock.store_now();
-        let expires_at = failed_at.plus(self.inner.policy.retention).seconds_up();
+        let expires_at = self.expires_at(failed_at);
         // Everything else in the record is far below the rest of the limit.
         let fits =
             |response: &AttributeValue| record::value_bytes(response) + 8 * 1024 <= MAX_ITEM_BYTES;

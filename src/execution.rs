@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     /// By the local clock.
     pub(crate) deadline: Option<Timestamp>,
     /// In store time, milliseconds.
-    lease_expires_at: AtomicI64,
+    pub(crate) lease_expires_at: AtomicI64,
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
     /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Lease, Outcome};
+use dynamodb_idempotency::{Failure, Lease, Outcome};
 use futures::future::join_all;
 
 use crate::support::raw::{self, n, number, status, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    Act, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, is_in_progress,
+    kind,
 };
 
 /// Epoch seconds, a minute ago.
@@ -134,5 +135,23 @@ async fn a_running_record_never_expires_before_its_lease_ends() {
             assert!(expires_at >= number(&record, "lease_expires_at"), "{key}");
             gate.open();
         });
+    }
+}
+
+/// A retention that is shorter than the lease would let TTL delete a record, and a second execution
+/// start, in the time of the first.
+#[tokio::test]
+async fn no_record_expires_before_its_lease_was_to_end() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let builder = store.builder(&link).policy(|policy| {
+        let policy = policy.retention(Duration::from_secs(1)).failure(Failure::Replay);
+        policy.lease(Lease::Fixed(Duration::from_secs(600)))
+    });
+    let idempotency = builder.build().unwrap();
+    let lease_end = raw::now() / 1000 + 590;
+    charge(idempotency.operation("charge").key("completed"), &runs).await.unwrap();
+    handlers(decline(idempotency.operation("charge").key("failed"), &runs).await);
+    for pk in ["charge#completed", "charge#failed"] {
+        assert!(number(&store.record(pk).await, "expires_at") >= lease_end, "{pk}");
     }
 }
