@@ -24,7 +24,7 @@ pub struct Policy {
     /// How long a finished record answers repeats; at least 1 s. Default 24 h, as Stripe's keys.
     ///
     /// DynamoDB deletes an expired item within days, not at once; a record past its retention
-    /// counts as absent from the first second on.
+    /// counts as absent from the first second on. No retention ends before the lease was to end.
     pub retention: Duration,
     /// How long an owner holds the key. Default [`Lease::Invocation`].
     pub lease: Lease,
