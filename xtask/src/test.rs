@@ -83,9 +83,15 @@ fn endpoint_from_environment() -> Option<String> {
     std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
 }
 
-/// Examples and benches are targets as well: built here, once, with everything else.
+/// The examples are built before, as what they are: the suite `api` starts one. `--all-targets` would
+/// make test binaries of them.
 fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
-    let mut command = cargo_test(workspace, &["--all-targets"], options);
+    let mut build = workspace.cargo(["build", "--workspace", "--all-features", "--examples"]);
+    println!("\n==> examples\n    {}", describe(&build));
+    if !build.status().context("cargo did not start")?.success() {
+        bail!("the examples could not be built");
+    }
+    let mut command = cargo_test(workspace, &["--lib", "--bins", "--tests"], options);
     command.env_remove(ENDPOINT);
     run_on("embedded engine", command)
 }
