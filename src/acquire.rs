@@ -123,6 +123,8 @@ impl Acquirer<'_> {
                 Found::Record(item) => match self.decide(item, time)? {
                     Decision::Acquired { attempt, created_at, lease_expires_at } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
+                        // Whoever ran is gone.
+                        self.running = None;
                         // Which of several writes it was, and so its offset, is not known.
                         let misstamped = self.writes > 1 || self.is_misstamped(time);
                         self.settle(lease_expires_at, misstamped).await?
@@ -311,6 +313,10 @@ impl Acquirer<'_> {
     async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
         let is_outage = error.kind() == ErrorKind::Unavailable;
         if let Some(lease_left) = self.running.filter(|_| is_outage) {
+            // What was seen may be long ago, and the record ours by now.
+            if self.may_hold {
+                self.let_go().await;
+            }
             return Ok(in_progress(lease_left));
         }
         if is_outage && self.call.policy.outage == Outage::Open {

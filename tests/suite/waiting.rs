@@ -6,8 +6,8 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, InProgress, Operation};
 
 use crate::support::gate::patiently;
 use crate::support::{
-    Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers, is_in_progress,
-    kind, raw, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers,
+    is_in_progress, kind, raw, replayed,
 };
 
 fn waiting(idempotency: &Idempotency, timeout: Duration) -> Operation<'_> {
@@ -111,4 +111,31 @@ async fn a_mismatch_does_not_wait() {
     let other = waiting(&idempotency, LONG).payload("other");
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     assert_eq!(link.wire.requests(), ["PutItem"]);
+}
+
+/// The owner that was waited for is gone, the takeover's response is lost, and so is every look at
+/// what became of it.
+#[tokio::test]
+async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let look = Gate::default();
+    link.wire.next("GetItem", Act::HoldRequest(look.clone()));
+    link.wire.every("GetItem", Act::SERVER_ERROR);
+    link.wire.every("UpdateItem", Act::LoseResponse);
+    let wait = InProgress::Wait { timeout: Duration::from_secs(7200) };
+    let builder = store.builder(&link).policy(|policy| policy.in_progress(wait));
+    let idempotency = builder.build().unwrap();
+    let call = charge(idempotency.operation("charge").key("k"), &runs);
+    let (result, ()) = tokio::join!(call, async {
+        look.reached().await;
+        link.let_pass(3600);
+        look.open();
+        while link.wire.count("UpdateItem") == 0 {
+            tokio::task::yield_now().await;
+        }
+        link.let_pass(7200);
+    });
+    assert!(is_in_progress(result));
+    assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
 }
