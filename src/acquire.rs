@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::{Backoff, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
+use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
@@ -263,7 +264,7 @@ impl Acquirer<'_> {
             let fresh = self.term()?;
             let length = fresh.lease_expires_at.since(self.core.table.clock.store_now());
             let lost = fresh.lease_expires_at.since(lease_expires_at);
-            if !misstamped && lost <= length / 3 {
+            if (!misstamped && lost <= length / 3) || mutant(Mutant::OwnersClock) {
                 break;
             }
             if !self.pace().await {
@@ -381,7 +382,8 @@ impl Core {
             return Err(Error::new(ErrorKind::DeadlineExceeded, message));
         }
         let lease_expires_at = policy.lease.end(now, deadline);
-        let expires_at = now.plus(policy.retention).max(lease_expires_at).seconds_up();
+        let floor = if mutant(Mutant::ExpireBeforeLease) { now } else { lease_expires_at };
+        let expires_at = now.plus(policy.retention).max(floor).seconds_up();
         Ok(Term { lease_expires_at, expires_at })
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use aws_smithy_async::time::SharedTimeSource;
 
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{self, Mutant, mutant};
 
 /// Milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +146,7 @@ impl Clock {
     /// own at that instant. Without a `Date`, the local clock less the tolerance.
     pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
+            Some(_) if mutant(Mutant::TakersClock) => self.local_now(),
             Some(time) => time.date,
             None => self.store_now().minus(tolerance),
         }
@@ -173,6 +175,9 @@ impl fmt::Debug for Clock {
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
+    if fault_injection::entropy(&mut bytes) {
+        return Ok(bytes);
+    }
     getrandom::fill(&mut bytes).map_err(|source| {
         Error::new(ErrorKind::Unavailable, "the operating system gives no random bytes")
             .with_source(source)

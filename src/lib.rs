@@ -89,6 +89,11 @@ mod clock;
 mod completion;
 mod error;
 mod execution;
+#[cfg(not(feature = "fault-injection"))]
+mod fault_injection;
+#[cfg(feature = "fault-injection")]
+#[doc(hidden)]
+pub mod fault_injection;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;

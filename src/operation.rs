@@ -15,6 +15,7 @@ use crate::clock::Timestamp;
 use crate::completion::Completion;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
+use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::{RecordKey, Scope};
@@ -341,10 +342,15 @@ where
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
         Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
         Completion::LeaseLost(None) => Err(lease_lost()),
-        Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
-            Unconfirmed::Answer => Ok(Outcome::Unconfirmed(value)),
-            Unconfirmed::Error => Err(outcome_unknown(error)),
-        },
+        Completion::Unconfirmed(error) => {
+            if mutant(Mutant::ReleaseAfterUnconfirmed) {
+                execution.release().await;
+            }
+            match execution.policy().unconfirmed {
+                Unconfirmed::Answer => Ok(Outcome::Unconfirmed(value)),
+                Unconfirmed::Error => Err(outcome_unknown(error)),
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Failure, Policy, Takeover};
 use crate::record::{Owner, Record, State, Version};
@@ -44,8 +45,9 @@ pub(crate) enum Decision {
 /// Decides by the record and by `now`, the store's time on the response that brought it.
 pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_>) -> Decision {
     let Some(record) = record else { return Decision::Create };
+    let is_own = record.owner == *request.owner && !mutant(Mutant::ForgetOwnOwner);
     let lease_left = match record.state {
-        State::Pending { lease_expires_at } if record.owner == *request.owner => {
+        State::Pending { lease_expires_at } if is_own => {
             // D1: after a retry, or arriving late, our own earlier write is ours.
             let (attempt, created_at) = (record.attempt, record.created_at);
             return Decision::Acquired { attempt, created_at, lease_expires_at };
@@ -66,7 +68,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
     let version = record.version();
     let next = Decision::TakeOver {
         version,
-        attempt: record.attempt.saturating_add(1),
+        attempt: record.attempt.saturating_add(u32::from(!mutant(Mutant::AttemptStays))),
         created_at: record.created_at,
     };
     match (record.state, lease_left) {

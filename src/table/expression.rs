@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
+use crate::fault_injection::{Mutant, mutant};
 use crate::record::{self, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
 
@@ -38,7 +39,15 @@ impl<'a> Condition<'a> {
 
     /// Owned and not finished: what every write of an owner's but the completing put asks for.
     pub(super) fn held_by(&mut self, owner: &Owner) {
+        self.owned_by(owner);
+        self.pending();
+    }
+
+    pub(super) fn owned_by(&mut self, owner: &Owner) {
         self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.as_str().into()));
+    }
+
+    pub(super) fn pending(&mut self) {
         self.equal(
             Attribute::Status,
             ":pending",
@@ -55,6 +64,9 @@ impl<'a> Condition<'a> {
     /// Exactly the state that was seen.
     pub(super) fn version(&mut self, seen: &Version) {
         self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.as_str().into()));
+        if mutant(Mutant::CompareOwnerAlone) {
+            return;
+        }
         self.equal(
             Attribute::Status,
             ":seen_status",

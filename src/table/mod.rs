@@ -22,6 +22,7 @@ use self::fault::Fault;
 use self::probe::{Probe, Seen};
 use crate::clock::{Clock, StoreTime, Timestamp};
 use crate::error::Error;
+use crate::fault_injection::{Mutant, mutant};
 use crate::key::RecordKey;
 use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
@@ -76,7 +77,9 @@ impl Table {
     /// Writes the pending record where there is none.
     pub(crate) async fn create(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
-        condition.absent();
+        if !mutant(Mutant::CreateUnfenced) {
+            condition.absent();
+        }
         self.put(self.pending(claim, term), condition, limit).await
     }
 
@@ -103,7 +106,9 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        change.condition.version(seen);
+        if !mutant(Mutant::TakeOverUnfenced) {
+            change.condition.version(seen);
+        }
         change.set(Attribute::Status, AttributeValue::S(Status::Pending.as_str().into()));
         change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
         change.set(Attribute::Attempt, record::number(claim.attempt));
@@ -127,7 +132,7 @@ impl Table {
         change.condition.version(&Version {
             owner: claim.owner.clone(),
             status: Status::Pending,
-            lease_expires_at: Some(seen),
+            lease_expires_at: Some(seen).filter(|_| !mutant(Mutant::RestampMayShorten)),
         });
         self.stamp(claim, term, change, limit).await
     }
@@ -135,8 +140,12 @@ impl Table {
     /// Extends the owner's lease; a late repeat never shortens it.
     pub(crate) async fn renew(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
-        change.condition.lease_ends_before(term.lease_expires_at);
+        if !mutant(Mutant::RenewUnfenced) {
+            change.condition.held_by(&claim.owner);
+        }
+        if !mutant(Mutant::RenewalMayShorten) {
+            change.condition.lease_ends_before(term.lease_expires_at);
+        }
         self.stamp(claim, term, change, limit).await
     }
 
@@ -161,7 +170,9 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
-        condition.absent_or_owned_by(owner);
+        if !mutant(Mutant::CompleteUnfenced) {
+            condition.absent_or_owned_by(owner);
+        }
         self.put(item, condition, limit).await
     }
 
@@ -175,7 +186,9 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
+        if !mutant(Mutant::KeepFailureUnfenced) {
+            change.condition.held_by(&claim.owner);
+        }
         change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
         change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
         change.set(Attribute::ExpiresAt, record::number(expires_at));
@@ -190,7 +203,12 @@ impl Table {
     /// Deletes the owner's pending record: never a completed one, whose response was only lost.
     pub(crate) async fn release(&self, claim: &Claim, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
-        condition.held_by(&claim.owner);
+        if !mutant(Mutant::ReleaseUnfenced) {
+            condition.owned_by(&claim.owner);
+        }
+        if !mutant(Mutant::ReleaseAnyStatus) {
+            condition.pending();
+        }
         let (expression, names, values) = condition.finish();
         let probe = Probe::default();
         let request = self
@@ -309,6 +327,10 @@ impl Table {
                 Fault::Invalid(error) => Write::Invalid(error),
                 Fault::Refused(error) => Write::NotApplied(error),
             },
+        };
+        let outcome = match outcome {
+            Write::Unknown(_) if mutant(Mutant::UnknownIsRefused) => Write::Refused(None),
+            outcome => outcome,
         };
         Reply { outcome, time: seen.time }
     }

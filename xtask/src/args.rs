@@ -14,6 +14,10 @@ Commands:
       --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
       -- ARGS                    passed to the test binaries: a filter, --nocapture ...
 
+  search   random schedules of lost, late and repeated requests, pauses and deaths, on a model store
+      --minutes N                how long (default 10)
+      --seed N                   the first schedule (default: by the clock; it is printed)
+
   torture  kills processes on DynamoDB Local, and checks what they left (needs Java)
       --kills N                  how many (default 500)
       --minutes N                the longest time for them (default 15)
@@ -32,6 +36,7 @@ pub(crate) enum Command {
     Help,
     Check(CheckOptions),
     Test(TestOptions),
+    Search(SearchOptions),
     Torture(TortureOptions),
 }
 
@@ -46,6 +51,12 @@ pub(crate) struct TestOptions {
     pub(crate) require_dynamodb_local: bool,
     /// What stood after `--`.
     pub(crate) binary_args: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SearchOptions {
+    pub(crate) minutes: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -73,6 +84,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
+        }
+        Some((command, flags)) if command == "search" => {
+            search_options(flags, &binary_args).map(Command::Search)
         }
         Some((command, flags)) if command == "torture" => {
             torture_options(flags, &binary_args).map(Command::Torture)
@@ -108,6 +122,20 @@ fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOption
         !(options.embedded_only && options.require_dynamodb_local),
         "--embedded-only and --require-dynamodb-local exclude each other"
     );
+    Ok(options)
+}
+
+fn search_options(flags: &[String], binary_args: &[String]) -> Result<SearchOptions> {
+    ensure!(binary_args.is_empty(), "`search` passes nothing on: nothing may follow `--`");
+    let mut options = SearchOptions::default();
+    for pair in flags.chunks(2) {
+        let [flag, value] = pair else { bail!("`{}` needs a value", pair.concat()) };
+        match flag.as_str() {
+            "--minutes" => options.minutes = Some(number(flag, value)?),
+            "--seed" => options.seed = Some(number(flag, value)?),
+            other => bail!("`search` does not know `{other}`"),
+        }
+    }
     Ok(options)
 }
 
@@ -159,6 +187,13 @@ mod tests {
             parse_line("check --keep-going").unwrap(),
             Command::Check(CheckOptions { keep_going: true })
         );
+    }
+
+    #[test]
+    fn search_takes_its_numbers() {
+        let options = SearchOptions { minutes: Some(3), seed: Some(7) };
+        assert_eq!(parse_line("search --seed 7 --minutes 3").unwrap(), Command::Search(options));
+        assert!(parse_line("search --kills 3").is_err());
     }
 
     #[test]

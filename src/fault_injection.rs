@@ -1,0 +1,83 @@
+//! What the project's own search for faults (`tests/faults/`) needs inside the crate: entropy that
+//! follows a seed, and switches that break one rule of the protocol each, so that the search can
+//! prove that it would notice.
+//!
+//! Without the feature `fault-injection` both are constants that the compiler removes. Not part of
+//! the public interface: no promise of stability.
+
+/// One rule of the protocol, broken. See `docs/reliability.md` for what each leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "fault-injection", allow(missing_docs, reason = "the names say it"))]
+pub enum Mutant {
+    CreateUnfenced,
+    CompleteUnfenced,
+    ReleaseUnfenced,
+    ReleaseAnyStatus,
+    KeepFailureUnfenced,
+    RenewUnfenced,
+    TakeOverUnfenced,
+    CompareOwnerAlone,
+    TakersClock,
+    OwnersClock,
+    ForgetOwnOwner,
+    ExpireBeforeLease,
+    RenewalMayShorten,
+    RestampMayShorten,
+    ReleaseAfterUnconfirmed,
+    UnknownIsRefused,
+    AttemptStays,
+}
+
+#[cfg(not(feature = "fault-injection"))]
+pub(crate) use self::switched_off::{entropy, mutant};
+#[cfg(feature = "fault-injection")]
+pub(crate) use self::switched_on::{entropy, mutant};
+#[cfg(feature = "fault-injection")]
+pub use self::switched_on::{set_entropy, set_mutants};
+
+#[cfg(not(feature = "fault-injection"))]
+mod switched_off {
+    use super::Mutant;
+
+    pub(crate) const fn mutant(_: Mutant) -> bool {
+        false
+    }
+
+    pub(crate) const fn entropy(_: &mut [u8]) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+mod switched_on {
+    use std::cell::{Cell, RefCell};
+
+    use super::Mutant;
+
+    type Entropy = Box<dyn FnMut(&mut [u8])>;
+
+    // One simulation a thread.
+    thread_local! {
+        static MUTANTS: Cell<&'static [Mutant]> = const { Cell::new(&[]) };
+        static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
+    }
+
+    /// Breaks these rules on this thread, and no others.
+    pub fn set_mutants(mutants: &'static [Mutant]) {
+        MUTANTS.set(mutants);
+    }
+
+    /// Draws random bytes from `source` on this thread.
+    pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
+        ENTROPY.set(Some(Box::new(source)));
+    }
+
+    pub(crate) fn mutant(mutant: Mutant) -> bool {
+        MUTANTS.get().contains(&mutant)
+    }
+
+    /// Fills `bytes` from the thread's source; `false` if it has none.
+    pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
+        ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
+    }
+}

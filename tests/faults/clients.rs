@@ -1,0 +1,19 @@
+//! SDK clients are dear to make and keep nothing of a simulation: each thread keeps its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use aws_sdk_dynamodb::Client;
+
+use crate::network;
+
+thread_local! {
+    static CLIENTS: RefCell<BTreeMap<(usize, u32), Client>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The client of this caller, which sends each request up to `tries` times.
+pub(crate) fn of(caller: usize, tries: u32) -> Client {
+    CLIENTS.with_borrow_mut(|clients| {
+        clients.entry((caller, tries)).or_insert_with(|| network::client(caller, tries)).clone()
+    })
+}

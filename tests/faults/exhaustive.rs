@@ -1,0 +1,115 @@
+//! All schedules up to a bound, depth first, by replaying each from its beginning.
+//!
+//! Two schedules that lead to the same state go on alike, so the second is pruned. A state is the
+//! table, the late requests, the time, the budget, and per caller all that ever reached it and when:
+//! with the code, that is all that its future depends on.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+use crate::guarantee::Violation;
+use crate::random::shrink;
+use crate::scenarios::{self, Scenario};
+use crate::schedule::{Schedule, run};
+use crate::simulation::{Budget, Setup};
+use crate::step::Step;
+
+#[derive(Debug, Default)]
+pub(crate) struct Explored {
+    pub(crate) schedules: u64,
+    pub(crate) states: usize,
+    pub(crate) histories: HashSet<u64>,
+    pub(crate) violation: Option<(Schedule, Violation)>,
+}
+
+/// Explores all schedules of at most `length` steps, up to the first violation.
+pub(crate) fn explore(setup: &Setup, budget: Budget, length: usize) -> Explored {
+    let mut explored = Explored::default();
+    // How a state was seen: what it could still do, and at which depth.
+    let mut seen: HashMap<u64, Vec<(u8, usize)>> = HashMap::new();
+    let mut branches: Vec<Vec<Step>> = vec![Vec::new()];
+    while let Some(prefix) = branches.pop() {
+        let mut path = prefix.clone();
+        let mut depth = 0;
+        let ran = run(setup, budget, |simulation| {
+            depth += 1;
+            if let Some(step) = prefix.get(depth - 1) {
+                return Some(*step);
+            }
+            if depth > length || simulation.is_idle {
+                return None;
+            }
+            let can = simulation.freshness();
+            let known = seen.entry(simulation.state()).or_default();
+            if known.iter().any(|(could, at)| could & can == can && *at <= depth) {
+                return None;
+            }
+            known.push((can, depth));
+            let steps = simulation.canonical();
+            let (first, others) = steps.split_first()?;
+            branches.extend(others.iter().map(|other| [&path[..], &[*other]].concat()));
+            path.push(*first);
+            Some(*first)
+        });
+        explored.schedules += 1;
+        explored.histories.extend(ran.history);
+        if let Some(violation) = ran.violation {
+            let schedule = Schedule { setup: setup.clone(), steps: ran.steps };
+            explored.violation = Some((schedule, violation));
+            break;
+        }
+    }
+    explored.states = seen.len();
+    explored
+}
+
+/// The shortest of all schedules that violate something, and the fewest faults that it takes.
+pub(crate) fn shortest(
+    setup: &Setup,
+    scenario: &Scenario,
+    faults: u32,
+) -> Option<(Schedule, Violation)> {
+    for faults in 0..=faults {
+        let budget = Budget::of(scenario, faults);
+        let mut best = None;
+        let mut length = 60;
+        while let Some((found, violation)) = explore(setup, budget, length).violation {
+            let found = shrink(found, &violation);
+            length = found.steps.len() - 1;
+            best = Some((found, violation));
+        }
+        if best.is_some() {
+            return best;
+        }
+    }
+    None
+}
+
+/// Each scenario's own, so that all of them take minutes; with `FAULT_BOUND=full` every scenario is
+/// searched with two callers and two faults and with three callers and one, which takes much longer.
+fn bounds(scenario: &Scenario) -> &'static [(usize, u32)] {
+    let is_full = std::env::var("FAULT_BOUND").is_ok_and(|bound| bound == "full");
+    if is_full { scenarios::FULL } else { scenario.bounds }
+}
+
+/// Searches a scenario to its bounds.
+pub(crate) fn search(name: &str) {
+    let scenario = scenarios::named(name).expect("the scenario exists");
+    for &(callers, faults) in bounds(scenario) {
+        let start = Instant::now();
+        let setup = Setup::of(scenario, callers);
+        let explored = explore(&setup, Budget::of(scenario, faults), usize::MAX);
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "{name}: {callers} callers, {faults} faults: {} schedules, {} histories, {} states, \
+             {seconds:.1} s, {:.0}/s",
+            explored.schedules,
+            explored.histories.len(),
+            explored.states,
+            explored.schedules as f64 / seconds,
+        );
+        if let Some((schedule, violation)) = explored.violation {
+            panic!("{violation}\nSCHEDULE='{schedule}'");
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Checks every event of a schedule against what is promised. The ledger looks at the store and at
+//! what callers are told, never at the crate's own idea of it.
+
+use std::collections::BTreeSet;
+
+use dynamodb_idempotency::{ErrorKind, Execution};
+use serde_json::Value;
+
+use crate::expression::number;
+use crate::guarantee::{Ended, Guarantee, Violation};
+use crate::store::{Executed, Item, Operation, is_expired};
+use crate::world::{End, Request, digest_of};
+
+/// By how much a stamp may be short: the clock tolerance and the second to which a `Date` is exact.
+const STAMP_TOLERANCE: i64 = 2_000;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Work {
+    #[default]
+    NotBegun,
+    Running,
+    /// It ran to success and the call goes on.
+    Succeeded,
+    /// It died, or could not confirm its completion: its effect may have happened.
+    Lost,
+    Failed,
+    Over,
+}
+
+#[derive(Debug, Default, Hash)]
+struct Party {
+    work: Work,
+    is_protected: bool,
+    /// The end of the lease that the store has confirmed to it, epoch milliseconds.
+    lease: Option<i64>,
+    /// The end of the lease in its last record in the table, whether it knows of it or not.
+    stamped: Option<i64>,
+    /// Its answer is in the table.
+    has_completed: bool,
+    /// How many of its writes changed something.
+    changes: u32,
+    /// The last record that it was shown was its own.
+    saw_itself: bool,
+}
+
+impl Party {
+    /// Drops what no later check asks for, so that equivalent states are equal.
+    fn forget(&mut self) {
+        let Self { work, is_protected, lease, has_completed, .. } = *self;
+        *self = Self { work, ..Self::default() };
+        if work == Work::Lost {
+            self.is_protected = is_protected;
+            self.lease = lease;
+            self.has_completed = has_completed;
+        }
+    }
+
+    /// Whether its lease, promised by the store, still protects what it did or does.
+    fn is_live(&self, now: i64) -> bool {
+        self.is_protected
+            && !self.has_completed
+            && matches!(self.work, Work::Running | Work::Succeeded | Work::Lost)
+            && self.lease.is_some_and(|lease| now <= lease)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    parties: Vec<Party>,
+    /// Successful runs in the record's present life.
+    successes: u32,
+    /// Something happened after which the handler may run again.
+    may_repeat: bool,
+    /// Every answer and every failure that was ever stored.
+    answers: BTreeSet<String>,
+    failures: BTreeSet<String>,
+    violation: Option<Violation>,
+}
+
+impl Ledger {
+    pub(crate) fn new(callers: usize) -> Self {
+        Self {
+            parties: (0..callers).map(|_| Party::default()).collect(),
+            successes: 0,
+            may_repeat: false,
+            answers: BTreeSet::new(),
+            failures: BTreeSet::new(),
+            violation: None,
+        }
+    }
+
+    pub(crate) fn add_party(&mut self) {
+        self.parties.push(Party::default());
+    }
+
+    /// All that later checks depend on.
+    pub(crate) fn digest(&self) -> u64 {
+        digest_of((&self.parties, self.successes, self.may_repeat, &self.answers, &self.failures))
+    }
+
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    pub(crate) fn check(&mut self, holds: bool, guarantee: Guarantee, detail: impl Into<String>) {
+        if !holds && self.violation.is_none() {
+            self.violation = Some(Violation { guarantee, detail: detail.into() });
+        }
+    }
+
+    /// The store has executed a request.
+    pub(crate) fn applied(
+        &mut self,
+        now: i64,
+        request: &Request,
+        executed: &Executed,
+        is_late: bool,
+    ) {
+        if executed.is_refused || request.operation == Operation::Get {
+            return;
+        }
+        let (me, before, after) =
+            (request.caller, executed.before.as_ref(), executed.after.as_ref());
+        // That a late copy of an acquisition can lock a key is not promised away.
+        self.parties[me].changes += u32::from(before != after && !is_late);
+        if let Some(before) = before {
+            self.overwritten(now, me, before, after);
+        }
+        let Some(after) = after else {
+            // Whoever takes back its own record has left nothing.
+            self.parties[me].changes = 0;
+            return;
+        };
+        if owner(after) == me {
+            self.parties[me].stamped = lease(after).or(self.parties[me].stamped);
+        }
+        let json = answer(after);
+        match status(after) {
+            "COMPLETED" => {
+                self.parties[me].has_completed |= owner(after) == me;
+                self.answers.extend(json);
+            }
+            "FAILED" => self.failures.extend(json),
+            _ => {}
+        }
+    }
+
+    fn overwritten(&mut self, now: i64, me: usize, before: &Item, after: Option<&Item>) {
+        let is_over = !is_held(before, now) && is_expired(before, now);
+        if status(before) == "COMPLETED" && is_over {
+            self.successes = 0;
+        }
+        if status(before) == "COMPLETED" && !is_over {
+            let same = after.is_some_and(|after| {
+                status(after) == "COMPLETED" && after.get("response") == before.get("response")
+            });
+            let detail = format!("{} wrote over the answer of {}", name(me), name(owner(before)));
+            return self.check(same, Guarantee::CompletedAnswerStays, detail);
+        }
+        if owner(before) == me {
+            return;
+        }
+        let who = format!("{} over {}'s {}", name(me), name(owner(before)), status(before));
+        let taken = after.filter(|after| status(after) == "PENDING" && owner(after) == me);
+        self.check(taken.is_some(), Guarantee::ForeignRecordStays, who.clone());
+        self.check(!is_held(before, now), Guarantee::OneLiveOwner, format!("{who}, lease live"));
+        if let Some(taken) = taken.filter(|_| !is_over) {
+            let counts = attempt(taken) > attempt(before);
+            self.check(counts, Guarantee::AttemptsAreCounted, who);
+        }
+    }
+
+    /// TTL has deleted what was past its retention.
+    pub(crate) fn expired(&mut self, item: &Item) {
+        if status(item) == "COMPLETED" {
+            self.successes = 0;
+        }
+    }
+
+    /// A caller got the store's own answer to a request.
+    pub(crate) fn heard(&mut self, now: i64, request: &Request, executed: &Executed) {
+        let me = request.caller;
+        let is_answer = executed.is_refused || request.operation == Operation::Get;
+        let shown = executed.before.as_ref().filter(|_| is_answer);
+        let own = |item: &&Item| owner(item) == me;
+        let party = &mut self.parties[me];
+        if is_answer {
+            party.saw_itself = shown.is_some_and(|item| own(&item));
+        }
+        let record = if is_answer { shown } else { executed.after.as_ref() };
+        let promised = record.filter(own).and_then(lease);
+        let began = party.work != Work::NotBegun;
+        // What a running owner is shown, it does not take for its lease: only what it is granted.
+        if let Some(lease) = promised.filter(|_| !(began && is_answer)) {
+            party.lease = Some(lease);
+            if matches!(party.work, Work::Running | Work::Succeeded) {
+                self.check_alone(me, now);
+            }
+        }
+    }
+
+    pub(crate) fn handler_started(
+        &mut self,
+        me: usize,
+        now: i64,
+        execution: &Execution,
+        record: Option<&Item>,
+    ) {
+        let party = &mut self.parties[me];
+        let begun = party.work != Work::NotBegun;
+        party.work = Work::Running;
+        party.is_protected = execution.is_protected();
+        let lease = party.lease;
+        self.check(!begun, Guarantee::OutcomeFits, format!("{} runs twice in one call", name(me)));
+        if !execution.is_protected() {
+            self.may_repeat = true;
+            return;
+        }
+        let holds = lease.is_some_and(|lease| lease + STAMP_TOLERANCE >= now);
+        let detail = format!("{} starts at {now}, its lease is {lease:?}", name(me));
+        self.check(holds, Guarantee::LeaseHoldsAtStart, detail);
+        if let Some(record) = record.filter(|record| owner(record) == me) {
+            let told = i64::from(execution.attempt());
+            let detail =
+                format!("{} is told {told}, the record says {}", name(me), attempt(record));
+            self.check(told == attempt(record), Guarantee::AttemptsAreCounted, detail);
+        }
+        self.check_alone(me, now);
+    }
+
+    fn check_alone(&mut self, me: usize, now: i64) {
+        let other = (0..self.parties.len()).find(|&i| i != me && self.parties[i].is_live(now));
+        if let Some(other) = other {
+            let detail = format!("{} and {} at {now}", name(me), name(other));
+            self.check(false, Guarantee::OneLiveOwner, detail);
+        }
+    }
+
+    pub(crate) fn handler_ended(&mut self, me: usize, end: End) {
+        let party = &mut self.parties[me];
+        party.work = if end == End::Succeed { Work::Succeeded } else { Work::Failed };
+        self.successes += u32::from(end == End::Succeed && party.is_protected);
+    }
+
+    /// Time has passed: whoever outlives its lease may see its work repeated.
+    pub(crate) fn time_passed(&mut self, now: i64) {
+        self.may_repeat |= self.parties.iter().any(|party| {
+            matches!(party.work, Work::Running | Work::Succeeded)
+                && !party.has_completed
+                && party.lease.is_some_and(|lease| lease < now)
+        });
+    }
+
+    pub(crate) fn died(&mut self, me: usize) {
+        let party = &mut self.parties[me];
+        if matches!(party.work, Work::Running | Work::Succeeded) {
+            self.may_repeat |= !party.has_completed;
+            party.work = Work::Lost;
+        } else {
+            party.work = Work::Over;
+        }
+        party.forget();
+    }
+
+    /// A call has ended: does its outcome fit?
+    pub(crate) fn ended(&mut self, me: usize, now: i64, ended: &Ended) {
+        let party = &mut self.parties[me];
+        let (work, completed) = (party.work, party.has_completed);
+        party.work = Work::Over;
+        match ended {
+            Ended::Executed(answer) => {
+                let stored = completed && self.answers.contains(&json(answer));
+                self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
+                self.fits(work == Work::Succeeded, me, ended);
+            }
+            Ended::Replayed(answer) => {
+                let stored = self.answers.contains(&json(answer));
+                self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
+                if work == Work::NotBegun {
+                    self.rejected(me, now);
+                }
+            }
+            Ended::HandlerError(error) => {
+                let stored = work == Work::Failed || self.failures.contains(&json(error));
+                self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
+            }
+            Ended::NothingExecuted(_) => self.fits(work == Work::Failed, me, ended),
+            Ended::Unprotected(_) => self.fits(work == Work::Succeeded, me, ended),
+            Ended::Unconfirmed(_) => self.unconfirmed(me, work, ended),
+            Ended::Refused(kind) => self.refused(me, now, *kind, work, ended),
+            Ended::Died => {}
+        }
+        self.parties[me].forget();
+    }
+
+    fn unconfirmed(&mut self, me: usize, work: Work, ended: &Ended) {
+        self.parties[me].work = Work::Lost;
+        self.may_repeat = true;
+        self.fits(work == Work::Succeeded, me, ended);
+    }
+
+    fn refused(&mut self, me: usize, now: i64, kind: ErrorKind, work: Work, ended: &Ended) {
+        match kind {
+            ErrorKind::OutcomeUnknown => self.unconfirmed(me, work, ended),
+            ErrorKind::LeaseLost => {
+                let itself = self.parties[me].saw_itself;
+                self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                self.fits(work == Work::Succeeded, me, ended);
+            }
+            ErrorKind::Unavailable => self.fits(work == Work::NotBegun, me, ended),
+            ErrorKind::InProgress { .. }
+            | ErrorKind::Mismatch
+            | ErrorKind::Abandoned
+            | ErrorKind::Failed => {
+                let itself = self.parties[me].saw_itself;
+                self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                self.fits(work == Work::NotBegun, me, ended);
+                self.rejected(me, now);
+            }
+            _ => self.fits(false, me, ended),
+        }
+    }
+
+    /// A duplicate is turned away. It has changed nothing, unless it was the owner itself and its
+    /// lease ended before its handler began.
+    fn rejected(&mut self, me: usize, now: i64) {
+        let party = &self.parties[me];
+        let has_owned = party.stamped.is_some_and(|lease| lease < now);
+        let untouched = party.changes == 0 || has_owned;
+        let detail = format!("{} changed the record", name(me));
+        self.check(untouched, Guarantee::RejectedChangesNothing, detail);
+    }
+
+    fn fits(&mut self, fits: bool, me: usize, ended: &Ended) {
+        self.check(fits, Guarantee::OutcomeFits, format!("{} ended with {ended:?}", name(me)));
+    }
+
+    /// At the very end, after somebody asked once more, without faults; `answered` if it got one.
+    pub(crate) fn closing(&mut self, answered: bool) {
+        let least = u32::from(answered);
+        let once = self.may_repeat || (least..=1).contains(&self.successes);
+        let detail = format!("{} runs to success", self.successes);
+        self.check(once, Guarantee::RunsOnce, detail);
+    }
+}
+
+pub(crate) fn name(caller: usize) -> char {
+    char::from(b'A' + u8::try_from(caller).expect("there are few callers"))
+}
+
+fn text<'a>(item: &'a Item, attribute: &str) -> &'a str {
+    item.get(attribute).and_then(|value| value["S"].as_str()).unwrap_or_default()
+}
+
+fn status(item: &Item) -> &str {
+    text(item, "status")
+}
+
+/// Owners are drawn so that they tell whose they are.
+fn owner(item: &Item) -> usize {
+    let byte = text(item, "owner").get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+    usize::from(byte.and_then(|byte| byte.checked_sub(0xa0)).unwrap_or(u8::MAX))
+}
+
+fn attempt(item: &Item) -> i64 {
+    item.get("attempt").map_or(0, number)
+}
+
+fn lease(item: &Item) -> Option<i64> {
+    item.get("lease_expires_at").map(number)
+}
+
+fn is_held(item: &Item, now: i64) -> bool {
+    status(item) == "PENDING" && lease(item).is_some_and(|lease| now <= lease)
+}
+
+/// The stored answer's JSON.
+fn answer(item: &Item) -> Option<String> {
+    item.get("response").and_then(|response| response["M"]["json"]["S"].as_str()).map(String::from)
+}
+
+fn json(answer: &str) -> String {
+    Value::from(answer).to_string()
+}

@@ -1,0 +1,50 @@
+//! Proof that the search can fail: each rule of the protocol that is broken is found.
+
+use dynamodb_idempotency::fault_injection::{Mutant, set_mutants};
+
+use crate::exhaustive::shortest;
+use crate::guarantee::Guarantee;
+use crate::scenarios;
+use crate::simulation::Setup;
+
+fn is_found(mutants: &'static [Mutant], scenario: &str, guarantee: Guarantee) {
+    set_mutants(mutants);
+    let scenario = scenarios::named(scenario).expect("the scenario exists");
+    let found = shortest(&Setup::of(scenario, 2), scenario, 2);
+    set_mutants(&[]);
+    let (schedule, violation) = found.unwrap_or_else(|| panic!("{mutants:?} survives"));
+    println!("{mutants:?}, {} steps: {violation}\n    {schedule}", schedule.steps.len());
+    assert_eq!(violation.guarantee, guarantee, "{violation}");
+}
+
+macro_rules! mutants {
+    ($($name:ident: [$($mutant:ident),+] in $scenario:ident breaks $guarantee:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            is_found(&[$(Mutant::$mutant),+], stringify!($scenario), Guarantee::$guarantee);
+        })*
+    };
+}
+
+mutants! {
+    create_without_condition: [CreateUnfenced] in release breaks OneLiveOwner;
+    complete_without_owner: [CompleteUnfenced] in release breaks ForeignRecordStays;
+    release_without_owner: [ReleaseUnfenced] in release breaks ForeignRecordStays;
+    keep_failure_without_owner: [KeepFailureUnfenced] in retain breaks ForeignRecordStays;
+    renew_without_owner: [RenewUnfenced] in renewed breaks ForeignRecordStays;
+    take_over_without_compare_and_set: [TakeOverUnfenced] in release breaks OneLiveOwner;
+    take_over_comparing_the_owner_alone: [CompareOwnerAlone] in release breaks OneLiveOwner;
+    take_over_a_renewed_lease: [CompareOwnerAlone] in renewed breaks OneLiveOwner;
+    take_over_without_counting: [AttemptStays] in release breaks AttemptsAreCounted;
+    judge_leases_by_the_takers_clock: [TakersClock] in taker_fast breaks OneLiveOwner;
+    trust_the_owners_clock: [OwnersClock] in owner_slow breaks LeaseHoldsAtStart;
+    forget_the_own_owner: [ForgetOwnOwner] in release breaks NotRejectedByItself;
+    expire_before_the_lease_ends: [ExpireBeforeLease] in short_retention breaks OneLiveOwner;
+    renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner;
+    restamp_may_shorten: [RestampMayShorten] in owner_slow breaks OneLiveOwner;
+    release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner;
+    // The condition on PENDING is the second line behind "an unconfirmed completion is never
+    // released": without the first it keeps the answer, without both the answer is lost.
+    release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays;
+    take_unknown_for_refused: [UnknownIsRefused] in release breaks NotRejectedByItself;
+}

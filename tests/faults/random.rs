@@ -1,0 +1,204 @@
+//! Schedules drawn from a seed: three to five callers with clocks of their own, and any number of
+//! faults. What the exhaustive search cannot reach.
+
+use std::collections::HashSet;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::guarantee::Violation;
+use crate::scenarios;
+use crate::schedule::{Ran, Schedule, run};
+use crate::simulation::{Budget, Setup, Simulation};
+use crate::step::{Fate, Step};
+use crate::world::End;
+
+/// After so many steps, no more faults: a schedule must come to its end.
+const MOST_STEPS: u32 = 60;
+
+/// SplitMix64: small, and the same everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).expect("it is below the bound")
+    }
+
+    fn between(&mut self, least: i64, most: i64) -> i64 {
+        let span = u64::try_from(most - least).expect("least comes first") + 1;
+        least + i64::try_from(self.next() % span).expect("it is below the span")
+    }
+
+    fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick(&mut self, steps: &[Step]) -> Option<Step> {
+        (!steps.is_empty()).then(|| steps[self.below(steps.len())])
+    }
+}
+
+fn setup(dice: &mut Dice) -> Setup {
+    let scenario = &scenarios::ALL[dice.below(scenarios::ALL.len())];
+    let callers = 3 + dice.below(3);
+    let skew = |dice: &mut Dice| match dice.below(4) {
+        0 => dice.between(-2_000, 2_000),
+        1 => dice.between(-600_000, 600_000),
+        _ => 0,
+    };
+    Setup {
+        scenario: scenario.name,
+        skews: (0..callers).map(|_| skew(dice)).collect(),
+        phase: dice.between(0, 999),
+        jitter: Some(dice.next()),
+    }
+}
+
+/// Runs the schedule of this seed.
+pub(crate) fn run_seed(seed: u64) -> (Setup, Ran) {
+    let mut dice = Dice::new(seed);
+    let setup = setup(&mut dice);
+    let faults = [0, 3, 10, 25][dice.below(4)];
+    let mut left = MOST_STEPS;
+    let ran = run(&setup, Budget::FREE, |simulation| {
+        left = left.saturating_sub(1);
+        choose(&mut dice, simulation, if left == 0 { 0 } else { faults })
+    });
+    (setup, ran)
+}
+
+fn choose(dice: &mut Dice, simulation: &Simulation, faults: usize) -> Option<Step> {
+    let steps = simulation.enabled();
+    let (mishaps, usual): (Vec<Step>, Vec<Step>) =
+        steps.iter().copied().partition(|&step| is_mishap(step));
+    let drawn = if dice.percent(faults) { dice.pick(&mishaps) } else { None };
+    let step = drawn.or_else(|| dice.pick(&usual)).or_else(|| dice.pick(&steps))?;
+    Some(match step {
+        Step::Pause(longest) => Step::Pause(pause(dice, longest)),
+        step => step,
+    })
+}
+
+/// From a slow network to a machine that sleeps past every lease.
+fn pause(dice: &mut Dice, longest: i64) -> i64 {
+    match dice.below(3) {
+        0 => dice.between(1, 1_500),
+        1 => dice.between(1, longest),
+        _ => longest + dice.between(0, 5_000),
+    }
+}
+
+fn is_mishap(step: Step) -> bool {
+    match step {
+        Step::Request(_, _, fate) => fate != Fate::Deliver,
+        Step::Handler(_, end) => end != End::Succeed,
+        Step::Die(_) | Step::Pause(_) => true,
+        Step::Start(_)
+        | Step::Wake(_)
+        | Step::Tick
+        | Step::Arrive(_)
+        | Step::Expire
+        | Step::Finish => false,
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Searched {
+    pub(crate) schedules: u64,
+    pub(crate) histories: HashSet<u64>,
+    pub(crate) violation: Option<(u64, Schedule, Violation)>,
+}
+
+/// Searches from `first` on, on every core, until the time is over or something is found.
+pub(crate) fn search(first: u64, time: Duration, most: u64, progress: bool) -> Searched {
+    let start = Instant::now();
+    let next = AtomicU64::new(0);
+    let searched = Mutex::new(Searched::default());
+    let is_over = || start.elapsed() > time || searched.lock().unwrap().violation.is_some();
+    let work = || {
+        loop {
+            let batch = next.fetch_add(256, Ordering::Relaxed);
+            if batch >= most || is_over() {
+                return;
+            }
+            let runs: Vec<_> = (batch..batch + 256).map(|i| search_one(first + i)).collect();
+            let mut searched = searched.lock().unwrap();
+            searched.schedules += 256;
+            for (history, violation) in runs {
+                searched.histories.extend(history);
+                searched.violation = searched.violation.take().or(violation);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        while progress && workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(Duration::from_secs(1));
+            report(&searched.lock().unwrap(), start, time);
+        }
+    });
+    searched.into_inner().unwrap()
+}
+
+fn search_one(seed: u64) -> (Option<u64>, Option<(u64, Schedule, Violation)>) {
+    let (setup, ran) = run_seed(seed);
+    let violation = ran.violation.map(|found| (seed, Schedule { setup, steps: ran.steps }, found));
+    (ran.history, violation)
+}
+
+fn report(searched: &Searched, start: Instant, time: Duration) {
+    let seconds = start.elapsed().as_secs_f64();
+    eprint!(
+        "\r{:>6.0} of {} s: {} schedules, {} histories, {:.0} schedules/s ",
+        seconds,
+        time.as_secs(),
+        searched.schedules,
+        searched.histories.len(),
+        searched.schedules as f64 / seconds,
+    );
+}
+
+/// Leaves out whatever the violation does not need.
+pub(crate) fn shrink(schedule: Schedule, violation: &Violation) -> Schedule {
+    let mut best = schedule;
+    let still = |candidate: &Schedule| {
+        let ran = candidate.replay(|_, _| {});
+        let same = ran.violation.is_some_and(|found| found.guarantee == violation.guarantee);
+        same.then_some(ran.steps)
+    };
+    let mut size = best.steps.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < best.steps.len() {
+            let mut candidate = best.clone();
+            candidate.steps.drain(at..(at + size).min(candidate.steps.len()));
+            match still(&candidate) {
+                Some(steps) if steps.len() < best.steps.len() => best.steps = steps,
+                _ => at += size,
+            }
+        }
+        size /= 2;
+    }
+    for caller in 0..best.setup.skews.len() {
+        let mut candidate = best.clone();
+        candidate.setup.skews[caller] = 0;
+        if let Some(steps) = still(&candidate) {
+            best = Schedule { steps, ..candidate };
+        }
+    }
+    best
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask search`: the random part of the fault search (`tests/faults/`) for as long as one
+//! likes. `cargo xtask test` runs the exhaustive part, and some seconds of this one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+
+use crate::{args::SearchOptions, command::describe, workspace::Workspace};
+
+const MINUTES: u64 = 10;
+
+/// `false` if a schedule violates a guarantee; how to replay it has been printed then.
+pub(crate) fn run(options: &SearchOptions) -> Result<bool> {
+    let workspace = Workspace::load()?;
+    let seed = match options.seed {
+        Some(seed) => seed,
+        None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 32,
+    };
+    // The whole workspace, as the tests: a narrower selection would build the AWS SDK again.
+    let args = ["test", "--workspace", "--all-features", "--test", "faults"];
+    let filter = ["--", "--nocapture", "random_schedules"];
+    let mut command = workspace.cargo(args.into_iter().chain(filter));
+    command.env("FAULT_SECONDS", (options.minutes.unwrap_or(MINUTES) * 60).to_string());
+    command.env("FAULT_SEED", seed.to_string()).env("FAULT_PROGRESS", "1");
+    println!("{}, from seed {seed}", describe(&command));
+    Ok(command.status()?.success())
+}
