@@ -37,7 +37,7 @@ struct Party {
     stamped: Option<i64>,
     /// Its answer is in the table.
     has_completed: bool,
-    /// How many of its writes changed something.
+    /// How many of its writes changed something, as it was told.
     changes: u32,
     /// The last record that it was shown was its own.
     saw_itself: bool,
@@ -114,15 +114,15 @@ impl Ledger {
         now: i64,
         request: &Request,
         executed: &Executed,
-        is_late: bool,
+        is_heard: bool,
     ) {
         if executed.is_refused || request.operation == Operation::Get {
             return;
         }
         let (me, before, after) =
             (request.caller, executed.before.as_ref(), executed.after.as_ref());
-        // That a late copy of an acquisition can lock a key is not promised away.
-        self.parties[me].changes += u32::from(before != after && !is_late);
+        // An acquisition that its caller never heard of can lock a key for a lease: not promised away.
+        self.parties[me].changes += u32::from(before != after && is_heard);
         if let Some(before) = before {
             self.overwritten(now, me, before, after);
         }

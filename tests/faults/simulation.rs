@@ -249,7 +249,7 @@ impl Simulation {
             }
             Step::Arrive(index) => world::with(|world| {
                 let request = world.late.remove(index);
-                world.execute(&request, true);
+                world.execute(&request, false);
             }),
             Step::Expire => world::with(world::World::expire),
             Step::Finish => self.is_finished = true,
@@ -265,7 +265,7 @@ impl Simulation {
             let Parked { request, reply } = parked.expect("there is a request");
             let now = world.now();
             if matches!(fate, Fate::Deliver | Fate::Twice | Fate::LoseReply) {
-                let executed = world.execute(&request, false);
+                let executed = world.execute(&request, fate != Fate::LoseReply);
                 if fate != Fate::LoseReply {
                     world.ledger.heard(now, &request, &executed);
                     if fate == Fate::Twice {

@@ -202,11 +202,11 @@ impl World {
         }
     }
 
-    /// The store gets a request; a late one is one that nobody waits for.
-    pub(crate) fn execute(&mut self, request: &Request, is_late: bool) -> Executed {
+    /// The store gets a request; its answer will be heard, or not.
+    pub(crate) fn execute(&mut self, request: &Request, is_heard: bool) -> Executed {
         let executed = self.store.execute(request.operation, &request.body);
         let now = self.now();
-        self.ledger.applied(now, request, &executed, is_late);
+        self.ledger.applied(now, request, &executed, is_heard);
         if let Some(exchanges) = &mut self.exchanges {
             exchanges.push(Exchange {
                 operation: request.operation,
