@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use crate::guarantee::Violation;
-use crate::random::shrink;
+use crate::random::{per_second, shrink};
 use crate::scenarios::{self, Scenario};
 use crate::schedule::{Schedule, run};
 use crate::simulation::{Budget, Setup};
@@ -99,14 +99,15 @@ pub(crate) fn search(name: &str) {
         let start = Instant::now();
         let setup = Setup::of(scenario, callers);
         let explored = explore(&setup, Budget::of(scenario, faults), usize::MAX);
-        let seconds = start.elapsed().as_secs_f64();
+        let elapsed = start.elapsed();
         println!(
             "{name}: {callers} callers, {faults} faults: {} schedules, {} histories, {} states, \
-             {seconds:.1} s, {:.0}/s",
+             {:.1} s, {}/s",
             explored.schedules,
             explored.histories.len(),
             explored.states,
-            explored.schedules as f64 / seconds,
+            elapsed.as_secs_f64(),
+            per_second(explored.schedules, elapsed),
         );
         if let Some((schedule, violation)) = explored.violation {
             panic!("{violation}\nSCHEDULE='{schedule}'");

@@ -17,7 +17,7 @@ use crate::world::End;
 /// After so many steps, no more faults: a schedule must come to its end.
 const MOST_STEPS: u32 = 60;
 
-/// SplitMix64: small, and the same everywhere.
+/// `SplitMix64`: small, and the same everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -161,15 +161,19 @@ fn search_one(seed: u64) -> (Option<u64>, Option<(u64, Schedule, Violation)>) {
 }
 
 fn report(searched: &Searched, start: Instant, time: Duration) {
-    let seconds = start.elapsed().as_secs_f64();
+    let elapsed = start.elapsed();
+    let percent = (elapsed.as_millis() * 100 / time.as_millis().max(1)).min(100);
+    let bar = "#".repeat(usize::try_from(percent / 4).unwrap_or_default());
+    let Searched { schedules, histories, .. } = searched;
+    let rate = per_second(*schedules, elapsed);
+    let histories = histories.len();
     eprint!(
-        "\r{:>6.0} of {} s: {} schedules, {} histories, {:.0} schedules/s ",
-        seconds,
-        time.as_secs(),
-        searched.schedules,
-        searched.histories.len(),
-        searched.schedules as f64 / seconds,
+        "\r[{bar:.<25}] {percent:>3} %  {schedules} schedules, {histories} histories, {rate}/s "
     );
+}
+
+pub(crate) fn per_second(schedules: u64, elapsed: Duration) -> u128 {
+    u128::from(schedules) * 1_000 / elapsed.as_millis().max(1)
 }
 
 /// Leaves out whatever the violation does not need.

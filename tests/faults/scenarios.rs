@@ -96,7 +96,7 @@ scenarios! {
     replay_errors { call: run_replaying_errors, may_end: is_failure }
     decline { ends: &[End::Decline] }
     mismatch { mismatch: true, may_end: is_mismatch }
-    wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }) }
+    in_progress_wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }) }
     reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
     fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
     unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }

@@ -11,6 +11,7 @@ use crate::guarantee::Violation;
 use crate::scenarios::{self, Scenario};
 use crate::simulation::{Budget, Setup, Simulation};
 use crate::step::{Fate, Step};
+use crate::world;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
@@ -74,13 +75,13 @@ pub(crate) fn run(
             let Some(step) = choose(&simulation) else { return ran };
             simulation.apply(step).await;
             ran.steps.push(step);
-            ran.violation = simulation.violation();
+            ran.violation = world::violation();
         }
         if ran.violation.is_none() {
             simulation.close_down().await;
-            ran.violation = simulation.violation();
+            ran.violation = world::violation();
         }
-        ran.history = Some(simulation.history());
+        ran.history = Some(world::history());
         ran
     };
     RUNTIME.with(|runtime| runtime.block_on(simulate))

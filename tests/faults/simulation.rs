@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use tokio::task::unconstrained;
 
-use crate::guarantee::{Ended, Guarantee, Violation};
+use crate::guarantee::{Ended, Guarantee};
 use crate::network::{broken, error, response, timed_out};
 use crate::scenarios::Scenario;
 use crate::step::{Fate, Step};
@@ -385,7 +385,7 @@ impl Simulation {
         self.add(last);
         self.budget.beats = u32::MAX;
         self.apply(Step::Start(last)).await;
-        while self.endings[last].is_none() && self.violation().is_none() {
+        while self.endings[last].is_none() && world::violation().is_none() {
             let step = world::with(|world| {
                 let state = &world.callers[last];
                 if let Some(slot) = state.parked.iter().position(Option::is_some) {
@@ -408,10 +408,6 @@ impl Simulation {
             world.ledger.check(fits, Guarantee::KeyComesFree, detail);
             world.ledger.closing(answered);
         });
-    }
-
-    pub(crate) fn violation(&self) -> Option<Violation> {
-        world::with(|world| world.ledger.violation().cloned())
     }
 
     /// All that the rest of the schedule depends on.
@@ -443,13 +439,6 @@ impl Simulation {
                 self.budget,
                 world.ledger.digest(),
             ))
-        })
-    }
-
-    /// What happened, in the eyes of the callers and of the table.
-    pub(crate) fn history(&self) -> u64 {
-        world::with(|world| {
-            digest_of(world.callers.iter().map(|caller| caller.history).collect::<Vec<_>>())
         })
     }
 }

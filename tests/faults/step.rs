@@ -91,7 +91,9 @@ pub(crate) enum Step {
     Finish,
 }
 
-const WORDS: [(&str, fn(usize) -> Step); 15] = [
+type OfCaller = fn(usize) -> Step;
+
+const WORDS: [(&str, OfCaller); 15] = [
     ("start", Step::Start),
     ("deliver", |caller| Step::Request(caller, 0, Fate::Deliver)),
     ("twice", |caller| Step::Request(caller, 0, Fate::Twice)),

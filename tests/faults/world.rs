@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::guarantee::Violation;
 use crate::ledger::Ledger;
 use crate::store::{Executed, Operation, Store};
 
@@ -132,6 +133,16 @@ pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
 
 pub(crate) fn with<R>(f: impl FnOnce(&mut World) -> R) -> R {
     WORLD.with_borrow_mut(|world| f(world.as_mut().expect("a simulation runs on this thread")))
+}
+
+/// The first guarantee that was broken.
+pub(crate) fn violation() -> Option<Violation> {
+    with(|world| world.ledger.violation().cloned())
+}
+
+/// What happened, in the eyes of the callers and of the table.
+pub(crate) fn history() -> u64 {
+    with(|world| digest_of(world.callers.iter().map(|caller| caller.history).collect::<Vec<_>>()))
 }
 
 impl World {

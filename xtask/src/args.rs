@@ -14,12 +14,12 @@ Commands:
       --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
       -- ARGS                    passed to the test binaries: a filter, --nocapture ...
 
-  search   random schedules of lost, late and repeated requests, pauses and deaths, on a model store
+  torture  random schedules of lost, late and repeated requests, pauses and deaths, on a model store
       --minutes N                how long (default 10)
-      --seed N                   the first schedule (default: by the clock; it is printed)
+      --seed N                   the first schedule; a run prints its own
 
-  torture  kills processes on DynamoDB Local, and checks what they left (needs Java)
-      --kills N                  how many (default 500)
+  torture --kills N              kills so many processes on DynamoDB Local, and checks what they left
+                                 (needs Java)
       --minutes N                the longest time for them (default 15)
       --seed N                   which faults and keys; a run prints its own
       --sabotage WHAT            spoils what is stored, so that the check must fail: answer,
@@ -36,7 +36,6 @@ pub(crate) enum Command {
     Help,
     Check(CheckOptions),
     Test(TestOptions),
-    Search(SearchOptions),
     Torture(TortureOptions),
 }
 
@@ -54,13 +53,8 @@ pub(crate) struct TestOptions {
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct SearchOptions {
-    pub(crate) minutes: Option<u64>,
-    pub(crate) seed: Option<u64>,
-}
-
-#[derive(Debug, Default, PartialEq)]
 pub(crate) struct TortureOptions {
+    /// How many processes are killed; without it, schedules are searched.
     pub(crate) kills: Option<u64>,
     pub(crate) minutes: Option<u64>,
     pub(crate) seed: Option<u64>,
@@ -84,9 +78,6 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
-        }
-        Some((command, flags)) if command == "search" => {
-            search_options(flags, &binary_args).map(Command::Search)
         }
         Some((command, flags)) if command == "torture" => {
             torture_options(flags, &binary_args).map(Command::Torture)
@@ -125,20 +116,6 @@ fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOption
     Ok(options)
 }
 
-fn search_options(flags: &[String], binary_args: &[String]) -> Result<SearchOptions> {
-    ensure!(binary_args.is_empty(), "`search` passes nothing on: nothing may follow `--`");
-    let mut options = SearchOptions::default();
-    for pair in flags.chunks(2) {
-        let [flag, value] = pair else { bail!("`{}` needs a value", pair.concat()) };
-        match flag.as_str() {
-            "--minutes" => options.minutes = Some(number(flag, value)?),
-            "--seed" => options.seed = Some(number(flag, value)?),
-            other => bail!("`search` does not know `{other}`"),
-        }
-    }
-    Ok(options)
-}
-
 fn torture_options(flags: &[String], binary_args: &[String]) -> Result<TortureOptions> {
     ensure!(binary_args.is_empty(), "`torture` passes nothing on: nothing may follow `--`");
     let mut options = TortureOptions::default();
@@ -152,6 +129,8 @@ fn torture_options(flags: &[String], binary_args: &[String]) -> Result<TortureOp
             other => bail!("`torture` does not know `{other}`"),
         }
     }
+    let can_sabotage = options.kills.is_some() || options.sabotage.is_none();
+    ensure!(can_sabotage, "`--sabotage` spoils what killed processes left: it needs `--kills`");
     Ok(options)
 }
 
@@ -190,17 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn search_takes_its_numbers() {
-        let options = SearchOptions { minutes: Some(3), seed: Some(7) };
-        assert_eq!(parse_line("search --seed 7 --minutes 3").unwrap(), Command::Search(options));
-        assert!(parse_line("search --kills 3").is_err());
-    }
-
-    #[test]
     fn torture_takes_its_numbers() {
         let options = TortureOptions { kills: Some(20), minutes: Some(1), ..Default::default() };
         let command = parse_line("torture --minutes 1 --kills 20").unwrap();
         assert_eq!(command, Command::Torture(options));
+        let options = TortureOptions { minutes: Some(3), seed: Some(7), ..Default::default() };
+        assert_eq!(parse_line("torture --seed 7 --minutes 3").unwrap(), Command::Torture(options));
     }
 
     #[test]
@@ -223,6 +197,7 @@ mod tests {
             ("torture --kills", "needs a value"),
             ("torture --kills many", "`many`"),
             ("torture --deaths 3", "`--deaths`"),
+            ("torture --minutes 1 --sabotage answer", "`--kills`"),
             ("torture -- run", "passes nothing on"),
         ];
         for (line, reason) in cases {

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask check`, `test`, `search` and `torture`.
+//! The project's own commands: `cargo xtask check`, `test` and `torture`.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs the first two commands
 //! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
@@ -47,7 +47,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
-        Command::Search(options) => search::run(&options),
+        Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),
     }
 }

@@ -1,16 +1,16 @@
-//! `cargo xtask search`: the random part of the fault search (`tests/faults/`) for as long as one
-//! likes. `cargo xtask test` runs the exhaustive part, and some seconds of this one.
+//! `cargo xtask torture` without kills: the random part of the fault search (`tests/faults/`) for as
+//! long as one likes. `cargo xtask test` runs the exhaustive part, and some seconds of this one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-use crate::{args::SearchOptions, command::describe, workspace::Workspace};
+use crate::{args::TortureOptions, command::describe, workspace::Workspace};
 
 const MINUTES: u64 = 10;
 
 /// `false` if a schedule violates a guarantee; how to replay it has been printed then.
-pub(crate) fn run(options: &SearchOptions) -> Result<bool> {
+pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let seed = match options.seed {
         Some(seed) => seed,

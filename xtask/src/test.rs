@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything on the embedded engine, then the suites that speak to a store
-//! once more on DynamoDB Local, and last a short torture.
+//! once more on DynamoDB Local, and last some kills.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
 //! narrower selection of packages would be another set of features for tokio and hyper, and build
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
             Ok(server) => {
                 // Java is the way to a server that can be killed; a filter asks for less than that.
                 let can_be_killed = server.origin() == dynamodb_local::JAVA;
-                runs.push(run_local(&workspace, options, server)?);
+                runs.extend(run_local(&workspace, options, server)?);
                 if can_be_killed && options.binary_args.is_empty() {
                     println!("\n==> torture");
                     torture = Some(torture::run_short(&workspace)?);
@@ -93,19 +93,27 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
     }
     let mut command = cargo_test(workspace, &["--lib", "--bins", "--tests"], options);
     command.env_remove(ENDPOINT);
-    run_on("embedded engine", command)
+    run_on("embedded engine", command, SUITES)
 }
 
-fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Run> {
+/// The suites, and then the fault search's model store, which must answer as the real one does.
+fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Vec<Run>> {
     let targets: Vec<&str> = SUITES.iter().flat_map(|suite| ["--test", suite]).collect();
     let mut command = cargo_test(workspace, &targets, options);
     command.env(ENDPOINT, server.endpoint());
-    let mut run = run_on(&format!("DynamoDB Local ({})", server.origin()), command)?;
+    let mut runs = vec![run_on(&format!("DynamoDB Local ({})", server.origin()), command, SUITES)?];
+    if options.binary_args.is_empty() {
+        let mut command = cargo_test(workspace, &["--test", "faults"], options);
+        command.args(["--", "differential"]).env(ENDPOINT, server.endpoint());
+        let mut model = run_on("the model store beside DynamoDB Local", command, &[])?;
+        model.passed &= model.report.executed() > 0;
+        runs.push(model);
+    }
     if let Some(end) = server.early_end() {
         eprintln!("DynamoDB Local ended while the tests ran: {end}");
-        run.passed = false;
+        runs[0].passed = false;
     }
-    Ok(run)
+    Ok(runs)
 }
 
 fn cargo_test(workspace: &Workspace, targets: &[&str], options: &TestOptions) -> Command {
@@ -117,11 +125,11 @@ fn cargo_test(workspace: &Workspace, targets: &[&str], options: &TestOptions) ->
     command
 }
 
-fn run_on(engine: &str, command: Command) -> Result<Run> {
+fn run_on(engine: &str, command: Command, suites: &[&str]) -> Result<Run> {
     println!("\n==> {engine}\n    {}", describe(&command));
     let start = Instant::now();
     let (status, report) = tee(command)?;
-    let empty = if report.is_empty() { Vec::new() } else { report.without_tests(SUITES) };
+    let empty = if report.is_empty() { Vec::new() } else { report.without_tests(suites) };
     for suite in &empty {
         eprintln!("{engine}: the suite `{suite}` ran no tests");
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: processes that are killed, on a DynamoDB Local that is killed too.
+//! `cargo xtask torture --kills N`: processes that are killed, on a DynamoDB Local that is killed too.
 //!
 //! The work is done by the workspace member `torture`. It is given the command of a server with its
 //! data on disk, since it must start the server itself, more than once.
@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{args::TortureOptions, command::describe, dynamodb_local, workspace::Workspace};
 
-const KILLS: u64 = 500;
 const MINUTES: u64 = 15;
 
 /// `false` if something was wrong; the logs and the data are then kept.
@@ -53,7 +52,7 @@ fn run_in(folder: &Path, target: &Path, options: &TortureOptions) -> Result<bool
     let program = format!("torture{}", std::env::consts::EXE_SUFFIX);
     let mut command = process::Command::new(target.join("debug").join(program));
     command.args(["run", "--endpoint", &endpoint]).arg("--folder").arg(folder);
-    command.args(["--kills", &options.kills.unwrap_or(KILLS).to_string()]);
+    command.args(["--kills", &options.kills.unwrap_or_default().to_string()]);
     command.args(["--seconds", &(options.minutes.unwrap_or(MINUTES) * 60).to_string()]);
     if let Some(seed) = options.seed {
         command.args(["--seed", &seed.to_string()]);

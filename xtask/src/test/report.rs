@@ -41,6 +41,10 @@ impl Report {
         self.targets.is_empty()
     }
 
+    pub(super) fn executed(&self) -> u64 {
+        self.targets.iter().map(|target| target.counts.executed()).sum()
+    }
+
     /// Those of `suites` in which no test was executed, unless a filter has left its tests out.
     pub(super) fn without_tests<'a>(&self, suites: &[&'a str]) -> Vec<&'a str> {
         let served = |suite: &str| {
