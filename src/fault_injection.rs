@@ -8,6 +8,7 @@
 /// One rule of the protocol, broken. See `docs/reliability.md` for what each leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "fault-injection", allow(missing_docs, reason = "the names say it"))]
+#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
 pub enum Mutant {
     CreateUnfenced,
     CompleteUnfenced,
