@@ -156,7 +156,9 @@ async fn an_answer_is_written_where_the_record_was_deleted_by_hand() {
         gate.open();
     });
     assert_eq!(first.unwrap(), executed(1, 1));
-    assert_eq!(raw::status(&store.record("charge#k").await), "COMPLETED");
+    let record = store.record("charge#k").await;
+    assert_eq!(raw::status(&record), "COMPLETED");
+    assert!(record.contains_key("expires_at"), "TTL must find it: {record:?}");
     let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
 }

@@ -1,6 +1,6 @@
 //! What happens while DynamoDB is out of reach.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dynamodb_idempotency::{
     ErrorKind, Idempotency, InProgress, Outage, Outcome, RunError, TableSchema,
@@ -145,7 +145,7 @@ async fn a_request_without_an_answer_ends_at_its_timeout() {
 
 /// Every write loses against somebody who was a little faster: no outage, but contention.
 #[tokio::test]
-async fn a_contended_key_is_never_run_unprotected() {
+async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let somebodys = |attempt: u32| {
         let record = with(raw::abandoned("charge#k"), "attempt", n(attempt));
@@ -164,6 +164,7 @@ async fn a_contended_key_is_never_run_unprotected() {
             gate.open();
         }
     };
+    let start = Instant::now();
     tokio::select! {
         result = charge(idempotency.operation("charge").key("k"), &runs) => {
             assert_eq!(runs.count(), 0, "{result:?}");
@@ -171,4 +172,6 @@ async fn a_contended_key_is_never_run_unprotected() {
         }
         () = churn => panic!("20 writes and no end"),
     }
+    // A pause never ends early: of 50, 100, … 800, 1000 and 1000 ms, at least a half each.
+    assert!(start.elapsed() >= Duration::from_millis(1_775), "{:?}", start.elapsed());
 }
