@@ -87,6 +87,7 @@
 mod acquire;
 mod clock;
 mod completion;
+mod derived_key;
 mod error;
 mod execution;
 #[cfg(not(feature = "fault-injection"))]
@@ -111,11 +112,14 @@ mod lambda_event;
 mod operation;
 mod policy;
 mod protocol;
+mod reconcile;
 mod record;
 mod response;
 mod schema;
+mod steps;
 mod table;
 
+pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
@@ -125,7 +129,9 @@ pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
+pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
+pub use crate::steps::StepError;
 
 /// The README's snippets compile.
 #[cfg(all(doctest, feature = "lambda"))]
