@@ -1,0 +1,623 @@
+//! A step that is done is not done again, whoever goes on with its operation.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    ErrorKind, Execution, Failure, Idempotency, Lease, Outage, Outcome, RunError, StepError,
+};
+use futures::future::{join, poll_fn};
+
+use crate::support::raw::{Item, number, s, status, with};
+use crate::support::{Act, Gate, Link, Runs, Store, handlers, kind, raw};
+
+type Stepped = Result<String, StepError<&'static str>>;
+
+/// By when every lease of a present owner is over.
+const AN_HOUR: i64 = 3600;
+
+const NAMES: [&str; 3] = ["reserve", "charge", "mail"];
+
+/// How often the work of each of the three steps was done.
+#[derive(Clone, Debug, Default)]
+struct Effects([Runs; 3]);
+
+impl Effects {
+    fn counts(&self) -> [u32; 3] {
+        [0, 1, 2].map(|index| self.0[index].count())
+    }
+}
+
+/// Does three steps; the answer has what each of them came to: its name and which run it was.
+async fn three(execution: &Execution, effects: &Effects) -> Stepped {
+    let mut all = Vec::new();
+    for (name, runs) in NAMES.into_iter().zip(&effects.0) {
+        let work = async { Ok::<_, &str>(format!("{name} {}", runs.add())) };
+        all.push(execution.step(name, work).await?);
+    }
+    Ok(all.join(", "))
+}
+
+const DONE: &str = "reserve 1, charge 1, mail 1";
+
+/// Runs the three steps, and fails then if it is to.
+async fn order(
+    idempotency: &Idempotency,
+    failure: Failure,
+    effects: &Effects,
+    fails: bool,
+) -> Result<Outcome<String>, RunError<StepError<&'static str>>> {
+    let operation = idempotency.operation("order").key("k").policy(|p| p.failure(failure));
+    operation
+        .run_with_outcome(async |execution| {
+            let done = three(&execution, effects).await?;
+            if fails { Err(StepError::Failed("no stock")) } else { Ok(done) }
+        })
+        .await
+}
+
+/// Work that must not be done.
+async fn never<T>() -> Result<T, &'static str> {
+    panic!("it ran")
+}
+
+fn steps(record: &Item) -> &Item {
+    record["steps"].as_m().expect("a map of steps")
+}
+
+/// A record of an earlier attempt's that did one step.
+fn stepped(record: Item) -> Item {
+    with(record, "steps", raw::map("reserve", s("\"reserve 0\"")))
+}
+
+#[tokio::test]
+async fn a_step_costs_one_write_and_a_replayed_one_none() {
+    let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
+    let idempotency = store.over(&link);
+    let first = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(first, Outcome::Executed(DONE.to_owned()));
+    let [own, steps, complete] = ["PutItem", "UpdateItem", "PutItem"];
+    assert_eq!(link.wire.requests(), [own, steps, steps, steps, complete]);
+    link.wire.forget();
+
+    store.delete("order#k").await;
+    let abandoned = NAMES.map(|name| (name.to_owned(), s(&format!("\"{name} 1\""))));
+    let abandoned = aws_sdk_dynamodb::types::AttributeValue::M(abandoned.into());
+    store.put(with(raw::abandoned("order#k"), "steps", abandoned)).await;
+    let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(again, Outcome::Executed(DONE.to_owned()));
+    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
+    assert_eq!(effects.counts(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_result_is_in_the_record_before_the_next_step_and_gone_with_the_completion() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    operation
+        .run(async |execution| {
+            execution
+                .step("reserve", async { Ok::<_, &str>(serde_json::json!({"seat": 1})) })
+                .await?;
+            let record = store.record("order#k").await;
+            assert_eq!(steps(&record), &Item::from([("reserve".into(), s("{\"seat\":1}"))]));
+            execution.step("mail", async { Ok(()) }).await?;
+            assert_eq!(steps(&store.record("order#k").await).len(), 2);
+            Ok::<_, StepError<&str>>(())
+        })
+        .await
+        .unwrap();
+    let record = store.record("order#k").await;
+    assert_eq!((status(&record), record.get("steps")), ("COMPLETED", None));
+}
+
+/// Drops the call at each of its pauses in turn: an owner that dies between any two store calls. A
+/// step whose effect has happened may be repeated only if it was not in the record yet.
+#[tokio::test]
+async fn wherever_an_owner_dies_the_next_goes_on_at_the_first_step_not_stored() {
+    let mut pauses = 0;
+    loop {
+        let (store, effects) = (Store::open().await, Effects::default());
+        let idempotency = store.idempotency();
+        let dropped = {
+            let mut running = pin!(order(&idempotency, Failure::Release, &effects, false));
+            let mut left = pauses;
+            poll_fn(|context| match running.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(false),
+                Poll::Pending if left == 0 => Poll::Ready(true),
+                Poll::Pending => {
+                    left -= 1;
+                    Poll::Pending
+                }
+            })
+            .await
+        };
+        // What is under way arrives or does not, but from here on it is known.
+        let later = Link::later(AN_HOUR);
+        let before = store.item("order#k").await;
+        let stored = |name| {
+            let found = before.as_ref().and_then(|record| record.get("steps"));
+            found.is_some_and(|steps| steps.as_m().expect("a map").contains_key(name))
+        };
+        let (done, counts) = (NAMES.map(stored), effects.counts());
+        assert!(done.is_sorted_by(|a, b| a >= b), "after {pauses} pauses: {done:?}");
+        let outcome = order(&store.over(&later), Failure::Release, &effects, false).await.unwrap();
+        for (index, name) in NAMES.into_iter().enumerate() {
+            let again = effects.counts()[index] - counts[index];
+            let is_over = matches!(outcome, Outcome::Replayed(_));
+            // A write that was under way when it was looked for may have arrived since.
+            let late = counts[index] == 1 && !done[index];
+            assert!(again <= 1 && (late || again == u32::from(!done[index] && !is_over)), "{name}");
+        }
+        if !dropped {
+            assert!(pauses >= 5, "{pauses}");
+            break;
+        }
+        pauses += 1;
+    }
+}
+
+/// The same, with the store's calls counted: each in turn is the last that gets through.
+#[tokio::test]
+async fn wherever_the_store_goes_away_each_stored_step_happened_once() {
+    for reached in 1..=4_usize {
+        let (store, link, effects) =
+            (Store::open().await, Link::without_retries(), Effects::default());
+        let short = Duration::from_millis(100);
+        let builder = store.builder(&link).policy(|policy| policy.completion_timeout(short));
+        let idempotency = builder.build().unwrap();
+        for _ in 1..reached {
+            link.wire.next("UpdateItem", Act::Deliver);
+        }
+        link.wire.every("UpdateItem", Act::LoseRequest);
+        link.wire.every("DeleteItem", Act::LoseRequest);
+        link.wire.next("PutItem", Act::Deliver);
+        link.wire.every("PutItem", Act::LoseRequest);
+        let result = order(&idempotency, Failure::Release, &effects, false).await;
+        match (reached, result) {
+            (4, Ok(Outcome::Unconfirmed(_))) => {}
+            (1..=3, Err(RunError::Handler(StepError::NotStored(error)))) => {
+                assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+                assert!(error.to_string().contains(NAMES[reached - 1]), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let later = store.over(&Link::later(AN_HOUR));
+        order(&later, Failure::Release, &effects, false).await.unwrap();
+        let expected = [1, 2, 3].map(|step| if step == reached { 2 } else { 1 });
+        assert_eq!(effects.counts(), expected, "{reached} calls reached the store");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_keeps_a_record_with_steps_whatever_the_policy() {
+    for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }] {
+        let (store, effects) = (Store::open().await, Effects::default());
+        let idempotency = store.idempotency();
+        let failed = handlers(order(&idempotency, failure, &effects, true).await);
+        assert!(matches!(failed, StepError::Failed("no stock")), "{failed:?}");
+        let record = store.record("order#k").await;
+        assert_eq!((status(&record), steps(&record).len()), ("FAILED", 3));
+        assert_eq!(record.get("response"), None);
+        let again = order(&idempotency, failure, &effects, false).await.unwrap();
+        assert_eq!(again, Outcome::Executed(DONE.to_owned()));
+        assert_eq!(effects.counts(), [1, 1, 1]);
+        assert_eq!(number(&store.record("order#k").await, "attempt"), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_keeps_a_record_with_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let running = operation.run(async |execution| -> Stepped {
+        three(&execution, &effects).await?;
+        panic!("the handler does")
+    });
+    let panicked = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(running)).await;
+    assert!(panicked.is_err());
+    assert_eq!(status(&store.record("order#k").await), "FAILED");
+    let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((again.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let outcome = operation
+        .run_with_outcome(async |execution| {
+            three(&execution, &effects).await?;
+            execution.nothing_executed();
+            Ok::<_, StepError<&str>>("refused".to_owned())
+        })
+        .await;
+    assert_eq!(outcome.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
+    let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((again.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn without_a_step_a_failure_is_released_as_ever() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let failed = operation.run(async |execution| {
+        // A step that fails stores nothing.
+        execution.step("reserve", async { Err::<(), _>("no stock") }).await
+    });
+    assert!(matches!(handlers(failed.await), StepError::Failed("no stock")));
+    assert_eq!(store.item("order#k").await, None);
+}
+
+/// A taker finds at the last moment that it has no time: what it took over must not lose its steps.
+#[tokio::test]
+async fn a_record_with_steps_that_was_taken_over_in_vain_is_given_back() {
+    for (record, expected) in
+        [(raw::abandoned("order#k"), "PENDING"), (raw::failed("order#k"), "FAILED")]
+    {
+        let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
+        store.put(stepped(record)).await;
+        let gate = Gate::default();
+        link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
+        let idempotency = store.over(&link);
+        let operation = idempotency.operation("order").key("k").deadline(link.clock.in_secs(10));
+        let (result, ()) = tokio::join!(
+            operation.run(async |execution| three(&execution, &effects).await),
+            async {
+                gate.reached().await;
+                link.let_pass(20);
+                gate.open();
+            }
+        );
+        assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
+        let record = store.record("order#k").await;
+        assert_eq!((status(&record), steps(&record).len()), (expected, 1));
+        let again = order(&store.idempotency(), Failure::Release, &effects, false).await.unwrap();
+        assert_eq!(again.into_inner(), "reserve 0, charge 1, mail 1");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let taker = store.over(&Link::later(AN_HOUR));
+    let operation = idempotency.operation("order").key("k");
+    let result = operation
+        .run(async |execution| {
+            let late = async {
+                let run = effects.0[0].add();
+                let theirs = order(&taker, Failure::Release, &effects, false).await.unwrap();
+                assert_eq!(theirs.into_inner(), "reserve 2, charge 1, mail 1");
+                Ok::<_, &str>(run)
+            };
+            let error = execution.step("reserve", late).await.unwrap_err();
+            assert!(matches!(&error, StepError::NotStored(error)
+                if error.kind() == ErrorKind::LeaseLost));
+            assert!(execution.is_lease_lost());
+            let next = execution.step("charge", async { Ok::<_, &str>(effects.0[1].add()) }).await;
+            assert!(matches!(&next, Err(StepError::NotRun(error))
+                if error.kind() == ErrorKind::LeaseLost));
+            Err::<(), _>(error)
+        })
+        .await;
+    handlers(result);
+    assert_eq!(effects.counts(), [2, 1, 1]);
+    assert_eq!(status(&store.record("order#k").await), "COMPLETED");
+}
+
+#[tokio::test]
+async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        store.delete("order#k").await;
+        execution.step("reserve", async { Ok::<_, &str>(1) }).await
+    });
+    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    assert_eq!((error.kind(), store.item("order#k").await), (ErrorKind::LeaseLost, None));
+}
+
+#[tokio::test]
+async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran() {
+    let (store, link) = (Store::open().await, Link::default());
+    let lease = Lease::Fixed(Duration::from_secs(20));
+    let builder = store.builder(&link).policy(|policy| policy.lease(lease));
+    let idempotency = builder.build().unwrap();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        let slow = async {
+            link.let_pass(30);
+            Ok::<_, &str>(1)
+        };
+        execution.step("slow", slow).await?;
+        assert_eq!(steps(&store.record("order#k").await).len(), 1);
+        execution.step("late", never::<()>()).await
+    });
+    let result: Result<(), _> = result.await;
+    let StepError::NotRun(error) = handlers(result) else { panic!("it was started") };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+}
+
+/// A step that the former owner stored after its lease, before the taker's write: the taker knows of
+/// it all the same.
+#[tokio::test]
+async fn a_taker_never_misses_a_step_that_was_stored_before_it_took_over() {
+    let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
+    for before in [raw::abandoned("order#k"), stepped(raw::abandoned("order#k"))] {
+        store.put(before.clone()).await;
+        let gate = Gate::default();
+        link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
+        let idempotency = store.over(&link);
+        let (outcome, ()) =
+            tokio::join!(order(&idempotency, Failure::Release, &effects, false), async {
+                gate.reached().await;
+                let late = [("reserve", s("\"reserve late\"")), ("charge", s("\"charge late\""))];
+                let late = late.map(|(name, step)| (name.to_owned(), step)).into();
+                let late = aws_sdk_dynamodb::types::AttributeValue::M(late);
+                store.put(with(before, "steps", late)).await;
+                gate.open();
+            });
+        let answer = outcome.unwrap().into_inner();
+        assert!(answer.starts_with("reserve late, charge late, mail "), "{answer}");
+    }
+    assert_eq!(effects.counts(), [0, 0, 2]);
+}
+
+#[tokio::test]
+async fn a_lost_response_to_a_step_stores_it_once() {
+    for link in [Link::default(), Link::without_retries()] {
+        for act in [Act::LoseResponse, Act::LoseRequest, Act::SERVER_ERROR, Act::THROTTLE] {
+            let (store, effects) = (Store::open().await, Effects::default());
+            for _ in NAMES {
+                link.wire.next("UpdateItem", act.clone());
+                link.wire.next("UpdateItem", Act::Deliver);
+            }
+            let idempotency = store.over(&link);
+            let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+            assert_eq!((outcome.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+            assert!(link.wire.count("UpdateItem") >= 6, "{:?}", link.wire.requests());
+            link.wire.forget();
+        }
+    }
+}
+
+/// A late copy of the first step's write must not undo the steps after it.
+#[tokio::test]
+async fn a_late_copy_of_a_step_changes_nothing() {
+    let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
+    let gates = [Gate::default(), Gate::default()];
+    for gate in &gates {
+        link.wire.next("UpdateItem", Act::ArriveLate(gate.clone()));
+        link.wire.next("UpdateItem", Act::Deliver);
+    }
+    let idempotency = store.over(&link);
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        three(&execution, &effects).await?;
+        let before = store.record("order#k").await;
+        assert_eq!(steps(&before).len(), 3);
+        for gate in &gates {
+            gate.open();
+        }
+        link.wire.late_arrivals(2).await;
+        assert_eq!(store.record("order#k").await, before);
+        Ok::<_, StepError<&str>>(())
+    });
+    result.await.unwrap();
+    assert_eq!(effects.counts(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn steps_at_once_are_all_stored() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        let gate = Gate::default();
+        let names: Vec<String> = (0..5).map(|n| format!("step {n}")).collect();
+        let all = names.iter().map(|name| {
+            let (execution, gate) = (execution.clone(), &gate);
+            async move {
+                let work = async {
+                    gate.pass().await;
+                    Ok::<_, &str>(name.clone())
+                };
+                execution.step(name, work).await
+            }
+        });
+        let (results, ()) = join(futures::future::join_all(all), async {
+            gate.reached_by(5).await;
+            gate.open();
+        })
+        .await;
+        let results: Result<Vec<String>, _> = results.into_iter().collect();
+        assert_eq!(results?, names);
+        assert_eq!(steps(&store.record("order#k").await).len(), 5);
+        runs.add();
+        Ok::<_, StepError<&str>>(())
+    });
+    result.await.unwrap();
+    assert_eq!(runs.count(), 1);
+}
+
+/// As in a `select!` whose other branch does a step of its own.
+#[tokio::test]
+async fn a_step_that_is_not_polled_for_a_while_stops_no_other() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let gate = Gate::default();
+    link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        let mut first = pin!(execution.step("first", async { Ok::<_, &str>(1) }));
+        tokio::select! {
+            biased;
+            _ = &mut first => unreachable!(),
+            () = gate.reached() => {}
+        }
+        let second = execution.step("second", async { Ok(2) }).await?;
+        gate.open();
+        Ok::<_, StepError<&str>>(first.await? + second)
+    });
+    assert_eq!(result.await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_name_is_used_once_and_is_one_that_can_be_stored() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    store.put(stepped(raw::abandoned("order#k"))).await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        three(&execution, &effects).await?;
+        let long = "n".repeat(256);
+        // One that was replayed, one that ran, and two that are none.
+        for name in ["reserve", "charge", "", &long] {
+            let error = execution.step(name, never::<()>()).await.unwrap_err();
+            assert!(
+                matches!(&error, StepError::NotRun(error)
+                if error.kind() == ErrorKind::InvalidInput),
+                "{name}: {error:?}"
+            );
+        }
+        execution.step(&long[1..], async { Ok(()) }).await?;
+        // Nothing of these can be in the record.
+        execution.step("again", async { Err::<(), _>("once") }).await.unwrap_err();
+        drop(futures::poll!(pin!(
+            execution.step("again", std::future::pending::<Result<(), &str>>())
+        )));
+        execution.step("again", async { Ok(()) }).await
+    });
+    result.await.unwrap();
+}
+
+#[tokio::test]
+async fn names_may_have_any_characters() {
+    let (store, names) = (Store::open().await, ["a.b", "#x", ":v", "size", "é \"'", "steps[0]"]);
+    for attempt in 1..=2 {
+        let runs = Runs::default();
+        let idempotency = store.idempotency();
+        let operation = idempotency.operation("order").key("k");
+        let result = operation.run(async |execution| {
+            for name in names {
+                let work = async {
+                    runs.add();
+                    Ok::<_, &str>(name.to_owned())
+                };
+                assert_eq!(execution.step(name, work).await?, name);
+            }
+            if attempt == 1 { Err(StepError::Failed("later")) } else { Ok(()) }
+        });
+        assert_eq!(result.await.is_ok(), attempt == 2);
+        assert_eq!(runs.count(), if attempt == 1 { 6 } else { 0 });
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_another_type_is_an_error_and_nothing_runs() {
+    let store = Store::open().await;
+    store.put(stepped(raw::abandoned("order#k"))).await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| execution.step("reserve", never::<u32>()).await);
+    let StepError::NotRun(error) = handlers(result.await) else { panic!("it ran") };
+    assert_eq!(error.kind(), ErrorKind::AnswerUnreadable);
+    assert_eq!(steps(&store.record("order#k").await).len(), 1);
+}
+
+/// Runs one step whose result cannot be stored, then asks for it again in the next attempt.
+async fn unstorable<T>(result: T, says: &str)
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let (store, runs, result) = (Store::open().await, Runs::default(), Cell::new(Some(result)));
+    let idempotency = store.idempotency();
+    let attempt = async || {
+        let operation = idempotency.operation("order").key("k");
+        let work = async {
+            runs.add();
+            Ok::<T, &str>(result.take().expect("it runs once"))
+        };
+        handlers(operation.run(async |execution| execution.step("big", work).await).await)
+    };
+    let StepError::NotStored(error) = attempt().await else { panic!("it is stored") };
+    assert_eq!(error.kind(), ErrorKind::AnswerUnavailable);
+    let message = error.to_string();
+    assert!(message.contains("`big` HAS run") && message.contains(says), "{message}");
+    // Known to be done all the same.
+    let StepError::NotRun(error) = attempt().await else { panic!("it ran again") };
+    assert_eq!((error.kind(), runs.count()), (ErrorKind::AnswerUnavailable, 1));
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_names_the_bytes_and_is_not_done_again() {
+    // 262,142 bytes of text and two quotation marks, the name, and one byte for the member.
+    unstorable("x".repeat(256 * 1024 - 5), "262145 bytes").await;
+}
+
+#[tokio::test]
+async fn a_result_that_is_no_json_is_not_done_again() {
+    unstorable(HashMap::from([((1, 2), 3)]), "key must be a string").await;
+}
+
+#[tokio::test]
+async fn the_largest_steps_fit_beside_a_failure_and_leave_the_answer_its_room() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("order").key("k");
+    let result = operation().run(async |execution| {
+        let big = "x".repeat(256 * 1024 - 2 - "big".len() - 1);
+        execution.step("big", async { Ok::<_, &str>(big) }).await?;
+        let error = execution.step("more", never::<()>()).await;
+        assert!(matches!(error, Err(StepError::NotRun(error))
+            if error.kind() == ErrorKind::InvalidInput));
+        Err::<(), _>(StepError::Failed("later"))
+    });
+    handlers(result.await);
+    assert_eq!(status(&store.record("order#k").await), "FAILED");
+    let answer = "y".repeat(390 * 1024);
+    let outcome = operation().run(async |_| Ok::<_, &str>(answer.clone())).await.unwrap();
+    assert_eq!(outcome, answer);
+    let stored = operation().run(async |_| never::<String>().await).await.unwrap();
+    assert_eq!(stored, answer);
+}
+
+#[tokio::test]
+async fn without_a_record_steps_run_and_nothing_is_stored() {
+    let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
+    link.wire.down(Act::LoseRequest);
+    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
+    let idempotency = builder.build().unwrap();
+    let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected(DONE.to_owned()));
+    assert_eq!(link.wire.count("UpdateItem"), 0);
+    assert_eq!(effects.counts(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_operation_past_its_retention_starts_without_the_old_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    store.put(with(stepped(raw::failed("order#k")), "expires_at", raw::n(1))).await;
+    let outcome = order(&store.idempotency(), Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((outcome.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn corrupt_steps_are_an_error_and_stay_untouched() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let corrupt = with(raw::abandoned("order#k"), "steps", s("none"));
+    store.put(corrupt.clone()).await;
+    let result = order(&store.idempotency(), Failure::Release, &effects, false).await;
+    assert_eq!((kind(result), effects.counts()), (ErrorKind::UnknownRecord, [0, 0, 0]));
+    assert_eq!(store.record("order#k").await, corrupt);
+}
