@@ -51,10 +51,12 @@ impl<E: fmt::Display> fmt::Display for StepError<E> {
     }
 }
 
-impl<E: StdError + 'static> StdError for StepError<E> {
+/// Deliberately of an `E` that may be no error itself, such as `Box<dyn Error>`, so that `?` takes it
+/// out of a handler that fails with one; it has no source to tell of then.
+impl<E: fmt::Debug + fmt::Display> StdError for StepError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Failed(error) => error.source(),
+            Self::Failed(_) => None,
             Self::NotRun(error) | Self::NotStored(error) => error.source(),
         }
     }
