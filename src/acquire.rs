@@ -1,5 +1,6 @@
 //! Becoming the owner of a key, or learning why not.
 
+mod give_up;
 mod reconcile;
 
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::policy::{COMPLETION_MARGIN, InProgress, Outage, Policy};
+use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
-use crate::record::{Claim, Item, Owner, Record, State, Status, Version};
+use crate::record::{Claim, Item, Owner, Record, Version};
 use crate::response::Answer;
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
@@ -191,10 +192,13 @@ impl<'a> Acquirer<'a> {
                         continue;
                     }
                     Decision::Reconcile { orphan, lease_ended_at } => {
-                        next = match self.judged(orphan) {
-                            Ok(next) => next,
-                            Err(orphan) => return Ok(self.put_to_hook(orphan, lease_ended_at)),
+                        let Some(verdict) = self.verdict_on(&orphan.version) else {
+                            return Ok(self.put_to_hook(orphan, lease_ended_at));
                         };
+                        let Some(carried_out) = self.carry_out(orphan, verdict) else {
+                            return Ok(Acquisition::Abandoned);
+                        };
+                        next = carried_out;
                         continue;
                     }
                     Decision::Reconciled => return Ok(Acquisition::Reconciled),
@@ -379,83 +383,6 @@ impl<'a> Acquirer<'a> {
     /// Others write to this key all the time, or DynamoDB lets nobody through.
     fn contended(&self) -> Acquisition {
         in_progress(self.running.unwrap_or_default())
-    }
-
-    /// What an error leaves behind, and what becomes of the call.
-    async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
-        let is_outage = error.kind() == ErrorKind::Unavailable;
-        if let Some(lease_left) = self.running.filter(|_| is_outage) {
-            // What was seen may be long ago, and the record ours by now.
-            if self.may_hold {
-                self.let_go().await;
-            }
-            return Ok(in_progress(lease_left));
-        }
-        // Not where the hook has said that the operation is over.
-        let may_run = !matches!(self.verdict, Some((_, Verdict::Settle(_))));
-        if is_outage && may_run && self.call.policy.outage == Outage::Open {
-            tracing::error!(
-                operation = self.call.key.operation(), %error,
-                "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
-            );
-            let (claim, call) = (self.claim.clone(), self.call.clone());
-            return Ok(Acquisition::Acquired(Execution::unprotected(self.core, claim, call)));
-        }
-        if self.may_hold {
-            self.let_go().await;
-        }
-        Err(error)
-    }
-
-    /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
-    /// it. A record with steps is not deleted but given back as it was found.
-    async fn let_go(&self) {
-        let table = &self.core.table;
-        let outcome = match table.release(&self.claim, self.limit()).await.outcome {
-            Write::Refused(Some(item)) => {
-                if self.is_ours(item) {
-                    self.give_back().await
-                } else {
-                    Write::Refused(None)
-                }
-            }
-            outcome => outcome,
-        };
-        match outcome {
-            Write::Applied | Write::Refused(_) => {}
-            Write::Conflict(error)
-            | Write::Invalid(error)
-            | Write::NotApplied(error)
-            | Write::Unknown(error) => {
-                tracing::warn!(
-                    operation = self.call.key.operation(), %error,
-                    "an unused lease could not be released: the key is free when it ends"
-                );
-            }
-        }
-    }
-
-    fn is_ours(&self, item: Item) -> bool {
-        Record::decode(&self.core.table.schema, item).is_ok_and(|record| {
-            record.owner == self.claim.owner && matches!(record.state, State::Pending { .. })
-        })
-    }
-
-    /// Leaves a record whose steps must stay as failed as it was, or with its lease over.
-    async fn give_back(&self) -> Write {
-        let (core, claim, limit) = (self.core, &self.claim, self.limit());
-        let now = core.table.clock.store_now();
-        match &self.taken {
-            Some(Version { status: Status::Failed, .. }) => {
-                let expires_at = now.plus(self.call.policy.retention).seconds_up();
-                core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
-            }
-            Some(Version { lease_expires_at: Some(end), .. }) => {
-                core.table.end_lease(claim, *end, limit).await.outcome
-            }
-            // Not ours to end: a record with steps is one that was taken over.
-            Some(_) | None => Write::Refused(None),
-        }
     }
 }
 

@@ -82,16 +82,15 @@ impl DerivedKey {
     /// As a UUID of version 8 (RFC 9562, section 5.8): 36 characters, 122 bits of the hash.
     #[must_use]
     pub fn uuid(&self) -> String {
-        let [a, b, c, d, e, f, version, h, variant, j, k, l, m, n, o, p, ..] = self.0;
-        let (version, variant) = ((version & 0x0f) | 0x80, (variant & 0x3f) | 0x80);
-        let groups: [&[u8]; 5] =
-            [&[a, b, c, d], &[e, f], &[version, h], &[variant, j], &[k, l, m, n, o, p]];
+        let mut bytes = self.0;
+        bytes[6] = (bytes[6] & 0x0f) | 0x80;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let mut uuid = String::with_capacity(36);
-        for (index, group) in groups.into_iter().enumerate() {
+        for (index, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
             if index > 0 {
                 uuid.push('-');
             }
-            push_hex(&mut uuid, group);
+            push_hex(&mut uuid, &bytes[group]);
         }
         uuid
     }

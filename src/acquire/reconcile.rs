@@ -12,20 +12,10 @@ use crate::response::encode_unavailable;
 use crate::table::{Reply, Write};
 
 impl Acquirer<'_> {
-    /// What the hook has said already of this very record; or else the record.
-    pub(super) fn judged(&mut self, orphan: Orphan) -> Result<Next, Orphan> {
-        match self.verdict.take() {
-            Some((seen, verdict)) if seen == orphan.version => match verdict {
-                Verdict::Settle(word) => Ok(self.settling(orphan, word)),
-                Verdict::Execute => {
-                    self.verdict = Some((seen, Verdict::Execute));
-                    Ok(self.take_over(orphan))
-                }
-                // Such a call has ended.
-                Verdict::Refuse => Err(orphan),
-            },
-            _ => Err(orphan),
-        }
+    /// What the hook has said already of this very record.
+    pub(super) fn verdict_on(&self, version: &Version) -> Option<Verdict> {
+        let (_, verdict) = self.verdict.as_ref().filter(|(seen, _)| seen == version)?;
+        Some(verdict.clone())
     }
 
     pub(super) fn put_to_hook(&mut self, orphan: Orphan, lease_ended_at: Timestamp) -> Acquisition {
@@ -40,15 +30,20 @@ impl Acquirer<'_> {
             let message = "a reconcile hook answered without having been asked";
             return Err(Error::new(ErrorKind::Configuration, message));
         };
-        let next = match verdict {
-            Verdict::Refuse => return Ok(Acquisition::Abandoned),
-            Verdict::Execute => {
-                self.verdict = Some((orphan.version.clone(), Verdict::Execute));
-                self.take_over(orphan)
-            }
-            Verdict::Settle(word) => self.settling(orphan, word),
-        };
-        self.go_on(next).await
+        match self.carry_out(orphan, verdict) {
+            Some(next) => self.go_on(next).await,
+            None => Ok(Acquisition::Abandoned),
+        }
+    }
+
+    /// What the hook's word asks to send, if anything.
+    pub(super) fn carry_out(&mut self, orphan: Orphan, verdict: Verdict) -> Option<Next> {
+        self.verdict = Some((orphan.version.clone(), verdict.clone()));
+        match verdict {
+            Verdict::Settle(word) => Some(self.settling(orphan, word)),
+            Verdict::Execute => Some(self.take_over(orphan)),
+            Verdict::Refuse => None,
+        }
     }
 
     /// How long a hook may take: the answer has to get out before the deadline.
@@ -68,7 +63,6 @@ impl Acquirer<'_> {
             }
             word => word,
         };
-        self.verdict = Some((orphan.version.clone(), Verdict::Settle(word.clone())));
         Next::Reconcile(orphan.version, word)
     }
 
