@@ -132,9 +132,16 @@ impl Execution {
         Self::new(core, claim, call, lease_expires_at, Steps::new(steps), true)
     }
 
-    /// An execution that no record protects. A write of its claim may be in the table all the same.
-    pub(crate) fn unprotected(core: &Arc<Core>, claim: Claim, call: Call) -> Self {
-        Self::new(core, claim, call, core.table.clock.store_now(), Steps::new(None), false)
+    /// An execution that no record protects. A write of its claim may be in the table all the same;
+    /// steps that were seen in a record are done, whoever owns that.
+    pub(crate) fn unprotected(
+        core: &Arc<Core>,
+        claim: Claim,
+        call: Call,
+        steps: Option<Checkpoints>,
+    ) -> Self {
+        let now = core.table.clock.store_now();
+        Self::new(core, claim, call, now, Steps::new(steps), false)
     }
 
     fn new(

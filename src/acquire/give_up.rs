@@ -26,8 +26,9 @@ impl Acquirer<'_> {
                 operation = self.call.key.operation(), %error,
                 "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
             );
-            let (claim, call) = (self.claim.clone(), self.call.clone());
-            return Ok(Acquisition::Acquired(Execution::unprotected(self.core, claim, call)));
+            let (claim, call, steps) = (self.claim.clone(), self.call.clone(), self.steps.take());
+            let execution = Execution::unprotected(self.core, claim, call, steps);
+            return Ok(Acquisition::Acquired(execution));
         }
         if self.may_hold {
             self.let_go().await;

@@ -278,3 +278,15 @@ async fn an_operation_past_its_retention_starts_without_the_old_steps() {
     let outcome = order(&store.idempotency(), Failure::Release, &effects, false).await.unwrap();
     assert_eq!((outcome.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
 }
+
+#[tokio::test]
+async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
+    let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
+    store.put(stepped(raw::abandoned("order#k"))).await;
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.down(Act::LoseRequest);
+    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
+    let idempotency = builder.build().unwrap();
+    let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected("reserve 0, charge 1, mail 1".to_owned()));
+}
