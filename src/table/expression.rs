@@ -76,6 +76,7 @@ impl<'a> Condition<'a> {
             self.lease_is(lease);
         }
         match seen.steps {
+            _ if mutant(Mutant::CompareNoSteps) => {}
             None => self.no_steps(),
             Some(count) => {
                 let name = self.name(Attribute::Steps);

@@ -290,3 +290,20 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
     let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
     assert_eq!(outcome, Outcome::Unprotected("reserve 0, charge 1, mail 1".to_owned()));
 }
+
+#[tokio::test]
+async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        execution.step("first", async { Ok::<_, &str>(1) }).await?;
+        let theirs = with(store.record("order#k").await, "owner", s(raw::SOMEBODY));
+        store.put(theirs.clone()).await;
+        let late = execution.step("second", async { Ok::<_, &str>(2) }).await;
+        assert_eq!(store.record("order#k").await, theirs);
+        late
+    });
+    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+}
