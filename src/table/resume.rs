@@ -41,9 +41,7 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::StepUnfenced) {
-            change.condition.held_by(&claim.owner);
-        }
+        change.condition.held_by(&claim.owner);
         change.set_member(Attribute::Steps, name, value);
         self.update(&claim.key, change, limit).await
     }
