@@ -1,5 +1,8 @@
 //! Becoming the owner of a key, or learning why not.
 
+mod give_up;
+mod reconcile;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +13,12 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::policy::{COMPLETION_MARGIN, InProgress, Outage, Policy};
-use crate::protocol::{Decision, Request, decide};
+use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
+use crate::protocol::{Decision, Orphan, Request, decide};
+use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Owner, Record, Version};
 use crate::response::Answer;
+use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
 
 /// How often one call tries to write before it gives a contended key up.
@@ -37,43 +42,30 @@ pub(crate) enum Acquisition {
     Replay(Answer),
     ReplayFailure(Option<Answer>),
     Mismatch,
-    InProgress { retry_after: Duration },
+    InProgress {
+        retry_after: Duration,
+    },
     Abandoned,
+    /// A hook has to judge: [`Acquirer::resume`] with its word. Only where it was asked for.
+    Reconcile(Box<Abandoned>),
+    /// The hook's word is in the record.
+    Reconciled,
 }
 
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
 /// the call may own its key without a record.
 pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
-    call.policy.validate()?;
-    let clock = &core.table.clock;
-    let claim = Claim {
-        key: call.key.clone(),
-        owner: Owner::random()?,
-        attempt: 1,
-        fingerprint: call.fingerprint,
-        created_at: clock.store_now(),
-    };
-    let mut acquirer = Acquirer {
-        core,
-        call,
-        claim,
-        started: clock.local_now(),
-        writes: 0,
-        backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
-        stamped: clock.offset(),
-        may_hold: false,
-        running: None,
-    };
-    match acquirer.run().await {
-        Err(error) => acquirer.give_up(error).await,
-        answer => answer,
-    }
+    Acquirer::new(core, call)?.acquire().await
 }
 
-struct Acquirer<'a> {
+/// A call on its way to its key.
+pub(crate) struct Acquirer<'a> {
     core: &'a Arc<Core>,
     call: Call,
     claim: Claim,
+    /// Whether a hook judges an abandoned operation: then the call may come to
+    /// [`Acquisition::Reconcile`].
+    pub(crate) reconciles: bool,
     started: Timestamp,
     writes: u32,
     backoff: Backoff,
@@ -83,19 +75,36 @@ struct Acquirer<'a> {
     may_hold: bool,
     /// Another owner was seen at work, with so much of its lease left.
     running: Option<Duration>,
+    /// What the record that we own, or are about to, has of earlier attempts' steps.
+    steps: Option<Checkpoints>,
+    /// The record that we took over, or tried to.
+    taken: Option<Version>,
+    /// The abandoned operation that the hook is asked about.
+    orphan: Option<Orphan>,
+    /// What the hook said of an abandoned record, as long as that does not change.
+    verdict: Option<(Version, Verdict)>,
 }
 
 /// What to send next.
 enum Next {
+    Own(Way),
+    /// The hook's word, over the record that it was said of.
+    Reconcile(Version, Settlement),
+    Look,
+}
+
+/// How to become the owner.
+enum Way {
     Create,
     Replace(Version),
     TakeOver(Version),
-    Look,
 }
 
 /// What a round trip brought.
 enum Found {
     Ours(Term),
+    /// The hook's word is in the record.
+    Reconciled,
     Record(Option<Item>),
     /// The store did not tell: look.
     Nothing,
@@ -108,22 +117,62 @@ enum Settled {
     Look,
 }
 
-impl Acquirer<'_> {
-    async fn run(&mut self) -> Result<Acquisition, Error> {
-        let mut next = Next::Create;
+impl<'a> Acquirer<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>, call: Call) -> Result<Self, Error> {
+        call.policy.validate()?;
+        let clock = &core.table.clock;
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: Owner::random()?,
+            attempt: 1,
+            fingerprint: call.fingerprint,
+            created_at: clock.store_now(),
+        };
+        Ok(Self {
+            core,
+            call,
+            claim,
+            reconciles: false,
+            started: clock.local_now(),
+            writes: 0,
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+            stamped: clock.offset(),
+            may_hold: false,
+            running: None,
+            steps: None,
+            taken: None,
+            orphan: None,
+            verdict: None,
+        })
+    }
+
+    pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
+        self.go_on(Next::Own(Way::Create)).await
+    }
+
+    async fn go_on(&mut self, next: Next) -> Result<Acquisition, Error> {
+        match self.run(next).await {
+            Err(error) => self.give_up(error).await,
+            answer => answer,
+        }
+    }
+
+    async fn run(&mut self, mut next: Next) -> Result<Acquisition, Error> {
         loop {
             let Some((found, time)) = self.send(next).await? else {
                 return Ok(self.contended());
             };
             let settled = match found {
                 Found::Nothing => Settled::Look,
+                Found::Reconciled => return Ok(Acquisition::Reconciled),
                 Found::Ours(term) => {
                     let misstamped = self.is_misstamped(time);
                     self.settle(term.lease_expires_at, misstamped).await?
                 }
                 Found::Record(item) => match self.decide(item, time)? {
-                    Decision::Acquired { attempt, created_at, lease_expires_at } => {
+                    Decision::Acquired { attempt, created_at, lease_expires_at, steps } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
+                        self.steps = steps;
                         // Whoever ran is gone.
                         self.running = None;
                         // Which of several writes it was, and so its offset, is not known.
@@ -131,18 +180,28 @@ impl Acquirer<'_> {
                         self.settle(lease_expires_at, misstamped).await?
                     }
                     Decision::Create => {
-                        next = self.anew(Next::Create);
+                        next = self.anew(Way::Create);
                         continue;
                     }
                     Decision::Replace(version) => {
-                        next = self.anew(Next::Replace(version));
+                        next = self.anew(Way::Replace(version));
                         continue;
                     }
-                    Decision::TakeOver { version, attempt, created_at } => {
-                        (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
-                        next = Next::TakeOver(version);
+                    Decision::TakeOver(orphan) => {
+                        next = self.take_over(orphan);
                         continue;
                     }
+                    Decision::Reconcile { orphan, lease_ended_at } => {
+                        let Some(verdict) = self.verdict_on(&orphan.version) else {
+                            return Ok(self.put_to_hook(orphan, lease_ended_at));
+                        };
+                        let Some(carried_out) = self.carry_out(orphan, verdict) else {
+                            return Ok(Acquisition::Abandoned);
+                        };
+                        next = carried_out;
+                        continue;
+                    }
+                    Decision::Reconciled => return Ok(Acquisition::Reconciled),
                     Decision::InProgress { lease_left } => {
                         self.running = Some(lease_left);
                         if !self.wait().await {
@@ -166,9 +225,20 @@ impl Acquirer<'_> {
     }
 
     /// The operation starts from its beginning.
-    fn anew(&mut self, next: Next) -> Next {
+    fn anew(&mut self, way: Way) -> Next {
         (self.claim.attempt, self.claim.created_at) = (1, self.core.table.clock.store_now());
-        next
+        self.steps = None;
+        Next::Own(way)
+    }
+
+    /// The operation goes on in our hands.
+    fn take_over(&mut self, orphan: Orphan) -> Next {
+        let Orphan { version, attempt, created_at, steps } = orphan;
+        let next = u32::from(!mutant(Mutant::AttemptStays));
+        (self.claim.attempt, self.claim.created_at) = (attempt.saturating_add(next), created_at);
+        self.steps = steps;
+        self.taken = Some(version.clone());
+        Next::Own(Way::TakeOver(version))
     }
 
     fn decide(&self, item: Option<Item>, time: Option<StoreTime>) -> Result<Decision, Error> {
@@ -179,25 +249,29 @@ impl Acquirer<'_> {
             owner: &self.claim.owner,
             fingerprint: &self.call.fingerprint,
             policy: &self.call.policy,
+            reconciles: self.reconciles,
         };
         Ok(decide(record, now, request))
     }
 
     /// One round trip; `None` when no further write makes sense.
     async fn send(&mut self, next: Next) -> Result<Option<(Found, Option<StoreTime>)>, Error> {
-        if let Next::Look = next {
-            return self.look().await.map(Some);
+        match next {
+            Next::Look => self.look().await.map(Some),
+            _ if !self.pace().await => Ok(None),
+            Next::Own(way) => self.own(way).await.map(Some),
+            Next::Reconcile(seen, word) => self.write_word(seen, word).await.map(Some),
         }
-        if !self.pace().await {
-            return Ok(None);
-        }
+    }
+
+    async fn own(&mut self, way: Way) -> Result<(Found, Option<StoreTime>), Error> {
         let term = self.term()?;
         let limit = self.limit();
         let (table, claim) = (&self.core.table, &self.claim);
-        let Reply { outcome, time } = match &next {
-            Next::Create | Next::Look => table.create(claim, term, limit).await,
-            Next::Replace(seen) => table.replace(claim, term, seen, limit).await,
-            Next::TakeOver(seen) => table.take_over(claim, term, seen, limit).await,
+        let Reply { outcome, time } = match &way {
+            Way::Create => table.create(claim, term, limit).await,
+            Way::Replace(seen) => table.replace(claim, term, seen, limit).await,
+            Way::TakeOver(seen) => table.take_over(claim, term, seen, limit).await,
         };
         let found = match outcome {
             Write::Applied => {
@@ -212,7 +286,7 @@ impl Acquirer<'_> {
             }
             Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
         };
-        Ok(Some((found, time)))
+        Ok((found, time))
     }
 
     async fn look(&mut self) -> Result<(Found, Option<StoreTime>), Error> {
@@ -285,8 +359,9 @@ impl Acquirer<'_> {
                 Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
             }
         }
-        let (claim, call) = (self.claim.clone(), self.call.clone());
-        Ok(Settled::Granted(Execution::protected(self.core, claim, call, lease_expires_at)))
+        let (claim, call, steps) = (self.claim.clone(), self.call.clone(), self.steps.take());
+        let execution = Execution::protected(self.core, claim, call, lease_expires_at, steps);
+        Ok(Settled::Granted(execution))
     }
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.
@@ -308,47 +383,6 @@ impl Acquirer<'_> {
     /// Others write to this key all the time, or DynamoDB lets nobody through.
     fn contended(&self) -> Acquisition {
         in_progress(self.running.unwrap_or_default())
-    }
-
-    /// What an error leaves behind, and what becomes of the call.
-    async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
-        let is_outage = error.kind() == ErrorKind::Unavailable;
-        if let Some(lease_left) = self.running.filter(|_| is_outage) {
-            // What was seen may be long ago, and the record ours by now.
-            if self.may_hold {
-                self.let_go().await;
-            }
-            return Ok(in_progress(lease_left));
-        }
-        if is_outage && self.call.policy.outage == Outage::Open {
-            tracing::error!(
-                operation = self.call.key.operation(), %error,
-                "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
-            );
-            let (claim, call) = (self.claim.clone(), self.call.clone());
-            return Ok(Acquisition::Acquired(Execution::unprotected(self.core, claim, call)));
-        }
-        if self.may_hold {
-            self.let_go().await;
-        }
-        Err(error)
-    }
-
-    /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
-    /// it.
-    async fn let_go(&self) {
-        match self.core.table.release(&self.claim, self.limit()).await.outcome {
-            Write::Applied | Write::Refused(_) => {}
-            Write::Conflict(error)
-            | Write::Invalid(error)
-            | Write::NotApplied(error)
-            | Write::Unknown(error) => {
-                tracing::warn!(
-                    operation = self.call.key.operation(), %error,
-                    "an unused lease could not be released: the key is free when it ends"
-                );
-            }
-        }
     }
 }
 

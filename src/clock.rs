@@ -31,6 +31,15 @@ impl Timestamp {
         }
     }
 
+    pub(crate) fn to_system(self) -> SystemTime {
+        let distance = Duration::from_millis(self.0.unsigned_abs());
+        let epoch = SystemTime::UNIX_EPOCH;
+        let time =
+            if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+        // No clock that this program can run under shows such a time.
+        time.unwrap_or(epoch)
+    }
+
     pub(crate) const fn millis(self) -> i64 {
         self.0
     }

@@ -165,17 +165,23 @@ impl Execution {
         }
     }
 
-    /// Deletes the pending record: the key is free.
+    /// Deletes the pending record: the key is free. With steps it is kept for the next attempt, which
+    /// goes on after them.
     pub(crate) async fn release(&self) {
-        self.end(&Ending::Release).await;
+        if self.inner.steps.may_be_stored() {
+            self.keep_failure(None).await;
+        } else {
+            self.end(&Ending::Release).await;
+        }
     }
 
     async fn keep_failure(&self, response: Option<AttributeValue>) {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
         // Everything else in the record is far below the rest of the limit.
+        let others = self.inner.steps.bytes() + 8 * 1024;
         let fits =
-            |response: &AttributeValue| record::value_bytes(response) + 8 * 1024 <= MAX_ITEM_BYTES;
+            |response: &AttributeValue| record::value_bytes(response) + others <= MAX_ITEM_BYTES;
         let response = response.filter(fits);
         self.end(&Ending::Keep { failed_at, expires_at, response }).await;
     }
@@ -212,7 +218,7 @@ impl Execution {
         }
     }
 
-    fn retries(&self) -> Retries<'_> {
+    pub(crate) fn retries(&self) -> Retries<'_> {
         let clock = &self.inner.core.table.clock;
         let longest = if self.is_protected() {
             self.inner.policy.completion_timeout
@@ -244,7 +250,7 @@ impl fmt::Debug for Ending {
 }
 
 /// The pauses between tries of a write that must get through, up to a point in time.
-struct Retries<'a> {
+pub(crate) struct Retries<'a> {
     execution: &'a Execution,
     until: Timestamp,
     backoff: Backoff,
@@ -252,12 +258,12 @@ struct Retries<'a> {
 
 impl Retries<'_> {
     /// How long the next try may last.
-    fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.execution.inner.core.time_until(Some(self.until))
     }
 
     /// Waits for the next try; `false` when there is no time for one.
-    async fn wait(&mut self) -> bool {
+    pub(crate) async fn wait(&mut self) -> bool {
         let clock = &self.execution.inner.core.table.clock;
         let pause = self.backoff.next();
         if clock.local_now().plus(pause) >= self.until {

@@ -26,7 +26,7 @@ struct Inner {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The call itself is wrong: no key, a key that is too long, a payload that cannot be
-    /// serialised. **Mend the call.** Nothing ran.
+    /// serialised, a step's name that is used twice. **Mend the call.** Nothing ran.
     InvalidInput,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing
     /// ran.
@@ -42,7 +42,8 @@ pub enum ErrorKind {
     /// **Look at the failure; use a new key to try anew.** Nothing ran now.
     Failed,
     /// An earlier owner let its lease end without an answer and the policy is
-    /// [`Takeover::Reject`](crate::Takeover::Reject). **Look whether its effect exists; delete
+    /// [`Takeover::Reject`](crate::Takeover::Reject), or the reconcile hook said
+    /// [`Refuse`](crate::Reconciled::Refuse). **Look whether its effect exists; delete
     /// the record to let it run again.** Nothing ran now.
     Abandoned,
     /// The handler ran, but its lease had ended and another execution owns the key now: this one's
@@ -65,9 +66,10 @@ pub enum ErrorKind {
     /// a missing or ill-typed attribute, or somebody else's item. It is never overwritten.
     /// **Roll forward, or look at the item.** Nothing ran.
     UnknownRecord,
-    /// The operation completed earlier, but its answer could not be stored (too large, not
-    /// serialisable). **Its effect has happened; read its result from where the business keeps
-    /// it.** Nothing ran now.
+    /// The operation, or a [step](crate::Execution::step) of it, was done, but its result could not
+    /// be stored (too large, not serialisable). **Its effect has happened; read its result from
+    /// where the business keeps it.** Nothing ran now, but for
+    /// [`StepError::NotStored`](crate::StepError::NotStored).
     AnswerUnavailable,
     /// The stored answer cannot be decoded into the type that was asked for. **Decode it with the
     /// type that wrote it.** Nothing ran now.

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use crate::acquire::Call;
 use crate::clock::Timestamp;
+use crate::derived_key::DerivedKey;
 use crate::idempotency::Core;
 use crate::policy::Policy;
 use crate::record::{Claim, Item, Record};
+use crate::steps::{Checkpoints, Steps};
 use crate::table::Write;
 
 /// The running operation, as its handler sees it.
@@ -31,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) lease_expires_at: AtomicI64,
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
+    pub(crate) steps: Steps,
     /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).
     is_protected: bool,
 }
@@ -62,8 +65,8 @@ impl Execution {
         end.since(self.inner.core.table.clock.store_now())
     }
 
-    /// Whether a renewal found that another execution owns the key: what this one still does, it
-    /// does beside the other. Only a lease that is renewed can find out; for any lease,
+    /// Whether a renewal or a step found that another execution owns the key: what this one still
+    /// does, it does beside the other. For a lease that is not renewed,
     /// [`lease_remaining`](Self::lease_remaining) tells when it is over.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
@@ -77,9 +80,24 @@ impl Execution {
         self.inner.is_protected
     }
 
+    /// A key for a call to another service, sent as its `Idempotency-Key`: the same in every attempt
+    /// of this operation, another one for each label and each operation. See [`DerivedKey`] for
+    /// how long that protects.
+    ///
+    /// ```
+    /// # async fn example(execution: dynamodb_idempotency::Execution) {
+    /// let refund = execution.derive_key("refund").uuid();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.inner.claim.key, label)
+    }
+
     /// Says that the handler looked at the request, refused it and has changed nothing: its answer
     /// goes out unstored, the record is deleted, and the same key may come with a corrected
-    /// payload.
+    /// payload. A record with [steps](Self::step) is not deleted: they have happened, so it is kept
+    /// for the next attempt at the same request.
     pub fn nothing_executed(&self) {
         self.inner.nothing_executed.store(true, Ordering::Relaxed);
     }
@@ -109,13 +127,21 @@ impl Execution {
         claim: Claim,
         call: Call,
         lease_expires_at: Timestamp,
+        steps: Option<Checkpoints>,
     ) -> Self {
-        Self::new(core, claim, call, lease_expires_at, true)
+        Self::new(core, claim, call, lease_expires_at, Steps::new(steps), true)
     }
 
-    /// An execution that no record protects. A write of its claim may be in the table all the same.
-    pub(crate) fn unprotected(core: &Arc<Core>, claim: Claim, call: Call) -> Self {
-        Self::new(core, claim, call, core.table.clock.store_now(), false)
+    /// An execution that no record protects. A write of its claim may be in the table all the same;
+    /// steps that were seen in a record are done, whoever owns that.
+    pub(crate) fn unprotected(
+        core: &Arc<Core>,
+        claim: Claim,
+        call: Call,
+        steps: Option<Checkpoints>,
+    ) -> Self {
+        let now = core.table.clock.store_now();
+        Self::new(core, claim, call, now, Steps::new(steps), false)
     }
 
     fn new(
@@ -123,6 +149,7 @@ impl Execution {
         claim: Claim,
         call: Call,
         lease_expires_at: Timestamp,
+        steps: Steps,
         is_protected: bool,
     ) -> Self {
         let inner = Inner {
@@ -133,6 +160,7 @@ impl Execution {
             lease_expires_at: AtomicI64::new(lease_expires_at.millis()),
             lease_lost: AtomicBool::new(false),
             nothing_executed: AtomicBool::new(false),
+            steps,
             is_protected,
         };
         Self { inner: Arc::new(inner) }
@@ -144,6 +172,10 @@ impl Execution {
 
     pub(crate) fn policy(&self) -> &Policy {
         &self.inner.policy
+    }
+
+    pub(crate) fn note_lost_lease(&self) {
+        self.inner.lease_lost.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn said_nothing_executed(&self) -> bool {
@@ -172,7 +204,7 @@ impl Execution {
                 Renewal::Renewed => {}
                 Renewal::Failed => core.table.clock.sleep(length / 24).await,
                 Renewal::Lost => {
-                    self.inner.lease_lost.store(true, Ordering::Relaxed);
+                    self.note_lost_lease();
                     tracing::error!(
                         operation = self.operation(),
                         attempt = self.attempt(),

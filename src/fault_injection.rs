@@ -27,6 +27,8 @@ pub enum Mutant {
     ReleaseAfterUnconfirmed,
     UnknownIsRefused,
     AttemptStays,
+    StepUnfenced,
+    CompareNoSteps,
 }
 
 #[cfg(not(feature = "fault-injection"))]

@@ -55,9 +55,12 @@ pub fn record(input: &[u8]) {
         fingerprint: record.fingerprint,
         created_at: record.created_at,
     };
-    let again = pending_item(&schema, &claim, lease_expires_at, record.expires_at);
-    let again = Record::decode(&schema, again).map(|record| record.version());
-    assert_eq!(again.ok(), Some(version));
+    let mut again = pending_item(&schema, &claim, lease_expires_at, record.expires_at);
+    if let Some(steps) = &record.steps {
+        again.insert("steps".to_owned(), steps.encode());
+    }
+    let again = Record::decode(&schema, again).map(|record| (record.version(), record.steps));
+    assert_eq!(again.ok(), Some((version, record.steps)));
 }
 
 /// A stored answer. One that can be read is written again as the same one, and an HTTP answer is
@@ -208,7 +211,7 @@ mod tests {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
             std::fs::read(folder.join(path)).unwrap()
         };
-        for name in ["pending", "completed", "failed"] {
+        for name in ["pending", "completed", "failed", "steps"] {
             let text = read(&format!("record/{name}"));
             let item = Input { rest: &text, depth: 0 }.item();
             let record = Record::decode(&TableSchema::default(), item);

@@ -46,7 +46,7 @@
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
 //! | of another request | is refused | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, its owner's lease is live | is refused, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
-//! | pending, its owner's lease is over | takes over and runs, or is refused | as the first row; [`ErrorKind::Abandoned`] | as the first row; 409 |
+//! | pending, its owner's lease is over | takes over and runs, is refused, or asks a [hook](Operation::reconcile) | as the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as the first row; 409; the hook's response |
 //! | failed, and kept | runs again, or gets the failure | as the first row; the error, [`ErrorKind::Failed`] | as the first row; the response, 500 |
 //! | DynamoDB out of reach | is refused | [`ErrorKind::Unavailable`] | 503 |
 //!
@@ -58,10 +58,13 @@
 //! 4. A rejected duplicate changes nothing at all.
 //! 5. Every key ends completed, failed or free within one lease of its owner's death.
 //! 6. What was executed is never run again because its answer could not be stored.
+//! 7. No later attempt does a [step](Execution::step) again whose result is stored.
 //!
 //! **Not promised**: an effect outside DynamoDB can happen twice when its owner outlives its lease
-//! or dies half-way, before the completion. [`Execution::attempt`] is there for systems that can
-//! fence, [`Takeover::Reject`] for effects that must not be repeated unseen.
+//! or dies half-way, before the completion. Do such effects in a
+//! [`step`](Execution::step), with a [derived key](Execution::derive_key), and look them up in
+//! [`reconcile`](Operation::reconcile); [`Execution::attempt`] is there for systems that can fence,
+//! [`Takeover::Reject`] for effects that must not be repeated unseen.
 //!
 //! # HTTP
 //!
@@ -87,6 +90,7 @@
 mod acquire;
 mod clock;
 mod completion;
+mod derived_key;
 mod error;
 mod execution;
 #[cfg(not(feature = "fault-injection"))]
@@ -111,11 +115,14 @@ mod lambda_event;
 mod operation;
 mod policy;
 mod protocol;
+mod reconcile;
 mod record;
 mod response;
 mod schema;
+mod steps;
 mod table;
 
+pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
@@ -125,7 +132,9 @@ pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
+pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
+pub use crate::steps::StepError;
 
 /// The README's snippets compile.
 #[cfg(all(doctest, feature = "lambda"))]

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::SystemTime;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +21,9 @@ use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::{RecordKey, Scope};
 use crate::policy::{Failure, Policy, Unconfirmed};
+use crate::reconcile::{
+    self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
+};
 use crate::response::{Answer, encode_json, encode_unavailable};
 
 /// One operation, about to run: made by [`Idempotency::operation`].
@@ -28,7 +32,7 @@ use crate::response::{Answer, encode_json, encode_unavailable};
 /// same key with another request is an error and not somebody else's answer.
 #[derive(Debug)]
 #[must_use = "nothing happens before run()"]
-pub struct Operation<'a, Errors = ForgetErrors> {
+pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
     idempotency: &'a Idempotency,
     scope: Scope,
     key: String,
@@ -36,6 +40,7 @@ pub struct Operation<'a, Errors = ForgetErrors> {
     policy: Policy,
     deadline: Option<SystemTime>,
     errors: PhantomData<Errors>,
+    hook: Option<Hook>,
 }
 
 /// How a call of [`run_with_outcome`](Operation::run_with_outcome) came by its answer.
@@ -47,6 +52,9 @@ pub enum Outcome<T> {
     Executed(T),
     /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
     Replayed(T),
+    /// The handler did not run now: the [reconcile hook](Operation::reconcile) found that an
+    /// abandoned execution had completed, and this is its answer, which is stored now.
+    Reconciled(T),
     /// The handler ran, said [`nothing_executed`](Execution::nothing_executed), and nothing is
     /// stored.
     NothingExecuted(T),
@@ -64,6 +72,7 @@ impl<T> Outcome<T> {
         match self {
             Self::Executed(value)
             | Self::Replayed(value)
+            | Self::Reconciled(value)
             | Self::NothingExecuted(value)
             | Self::Unconfirmed(value)
             | Self::Unprotected(value) => value,
@@ -132,25 +141,72 @@ impl<'a> Operation<'a> {
             policy: idempotency.core.policy.clone(),
             deadline: None,
             errors: PhantomData,
+            hook: None,
         }
     }
+}
 
+impl<'a, Hook> Operation<'a, ForgetErrors, Hook> {
     /// Keeps a failure of the handler and gives the error itself to repeats; its type must be
     /// serialisable. The policy becomes [`Failure::Replay`], unless it is [`Failure::Retain`]: then
     /// the attempts that it allows run first.
-    pub fn replay_errors(self) -> Operation<'a, ReplayErrors> {
-        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _ } = self;
+    pub fn replay_errors(self) -> Operation<'a, ReplayErrors, Hook> {
+        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _, hook } = self;
         let failure = match policy.failure {
             Failure::Release => Failure::Replay,
             kept @ (Failure::Retain { .. } | Failure::Replay) => kept,
         };
         let policy = policy.failure(failure);
         let errors = PhantomData;
-        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors }
+        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors, hook }
     }
 }
 
-impl<Errors> Operation<'_, Errors> {
+impl<'a, Errors> Operation<'a, Errors> {
+    /// Asks `hook` about an operation whose owner let its lease end without an answer, in the place
+    /// of [`Policy::takeover`]: the business looks whether the effect exists, and answers for the
+    /// operation or says that it may run.
+    ///
+    /// ```no_run
+    /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};
+    /// # async fn charge(_: String) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn find_charge(_: String) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    ///
+    /// async fn pay(idempotency: &Idempotency) -> Result<String, RunError<std::io::Error>> {
+    ///     idempotency
+    ///         .operation("charge")
+    ///         .key("order-42")
+    ///         .reconcile(|abandoned: Abandoned| async move {
+    ///             let key = abandoned.derive_key("charge").uuid();
+    ///             Ok(match find_charge(key).await? {
+    ///                 Some(receipt) => Reconciled::Completed(receipt),
+    ///                 None => Reconciled::Execute,
+    ///             })
+    ///         })
+    ///         .run(|execution| charge(execution.derive_key("charge").uuid()))
+    ///         .await
+    /// }
+    /// ```
+    ///
+    /// The hook runs before anything is written, so several calls may ask theirs at once; one
+    /// answer is written, on the condition that the record is still the one that was judged, and
+    /// each of the others looks again. An `Err` of the hook's is the call's
+    /// [`RunError::Handler`], and a panic goes on; nothing is written then. At the
+    /// [deadline](Self::deadline) it is dropped, with [`ErrorKind::DeadlineExceeded`]; without one
+    /// it has to bound its own time. A record that is gone, released or past its retention is not
+    /// abandoned: the operation runs as if it were new.
+    pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Operation<'a, Errors, ReconcileWith<H>>
+    where
+        H: FnMut(Abandoned) -> Fut,
+        Fut: Future<Output = Result<Reconciled<T, E>, E>>,
+    {
+        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors, hook: _ } = self;
+        let hook = Some(ReconcileWith(hook));
+        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors, hook }
+    }
+}
+
+impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// What tells this operation from others of its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
     pub fn key(mut self, key: impl Into<String>) -> Self {
@@ -212,6 +268,7 @@ impl<Errors> Operation<'_, Errors> {
         Fut: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
         Errors: ErrorReplay<E>,
+        Hook: Reconcile<T, E>,
     {
         self.run_with_outcome(handler).await.map(Outcome::into_inner)
     }
@@ -226,6 +283,7 @@ impl<Errors> Operation<'_, Errors> {
         Fut: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
         Errors: ErrorReplay<E>,
+        Hook: Reconcile<T, E>,
     {
         let core = &self.idempotency.core;
         let call = Call {
@@ -239,7 +297,19 @@ impl<Errors> Operation<'_, Errors> {
             policy: self.policy,
             deadline: self.deadline.map(Timestamp::from_system),
         };
-        let execution = match acquire(core, call).await? {
+        let acquisition = match self.hook {
+            None => acquire(core, call).await?,
+            Some(mut hook) => {
+                let codec =
+                    Codec { completed: encode_value::<T>, failed: encode_error::<E, Errors> };
+                match reconcile::acquire(core, call, &mut hook, codec).await? {
+                    Acquired::Unsettled(acquisition) => acquisition,
+                    Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
+                    Acquired::Failed(error) => return Err(RunError::Handler(error)),
+                }
+            }
+        };
+        let execution = match acquisition {
             Acquisition::Acquired(execution) => execution,
             Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
             Acquisition::ReplayFailure(answer) => {
@@ -251,8 +321,7 @@ impl<Errors> Operation<'_, Errors> {
             match call_handler(&execution, handler).await {
                 Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
                 Ok(Err(error)) => {
-                    let response = Errors::encode(&error).map(encode_json);
-                    fail(&execution, response).await;
+                    fail(&execution, encode_error::<E, Errors>(&error)).await;
                     Ok(Err(RunError::Handler(error)))
                 }
                 Err(panic) => {
@@ -301,10 +370,7 @@ impl Drop for EarlyDrop<'_> {
 }
 
 /// A failure after which the handler may have said that it changed nothing.
-pub(crate) async fn fail(
-    execution: &Execution,
-    response: Option<aws_sdk_dynamodb::types::AttributeValue>,
-) {
+pub(crate) async fn fail(execution: &Execution, response: Option<AttributeValue>) {
     if execution.said_nothing_executed() {
         execution.release().await;
     } else {
@@ -321,22 +387,11 @@ where
         return Ok(Outcome::NothingExecuted(value));
     }
     // Once, and not once a try: its panic counts as one that cannot be stored.
-    let json = std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(&value)));
-    let json = match json {
-        Ok(Ok(json)) => Some(json),
-        Ok(Err(error)) => {
-            execution.report_unstorable(&error.to_string());
-            None
-        }
-        Err(_) => {
-            execution.report_unstorable("its serialisation panicked");
-            None
-        }
-    };
-    let encode = || match &json {
-        Some(json) => encode_json(json.clone()),
-        None => encode_unavailable("it could not be serialised"),
-    };
+    let stored = serialise(&value).unwrap_or_else(|reason| {
+        execution.report_unstorable(&reason);
+        encode_unavailable("it could not be serialised")
+    });
+    let encode = || stored.clone();
     match execution.complete(&encode).await {
         Completion::Stored => Ok(Outcome::Executed(value)),
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
@@ -352,6 +407,27 @@ where
             }
         }
     }
+}
+
+/// A function's answer as it is stored; or why it cannot be.
+fn serialise<T: Serialize>(value: &T) -> Result<AttributeValue, String> {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
+        Ok(Ok(json)) => Ok(encode_json(json)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("its serialisation panicked".to_owned()),
+    }
+}
+
+/// A reconcile hook's answer as it is stored.
+fn encode_value<T: Serialize>(value: &T) -> AttributeValue {
+    serialise(value).unwrap_or_else(|reason| {
+        tracing::error!(reason, "a reconcile hook's answer cannot be stored: repeats get an error");
+        encode_unavailable("it could not be serialised")
+    })
+}
+
+fn encode_error<E, Errors: ErrorReplay<E>>(error: &E) -> Option<AttributeValue> {
+    Errors::encode(error).map(encode_json)
 }
 
 pub(crate) fn lease_lost() -> Error {
@@ -372,7 +448,8 @@ pub(crate) fn refusal(acquisition: &Acquisition) -> Error {
             ErrorKind::InProgress { retry_after },
             "another execution of this key is running: try again later",
         ),
-        Acquisition::Abandoned => Error::new(
+        // The latter two only where there is a hook, which then has its say.
+        Acquisition::Abandoned | Acquisition::Reconcile(_) | Acquisition::Reconciled => Error::new(
             ErrorKind::Abandoned,
             "an earlier execution ended without an answer and may not be repeated: look whether \
              its effect exists",

@@ -33,7 +33,8 @@ pub struct Policy {
     /// What a failure of the handler leaves behind. Default [`Failure::Release`].
     pub failure: Failure,
     /// What a repeat does when the owner's lease ended without an answer. Default
-    /// [`Takeover::Execute`].
+    /// [`Takeover::Execute`]. A hook has its say in the place of this:
+    /// [`Operation::reconcile`](crate::Operation::reconcile).
     pub takeover: Takeover,
     /// What happens while DynamoDB cannot be reached. Default [`Outage::Closed`].
     pub outage: Outage,
@@ -101,7 +102,9 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing: the record is deleted and the next try runs again, as attempt 1.
+    /// Nothing: the record is deleted and the next try runs again, as attempt 1. A record with
+    /// [steps](crate::Execution::step) is kept as FAILED instead, and the next try goes on after
+    /// them, with `attempt` one higher.
     Release,
     /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
     /// runs have failed; from then on as `Replay`.

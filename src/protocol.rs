@@ -10,6 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::policy::{Failure, Policy, Takeover};
 use crate::record::{Owner, Record, State, Version};
 use crate::response::Answer;
+use crate::steps::Checkpoints;
 
 /// Who asks, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -17,19 +18,30 @@ pub(crate) struct Request<'a> {
     pub(crate) owner: &'a Owner,
     pub(crate) fingerprint: &'a Fingerprint,
     pub(crate) policy: &'a Policy,
+    /// Whether a hook judges an abandoned operation, in the place of the policy.
+    pub(crate) reconciles: bool,
 }
 
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Decision {
     /// Our own write has happened, whatever became of its response.
-    Acquired { attempt: u32, created_at: Timestamp, lease_expires_at: Timestamp },
+    Acquired {
+        attempt: u32,
+        created_at: Timestamp,
+        lease_expires_at: Timestamp,
+        steps: Option<Checkpoints>,
+    },
+    /// The hook's word on an abandoned operation, which we wrote, is in the record.
+    Reconciled,
     /// There is no record: write one where there is none.
     Create,
     /// The record no longer counts: put a new one in its place, if it is still this version.
     Replace(Version),
     /// The operation goes on in our hands, if the record is still this version.
-    TakeOver { version: Version, attempt: u32, created_at: Timestamp },
+    TakeOver(Orphan),
+    /// Somebody ran it and never said how it ended: a hook has to judge.
+    Reconcile { orphan: Orphan, lease_ended_at: Timestamp },
     /// The key belongs to another request.
     Mismatch,
     /// The operation has completed.
@@ -42,6 +54,16 @@ pub(crate) enum Decision {
     Abandoned,
 }
 
+/// An operation that was started and is in nobody's hands, as it was seen.
+#[derive(Debug)]
+pub(crate) struct Orphan {
+    pub(crate) version: Version,
+    /// Of the last owner.
+    pub(crate) attempt: u32,
+    pub(crate) created_at: Timestamp,
+    pub(crate) steps: Option<Checkpoints>,
+}
+
 /// Decides by the record and by `now`, the store's time on the response that brought it.
 pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_>) -> Decision {
     let Some(record) = record else { return Decision::Create };
@@ -49,8 +71,12 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
     let lease_left = match record.state {
         State::Pending { lease_expires_at } if is_own => {
             // D1: after a retry, or arriving late, our own earlier write is ours.
-            let (attempt, created_at) = (record.attempt, record.created_at);
-            return Decision::Acquired { attempt, created_at, lease_expires_at };
+            let Record { attempt, created_at, steps, .. } = record;
+            return Decision::Acquired { attempt, created_at, lease_expires_at, steps };
+        }
+        // D1: what a call finishes before it has run anything, a hook has told it.
+        State::Completed { .. } | State::Failed { .. } if is_own => {
+            return Decision::Reconciled;
         }
         State::Pending { lease_expires_at } if now <= lease_expires_at => {
             Some(lease_expires_at.since(now))
@@ -66,26 +92,28 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         return Decision::Mismatch;
     }
     let version = record.version();
-    let next = Decision::TakeOver {
-        version,
-        attempt: record.attempt.saturating_add(u32::from(!mutant(Mutant::AttemptStays))),
-        created_at: record.created_at,
-    };
-    match (record.state, lease_left) {
+    let Record { attempt, created_at, state, steps, .. } = record;
+    let orphan = Orphan { version, attempt, created_at, steps };
+    match (state, lease_left) {
         // D5
         (State::Completed { answer }, _) => Decision::Replay(answer),
         // D6
         (State::Failed { answer }, _) => match request.policy.failure {
-            Failure::Retain { max_attempts } if record.attempt < max_attempts => next,
-            // A failure kept under another policy: this one would not have kept it.
-            Failure::Release => next,
+            Failure::Retain { max_attempts } if attempt < max_attempts => {
+                Decision::TakeOver(orphan)
+            }
+            // A failure kept under another policy, or for its steps: this one lets it run again.
+            Failure::Release => Decision::TakeOver(orphan),
             Failure::Retain { .. } | Failure::Replay => Decision::ReplayFailure(answer),
         },
         // D7
         (State::Pending { .. }, Some(lease_left)) => Decision::InProgress { lease_left },
         // D8
+        (State::Pending { lease_expires_at: lease_ended_at }, None) if request.reconciles => {
+            Decision::Reconcile { orphan, lease_ended_at }
+        }
         (State::Pending { .. }, None) => match request.policy.takeover {
-            Takeover::Execute => next,
+            Takeover::Execute => Decision::TakeOver(orphan),
             Takeover::Reject => Decision::Abandoned,
         },
     }

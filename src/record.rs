@@ -15,6 +15,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, push_hex};
 use crate::response::Answer;
 use crate::schema::{Attribute, Keys, TableSchema};
+use crate::steps::Checkpoints;
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
@@ -62,6 +63,8 @@ pub(crate) struct Record {
     /// Epoch seconds.
     pub(crate) expires_at: i64,
     pub(crate) state: State,
+    /// What the operation's steps came to so far; `None` if no step was ever stored.
+    pub(crate) steps: Option<Checkpoints>,
 }
 
 #[derive(Debug)]
@@ -99,12 +102,15 @@ impl Status {
 /// Which state of a record was seen: what a compare-and-set compares.
 ///
 /// A renewal keeps the owner and a completion keeps it too, so the owner alone would let a taker
-/// overwrite either.
+/// overwrite either. A step that an owner stores after its lease changes none of the three, and a
+/// taker that does not know of it would run it again: steps only get more, so their number tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) owner: Owner,
     pub(crate) status: Status,
     pub(crate) lease_expires_at: Option<Timestamp>,
+    /// How many steps are stored, where the attribute is there.
+    pub(crate) steps: Option<usize>,
 }
 
 impl Record {
@@ -114,7 +120,8 @@ impl Record {
             State::Completed { .. } => (Status::Completed, None),
             State::Failed { .. } => (Status::Failed, None),
         };
-        Version { owner: self.owner.clone(), status, lease_expires_at }
+        let steps = self.steps.as_ref().map(Checkpoints::count);
+        Version { owner: self.owner.clone(), status, lease_expires_at, steps }
     }
 
     /// Reads an item that was found under a key of ours.
@@ -143,6 +150,7 @@ impl Record {
             fingerprint: fields.fingerprint()?,
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             expires_at: fields.number(Attribute::ExpiresAt)?,
+            steps: fields.steps()?,
         })
     }
 }
@@ -203,6 +211,15 @@ impl Fields<'_> {
             Some(response) => Answer::decode(response)
                 .map(Some)
                 .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
+        }
+    }
+
+    fn steps(&mut self) -> Result<Option<Checkpoints>, Error> {
+        match self.take(Attribute::Steps) {
+            None => Ok(None),
+            Some(steps) => Checkpoints::decode(steps)
+                .map(Some)
+                .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
         }
     }
 

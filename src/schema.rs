@@ -29,9 +29,11 @@ pub enum Attribute {
     Response,
     /// Version of the record's layout.
     Format,
+    /// Results of the steps that are done, while the operation is not.
+    Steps,
 }
 
-const ALL: [(Attribute, &str, &str); 10] = [
+const ALL: [(Attribute, &str, &str); 11] = [
     (Attribute::Status, "status", "#status"),
     (Attribute::Owner, "owner", "#owner"),
     (Attribute::Attempt, "attempt", "#attempt"),
@@ -42,6 +44,7 @@ const ALL: [(Attribute, &str, &str); 10] = [
     (Attribute::CompletedAt, "completed_at", "#completed_at"),
     (Attribute::Response, "response", "#response"),
     (Attribute::Format, "format", "#format"),
+    (Attribute::Steps, "steps", "#steps"),
 ];
 
 impl Attribute {

@@ -11,6 +11,7 @@ use lambda_http::{Body, Error, Request, Response, Service, service_fn};
 use serde_json::{Value, json};
 
 use crate::charge::{Charge, Order, charge};
+use crate::charges;
 use crate::payments::{Payment, Payments};
 
 /// The handler, made idempotent: the same for Lambda and for the local server.
@@ -20,10 +21,12 @@ pub fn service(
     payments: Payments,
 ) -> impl Service<Request, Response = LambdaResponse, Error = Error, Future: Send> + Clone + Send + 'static
 {
+    let network = payments.network();
     // The API key is the tenant: hashed, because it is a secret.
     idempotency
         .http("payments")
         .optional_tenant(header_sha256("x-api-key"))
+        .reconcile(move |abandoned| charges::reconcile(network.clone(), abandoned))
         .wrap(service_fn(move |request| handle(payments.clone(), request)))
 }
 
@@ -31,6 +34,7 @@ async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, 
     let (parts, body) = request.into_parts();
     match (&parts.method, route(parts.uri.path())) {
         (&Method::POST, Some("payments")) => create(&payments, &parts, &body).await,
+        (&Method::POST, Some("charges")) => create_charge(&payments, &parts, &body).await,
         (&Method::GET, Some("payments")) => list(&payments, &parts).await,
         (&Method::GET, Some("healthz")) => reply(StatusCode::OK, &json!({"status": "ok"})),
         (&Method::GET, Some(id)) if id.starts_with("pay_") => show(&payments, &parts, id).await,
@@ -43,7 +47,8 @@ async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, 
 fn route(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments[..] {
-        [name @ ("payments" | "healthz")] | [_, name @ ("payments" | "healthz")] => Some(name),
+        [name @ ("payments" | "charges" | "healthz")]
+        | [_, name @ ("payments" | "charges" | "healthz")] => Some(name),
         ["payments", id] | [_, "payments", id] if id.starts_with("pay_") => Some(id),
         _ => None,
     }
@@ -70,6 +75,19 @@ async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Respo
             reply(status, &json!({"error": {"code": code, "attempt_id": attempt_id}}))
         }
     }
+}
+
+async fn create_charge(
+    payments: &Payments,
+    parts: &Parts,
+    body: &Body,
+) -> Result<Response<Body>, Error> {
+    let order = match Order::parse(body) {
+        Ok(order) => order,
+        Err(refusal) => return refuse(parts, refusal.status, &refusal.code),
+    };
+    let execution = parts.extensions.get::<Execution>().ok_or("the request is not protected")?;
+    charges::create(&payments.network(), execution, &order).await
 }
 
 async fn list(payments: &Payments, parts: &Parts) -> Result<Response<Body>, Error> {
@@ -125,6 +143,7 @@ mod tests {
             ("/payments", Some("payments")),
             ("/prod/payments", Some("payments")),
             ("/payments/", Some("payments")),
+            ("/prod/charges", Some("charges")),
             ("/healthz", Some("healthz")),
             ("/v1/healthz", Some("healthz")),
             ("/", None),

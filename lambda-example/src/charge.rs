@@ -13,12 +13,12 @@ pub(crate) struct Order {
     pub(crate) amount: u64,
     pub(crate) currency: String,
     pub(crate) note: Option<String>,
-    source: Source,
+    pub(crate) source: Source,
 }
 
 /// The test tokens.
 #[derive(Debug)]
-enum Source {
+pub(crate) enum Source {
     Visa,
     Slow,
     Declined,

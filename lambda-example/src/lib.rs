@@ -3,16 +3,19 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /payments` with `Idempotency-Key`, JSON body | 201, the payment |
+//! | `POST /charges` with `Idempotency-Key`, JSON body | 201, the card network's charge |
 //! | `GET /payments` | 200, the payments of the caller's `x-api-key` |
 //! | `GET /payments/{id}` | 200, one of them |
 //! | `GET /healthz` | 200 |
 //!
 //! What the card network would say is decided by the `source`: `tok_visa` succeeds, `tok_slow` after
 //! 1.5 s, `tok_declined` is refused for good (402), `tok_processing_error` may be tried again (503),
-//! and `tok_crash` makes the handler panic.
+//! and `tok_crash` makes the handler panic; that of `/charges` in its first attempt only, and the next
+//! one finds the charge made.
 
 mod api;
 mod charge;
+mod charges;
 mod payments;
 
 pub use api::service;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::charge::{Order, random_id};
+use crate::charges::Network;
 
 /// A payment as it stands in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +68,11 @@ impl Payments {
     /// Uses `table` through `client`.
     pub fn new(client: Client, table: impl Into<String>) -> Self {
         Self { client, table: table.into() }
+    }
+
+    /// The card network keeps its charges here too.
+    pub(crate) fn network(&self) -> Network {
+        Network::new(self.client.clone(), self.table.clone())
     }
 
     pub(crate) async fn put(&self, payment: &Payment) -> Result<(), Error> {

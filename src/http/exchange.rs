@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 
 use super::answer::{self, WholeBody};
 use super::problem::{Problem, ProblemKind};
-use super::{Config, problem};
+use super::{Config, problem, reconcile};
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::completion::Completion;
 use crate::error::{Error, ErrorKind};
@@ -28,7 +28,14 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<Response<B>, E>>,
 {
-    let execution = match acquire(&config.idempotency.core, call).await {
+    let acquired = match &config.reconcile {
+        None => acquire(&config.idempotency.core, call).await,
+        Some(hook) => match reconcile::acquire(config, call, hook).await {
+            Ok(acquired) => acquired,
+            Err(response) => return Ok(response.map(B::from_text)),
+        },
+    };
+    let execution = match acquired {
         Ok(Acquisition::Acquired(execution)) => execution,
         Ok(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer))) => {
             return Ok(replay(config, answer));
@@ -46,8 +53,7 @@ where
             Err(panic) => {
                 report_panic(&execution, panic.as_ref());
                 execution.fail(None).await;
-                let problem = Problem::new(ProblemKind::HandlerPanicked, "The request failed.");
-                Ok(render(config, &problem))
+                Ok(render(config, &panicked()))
             }
         }
     };
@@ -114,13 +120,22 @@ pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Respon
     response.map(B::from_text)
 }
 
-fn report_panic(execution: &Execution, panic: &(dyn Any + Send)) {
+pub(super) fn panicked() -> Problem {
+    Problem::new(ProblemKind::HandlerPanicked, "The request failed.")
+}
+
+/// What a panic said.
+pub(super) fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let message = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    message.unwrap_or("a value that is no text")
+}
+
+fn report_panic(execution: &Execution, panic: &(dyn Any + Send)) {
     tracing::error!(
         operation = execution.operation(),
         attempt = execution.attempt(),
-        panic = message.unwrap_or("a value that is no text"),
+        panic = message_of(panic),
         "the handler panicked"
     );
 }

@@ -15,7 +15,9 @@
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
 //! 7. A handler that has refused a request without doing anything says
 //!    [`nothing_executed`](crate::Execution::nothing_executed): the key stays free.
-//! 8. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`].
+//! 8. A request whose handler vanished is run again when its lease is over; or a hook judges it:
+//!    [`Http::reconcile`].
+//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
 //! held in memory, without trailers: an answer is stored before its first byte is sent. Leave
@@ -30,6 +32,7 @@ mod exchange;
 pub(crate) mod key_header;
 mod layer;
 mod problem;
+mod reconcile;
 mod request;
 pub mod tenant;
 
@@ -74,6 +77,7 @@ impl Idempotency {
                 tenant: TenantRule::None,
                 fingerprint: None,
                 stored: Arc::new(exchange::stored_by_default),
+                reconcile: None,
                 renderer: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             },
@@ -103,6 +107,7 @@ pub(crate) struct Config {
     tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
     stored: Stored,
+    reconcile: Option<self::reconcile::Hook>,
     renderer: Option<Renderer>,
     max_body_bytes: usize,
 }

@@ -55,6 +55,10 @@ pub enum ProblemKind {
     Unavailable,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
+    /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
+    /// [hook](super::Http::reconcile) could not tell what became of it; the reason is in the log.
+    /// Nothing ran.
+    ReconcileFailed,
 }
 
 impl ProblemKind {
@@ -110,6 +114,11 @@ impl ProblemKind {
             Self::DeadlineExceeded => {
                 ("DeadlineExceeded", S::SERVICE_UNAVAILABLE, "No time is left for the request")
             }
+            Self::ReconcileFailed => (
+                "ReconcileFailed",
+                S::SERVICE_UNAVAILABLE,
+                "What became of an earlier request is not known",
+            ),
         }
     }
 }
@@ -131,7 +140,7 @@ impl Problem {
         Self { kind, detail: detail.into(), retry_after: None }
     }
 
-    fn retry_after(mut self, after: Duration) -> Self {
+    pub(super) fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }

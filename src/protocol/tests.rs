@@ -1,3 +1,5 @@
+use aws_sdk_dynamodb::types::AttributeValue;
+
 use super::*;
 use crate::clock::Timestamp;
 use crate::policy::Failure;
@@ -24,6 +26,7 @@ fn record(state: State) -> Record {
         created_at: Timestamp::from_millis(5),
         expires_at: 100_000,
         state,
+        steps: None,
     }
 }
 
@@ -41,7 +44,8 @@ fn failed() -> Record {
 
 fn decided(record: Record, policy: &Policy) -> Decision {
     let (owner, fingerprint) = (owner("mine"), fingerprint("same"));
-    decide(Some(record), NOW, Request { owner: &owner, fingerprint: &fingerprint, policy })
+    let request = Request { owner: &owner, fingerprint: &fingerprint, policy, reconciles: false };
+    decide(Some(record), NOW, request)
 }
 
 fn by_default(record: Record) -> Decision {
@@ -52,7 +56,8 @@ fn by_default(record: Record) -> Decision {
 fn no_record_is_created() {
     let (owner, fingerprint) = (owner("mine"), fingerprint("same"));
     let policy = Policy::default();
-    let request = Request { owner: &owner, fingerprint: &fingerprint, policy: &policy };
+    let request =
+        Request { owner: &owner, fingerprint: &fingerprint, policy: &policy, reconciles: false };
     assert!(matches!(decide(None, NOW, request), Decision::Create));
 }
 
@@ -118,13 +123,15 @@ fn a_live_lease_is_in_progress_to_its_last_millisecond() {
 
 #[test]
 fn an_expired_lease_is_taken_over_by_compare_and_set() {
-    let Decision::TakeOver { version, attempt, created_at } = by_default(pending(EARLIER)) else {
+    let Decision::TakeOver(Orphan { version, attempt, created_at, .. }) =
+        by_default(pending(EARLIER))
+    else {
         panic!("not taken over");
     };
     assert_eq!(version.owner, owner("theirs"));
     assert_eq!(version.status, Status::Pending);
     assert_eq!(version.lease_expires_at, Some(EARLIER));
-    assert_eq!((attempt, created_at), (3, Timestamp::from_millis(5)));
+    assert_eq!((attempt, created_at), (2, Timestamp::from_millis(5)));
 }
 
 #[test]
@@ -138,7 +145,7 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
     for (max_attempts, again) in [(1, false), (2, false), (3, true)] {
         let policy = Policy::default().failure(Failure::Retain { max_attempts });
         match decided(failed(), &policy) {
-            Decision::TakeOver { attempt: 3, version, .. } if again => {
+            Decision::TakeOver(Orphan { attempt: 2, version, .. }) if again => {
                 assert_eq!(version.status, Status::Failed);
             }
             Decision::ReplayFailure(Some(Answer::Json(text))) if !again => assert_eq!(text, "2"),
@@ -151,4 +158,61 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
 fn a_failure_to_replay_never_runs_again() {
     let policy = Policy::default().failure(Failure::Replay);
     assert!(matches!(decided(failed(), &policy), Decision::ReplayFailure(Some(_))));
+}
+
+fn steps() -> Option<Checkpoints> {
+    let stored = AttributeValue::M([("one".to_owned(), AttributeValue::S("1".into()))].into());
+    Checkpoints::decode(stored)
+}
+
+/// As [`decided`], with a hook that is there to be asked.
+fn with_hook(record: Record, policy: &Policy) -> Decision {
+    let (owner, fingerprint) = (owner("mine"), fingerprint("same"));
+    let request = Request { owner: &owner, fingerprint: &fingerprint, policy, reconciles: true };
+    decide(Some(record), NOW, request)
+}
+
+#[test]
+fn who_goes_on_gets_the_steps() {
+    let found = |state| Record { steps: steps(), ..record(state) };
+    for state in [pending(EARLIER).state, failed().state] {
+        let Decision::TakeOver(orphan) = by_default(found(state)) else { panic!("not taken over") };
+        assert_eq!((orphan.steps, orphan.version.steps), (steps(), Some(1)));
+    }
+    let own = Record { owner: owner("mine"), ..found(pending(LATER).state) };
+    assert!(matches!(by_default(own), Decision::Acquired { steps: Some(_), .. }));
+}
+
+#[test]
+fn a_hook_judges_an_abandoned_operation_whatever_the_policy_of_takeover() {
+    for takeover in [Takeover::Execute, Takeover::Reject] {
+        let policy = Policy::default().takeover(takeover);
+        let abandoned = Record { steps: steps(), ..pending(EARLIER) };
+        let seen = abandoned.version();
+        let Decision::Reconcile { orphan, lease_ended_at } = with_hook(abandoned, &policy) else {
+            panic!("the hook is not asked");
+        };
+        assert_eq!((orphan.version, orphan.attempt, orphan.steps), (seen, 2, steps()));
+        assert_eq!(lease_ended_at, EARLIER);
+    }
+}
+
+#[test]
+fn a_hook_is_asked_about_nothing_else() {
+    let policy = Policy::default();
+    let gone = Record { expires_at: 1, ..pending(EARLIER) };
+    let another = Record { fingerprint: fingerprint("other"), ..pending(EARLIER) };
+    assert!(matches!(with_hook(gone, &policy), Decision::Replace(_)));
+    assert!(matches!(with_hook(another, &policy), Decision::Mismatch));
+    assert!(matches!(with_hook(pending(LATER), &policy), Decision::InProgress { .. }));
+    assert!(matches!(with_hook(completed(), &policy), Decision::Replay(_)));
+    assert!(matches!(with_hook(failed(), &policy), Decision::TakeOver(_)));
+}
+
+#[test]
+fn ones_own_finished_record_is_what_the_hook_said() {
+    for state in [completed().state, failed().state] {
+        let own = Record { owner: owner("mine"), ..record(state) };
+        assert!(matches!(with_hook(own, &Policy::default()), Decision::Reconciled));
+    }
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::key::KeyForm;
 use crate::response::{encode_json, encode_unavailable};
+use crate::steps::Checkpoint;
 
 fn schema() -> TableSchema {
     TableSchema::default()
@@ -53,6 +54,16 @@ fn a_record_of_format_1_still_decodes() {
     assert!(matches!(record.state, State::Pending { lease_expires_at }
         if lease_expires_at.millis() == 1_700_000_030_000));
 
+    let steps = [("reserve", s("{\"seat\":1}")), ("mail", AttributeValue::Null(true))];
+    let steps = steps.map(|(name, step)| (name.to_owned(), step)).into();
+    item.insert("steps".into(), AttributeValue::M(steps));
+    let record = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(record.version().steps, Some(2));
+    let steps = record.steps.unwrap();
+    assert_eq!(steps.get("reserve"), Some(&Checkpoint::Result("{\"seat\":1}".into())));
+    assert_eq!(steps.get("mail"), Some(&Checkpoint::Unavailable));
+    item.remove("steps");
+
     item.remove("lease_expires_at");
     item.insert("status".into(), s("COMPLETED"));
     item.insert("completed_at".into(), n("1700000002000"));
@@ -83,7 +94,8 @@ fn what_is_written_is_what_is_read() {
     assert_eq!(record.fingerprint, claim.fingerprint);
     assert_eq!(record.created_at, claim.created_at);
     let lease_expires_at = Some(Timestamp::from_millis(1_700_000_030_000));
-    let version = Version { owner: claim.owner, status: Status::Pending, lease_expires_at };
+    let (owner, status) = (claim.owner, Status::Pending);
+    let version = Version { owner, status, lease_expires_at, steps: None };
     assert_eq!(record.version(), version);
     let State::Completed { answer } = Record::decode(&schema(), completed()).unwrap().state else {
         panic!("not completed");
@@ -103,6 +115,24 @@ fn names_and_composite_keys_are_configurable() {
     assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
     assert_eq!(item["ttl"], AttributeValue::N("7".into()));
     assert!(Record::decode(&schema, item).is_ok());
+}
+
+#[test]
+fn steps_of_another_shape_are_an_error_that_names_them() {
+    let member = |value| AttributeValue::M([("a".to_owned(), value)].into());
+    for steps in [
+        AttributeValue::S("{}".into()),
+        AttributeValue::L(Vec::new()),
+        member(AttributeValue::N("1".into())),
+        member(AttributeValue::Null(false)),
+        member(AttributeValue::M(HashMap::new())),
+    ] {
+        let mut item = pending();
+        item.insert("steps".into(), steps);
+        let error = Record::decode(&schema(), item).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+        assert!(error.to_string().contains("`steps`"), "{error}");
+    }
 }
 
 #[test]
@@ -173,17 +203,23 @@ proptest! {
 
     #[test]
     fn any_record_comes_back(
-        owner in "[0-9a-f]{32}", attempt in 1u32.., request in any::<Vec<u8>>(),
+        steps in prop::option::of(any::<HashMap<String, Option<String>>>()), owner in "[0-9a-f]{32}", attempt in 1u32.., request in any::<Vec<u8>>(),
         times in any::<[i64; 2]>(), expires_at in any::<i64>(), answer in prop::option::of(any::<String>()),
     ) {
         let [created_at, at] = times.map(Timestamp::from_millis);
         let fingerprint = Fingerprint::builder().bytes(&request).finish();
         let claim = Claim { owner: Owner(owner), attempt, fingerprint, created_at, ..claim() };
-        let item = match &answer {
+        let mut item = match &answer {
             None => pending_item(&schema(), &claim, at, expires_at),
             Some(text) => completed_item(&schema(), &claim, at, expires_at, encode_json(text.clone())),
         };
+        let steps = steps.map(|steps| {
+            let written = |step: Option<String>| step.map_or(Checkpoint::Unavailable, Checkpoint::Result);
+            AttributeValue::M(steps.into_iter().map(|(k, v)| (k, written(v).encode())).collect())
+        });
+        item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));
         let record = Record::decode(&schema(), item).unwrap();
+        prop_assert_eq!(record.steps.as_ref().map(Checkpoints::encode), steps);
         prop_assert_eq!(
             (record.attempt, record.fingerprint, record.created_at, record.expires_at),
             (attempt, fingerprint, created_at, expires_at)

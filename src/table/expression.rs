@@ -73,8 +73,27 @@ impl<'a> Condition<'a> {
             AttributeValue::S(seen.status.as_str().into()),
         );
         if let Some(lease) = seen.lease_expires_at {
-            self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(lease.millis()));
+            self.lease_is(lease);
         }
+        match seen.steps {
+            _ if mutant(Mutant::CompareNoSteps) => {}
+            None => self.no_steps(),
+            Some(count) => {
+                let name = self.name(Attribute::Steps);
+                self.value(":seen_steps", AttributeValue::N(count.to_string()));
+                self.and(&format!("size({name}) = :seen_steps"));
+            }
+        }
+    }
+
+    pub(super) fn lease_is(&mut self, seen: Timestamp) {
+        self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(seen.millis()));
+    }
+
+    /// No step was ever stored.
+    pub(super) fn no_steps(&mut self) {
+        let name = self.name(Attribute::Steps);
+        self.and(&format!("attribute_not_exists({name})"));
     }
 
     fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
@@ -134,6 +153,15 @@ impl<'a> Change<'a> {
         self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
         let _ = write!(self.set, "{name} = {placeholder}");
         self.condition.value(&placeholder, value);
+    }
+
+    /// Sets one member of an attribute that is a map already.
+    pub(super) fn set_member(&mut self, attribute: Attribute, member: &str, value: AttributeValue) {
+        let name = self.condition.name(attribute);
+        self.condition.names.insert("#member".to_owned(), member.to_owned());
+        self.condition.value(":member", value);
+        self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
+        let _ = write!(self.set, "{name}.#member = :member");
     }
 
     pub(super) fn remove(&mut self, attribute: Attribute) {

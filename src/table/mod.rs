@@ -5,6 +5,7 @@ mod create;
 mod expression;
 mod fault;
 mod probe;
+mod resume;
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -129,11 +130,10 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
-        change.condition.version(&Version {
-            owner: claim.owner.clone(),
-            status: Status::Pending,
-            lease_expires_at: Some(seen).filter(|_| !mutant(Mutant::RestampMayShorten)),
-        });
+        change.condition.held_by(&claim.owner);
+        if !mutant(Mutant::RestampMayShorten) {
+            change.condition.lease_is(seen);
+        }
         self.stamp(claim, term, change, limit).await
     }
 
@@ -200,7 +200,8 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Deletes the owner's pending record: never a completed one, whose response was only lost.
+    /// Deletes the owner's pending record: never a completed one, whose response was only lost, and
+    /// never one with steps, which would happen again.
     pub(crate) async fn release(&self, claim: &Claim, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         if !mutant(Mutant::ReleaseUnfenced) {
@@ -209,6 +210,7 @@ impl Table {
         if !mutant(Mutant::ReleaseAnyStatus) {
             condition.pending();
         }
+        condition.no_steps();
         let (expression, names, values) = condition.finish();
         let probe = Probe::default();
         let request = self

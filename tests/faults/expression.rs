@@ -1,7 +1,7 @@
 //! DynamoDB's condition and update expressions, as far as the crate writes them. What it does not
 //! write stops the test: the model must never guess.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::store::Item;
 
@@ -93,7 +93,14 @@ impl<'a> Parser<'a> {
             self.expect(")");
             return absent;
         }
-        let attribute = self.attribute();
+        let size;
+        let attribute = if self.eat("size(") {
+            size = self.attribute().map(members);
+            self.expect(")");
+            size.as_ref()
+        } else {
+            self.attribute()
+        };
         let operator = self.word();
         let value = self.placeholders.value(self.word());
         match operator {
@@ -104,20 +111,32 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The size of a map, as an attribute of type N.
+fn members(value: &Value) -> Value {
+    let map = value.get("M").and_then(Value::as_object).expect("the crate asks for a map's size");
+    json!({ "N": map.len().to_string() })
+}
+
 /// The whole number in an attribute of type N.
 pub(crate) fn number(value: &Value) -> i64 {
     let digits = value.get("N").and_then(Value::as_str);
     digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{value} is no N"))
 }
 
-/// Changes `item` as `SET #a = :a, … REMOVE #b, …` says.
+/// Changes `item` as `SET #a = :a, #b.#c = :c, … REMOVE #d, …` says.
 pub(crate) fn update(expression: &str, placeholders: &Placeholders<'_>, item: &mut Item) {
     let (set, remove) = expression.split_once("REMOVE ").unwrap_or((expression, ""));
     let set = set.trim().strip_prefix("SET ").expect("the crate sets something");
     for assignment in set.split(", ") {
         let (name, value) = assignment.split_once(" = ").expect("it is an assignment");
-        let name = placeholders.name(name.trim()).to_owned();
-        item.insert(name, placeholders.value(value.trim()).clone());
+        let value = placeholders.value(value.trim()).clone();
+        if let Some((map, member)) = name.trim().split_once('.') {
+            let map = item.get_mut(placeholders.name(map)).map(|map| &mut map["M"]);
+            let map = map.and_then(Value::as_object_mut).expect("the crate knows that it is there");
+            map.insert(placeholders.name(member).to_owned(), value);
+        } else {
+            item.insert(placeholders.name(name.trim()).to_owned(), value);
+        }
     }
     for name in remove.split(", ").filter(|name| !name.is_empty()) {
         item.remove(placeholders.name(name.trim()));

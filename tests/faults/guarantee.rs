@@ -39,6 +39,8 @@ pub(crate) enum Guarantee {
     RunsOnce,
     /// No answer is given out as stored that is not stored, byte for byte.
     AnswersAreStored,
+    /// No attempt does a step again that an earlier one has stored.
+    StoredStepsStay,
     /// A rejected duplicate has changed nothing.
     RejectedChangesNothing,
     /// Nobody is rejected because of its own record.

@@ -228,6 +228,14 @@ impl Ledger {
         self.check_alone(me, now);
     }
 
+    /// An owner does the work of a step: not if its own record has it, from an earlier attempt.
+    pub(crate) fn step_started(&mut self, me: usize, step: &str, record: Option<&Item>) {
+        let own = record.filter(|record| owner(record) == me);
+        let stored = own.and_then(|record| record.get("steps")?["M"].get(step));
+        let detail = format!("{} does step {step}, which is stored: {stored:?}", name(me));
+        self.check(stored.is_none(), Guarantee::StoredStepsStay, detail);
+    }
+
     fn check_alone(&mut self, me: usize, now: i64) {
         let other = (0..self.parties.len()).find(|&i| i != me && self.parties[i].is_live(now));
         if let Some(other) = other {

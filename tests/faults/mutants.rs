@@ -43,6 +43,8 @@ mutants! {
     renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner;
     restamp_may_shorten: [RestampMayShorten] in owner_slow breaks OneLiveOwner;
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner;
+    store_steps_without_owner: [StepUnfenced] in steps breaks ForeignRecordStays;
+    take_over_without_comparing_steps: [CompareNoSteps] in steps breaks StoredStepsStay;
     // The condition on PENDING is the second line behind "an unconfirmed completion is never
     // released": without the first it keeps the answer, without both the answer is lost.
     release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays;

@@ -102,6 +102,7 @@ scenarios! {
     unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
     renewed { bounds: FEW, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     renewed_late { bounds: FEW, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, beats: 2, margin: 9 * SECOND }
+    steps { bounds: FEW, call: run_steps }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -152,6 +153,25 @@ fn run(operation: Operation<'_>, caller: usize) -> Calling<'_> {
     Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
 }
 
+/// The handler does two steps beside its end; what it cannot store does not stop it.
+fn run_steps(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+    Box::pin(async move {
+        let stepping = async |execution: Execution| {
+            let end = world::with(|world| world.enter(caller, &execution));
+            for step in ["one", "two"] {
+                let work = async {
+                    world::with(|world| world.begin_step(caller, step));
+                    Ok::<_, String>(name(caller))
+                };
+                // Checked by what is stored and what is done, not by what the crate says of it.
+                drop(execution.step(step, work).await);
+            }
+            conclude(&execution, caller, end.await.expect("the scheduler ends what it polls"))
+        };
+        ended(operation.run_with_outcome(stepping).await)
+    })
+}
+
 fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> {
     let operation = operation.replay_errors();
     Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
@@ -160,7 +180,11 @@ fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> 
 /// Runs until the scheduler says how it ends.
 async fn handler(execution: Execution, caller: usize) -> Result<String, String> {
     let end = world::with(|world| world.enter(caller, &execution));
-    match end.await.expect("the scheduler ends what it polls") {
+    conclude(&execution, caller, end.await.expect("the scheduler ends what it polls"))
+}
+
+fn conclude(execution: &Execution, caller: usize, end: End) -> Result<String, String> {
+    match end {
         End::Succeed => Ok(format!("the \"answer\" of {}\u{1F980}", name(caller))),
         End::Fail => Err(format!("the failure of {}", name(caller))),
         End::Decline => {

@@ -245,6 +245,11 @@ impl World {
         }
     }
 
+    /// A handler does the work of a step.
+    pub(crate) fn begin_step(&mut self, caller: usize, step: &str) {
+        self.ledger.step_started(caller, step, self.store.item());
+    }
+
     /// A handler has begun; it ends when the scheduler says how.
     pub(crate) fn enter(&mut self, caller: usize, execution: &Execution) -> oneshot::Receiver<End> {
         let (gate, end) = oneshot::channel();

@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod charges;
 mod dynamodb;
 mod function;
 mod http;

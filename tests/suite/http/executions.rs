@@ -7,7 +7,7 @@ use http::{Request, Response};
 
 use super::message::{assert_same, is_replay, post, problem, values};
 use super::site::{Api, Site, everywhere};
-use crate::support::{Gate, raw};
+use crate::support::{Gate, Runs, raw};
 
 /// A handler that answers its attempt; the first run stops at the gate.
 async fn attempts(site: &Site, http: Http, gate: &Gate) -> Api {
@@ -124,6 +124,37 @@ async fn an_abandoned_request_is_not_run_again_where_that_is_forbidden() {
         assert_eq!((late.body().as_ref(), is_replay(&late)), (b"attempt 1".as_ref(), false));
         assert!(is_replay(&api.send(post("k", "{}")).await));
         assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
+
+/// A 5xx releases the key, but not where steps are done.
+#[tokio::test]
+async fn a_step_of_a_failed_request_is_not_done_again() {
+    everywhere(async |site| {
+        let (runs, charges) = (site.runs.clone(), Runs::default());
+        let counted = charges.clone();
+        let handler = move |request: Request<Bytes>| {
+            let (runs, charges) = (runs.clone(), counted.clone());
+            async move {
+                let execution = request.extensions().get::<Execution>().expect("it is there");
+                let charging = async { Ok::<_, &str>(charges.add()) };
+                let charge = execution.step("charge", charging).await.unwrap();
+                let status = if runs.add() == 1 { 500 } else { 201 };
+                let response = Response::builder().status(status);
+                response.body(format!("charge {charge}").into()).unwrap()
+            }
+        };
+        let api = site.serve(site.http(), handler).await;
+        for (status, record) in [(500, "FAILED"), (201, "COMPLETED"), (201, "COMPLETED")] {
+            let answer = api.send(post("k", "{}")).await;
+            assert_eq!(
+                (answer.status().as_u16(), answer.body().as_ref()),
+                (status, &b"charge 1"[..])
+            );
+            assert_eq!(site.status("k").await.as_deref(), Some(record));
+        }
+        assert_eq!((site.runs.count(), charges.count()), (2, 1));
     })
     .await;
 }

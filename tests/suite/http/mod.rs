@@ -23,6 +23,7 @@ mod lambda_events;
 mod leases;
 mod long_lived_server;
 mod problems;
+mod reconcile;
 mod replays;
 mod round_trips;
 mod sizes;

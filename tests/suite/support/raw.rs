@@ -72,7 +72,12 @@ pub(crate) fn failed(pk: &str) -> Item {
 
 /// A `response` of one field.
 pub(crate) fn answer(field: &str, text: &str) -> AttributeValue {
-    AttributeValue::M(HashMap::from([(field.to_owned(), s(text))]))
+    map(field, s(text))
+}
+
+/// A map of one member.
+pub(crate) fn map(name: &str, value: AttributeValue) -> AttributeValue {
+    AttributeValue::M(HashMap::from([(name.to_owned(), value)]))
 }
 
 pub(crate) fn with(mut item: Item, name: &str, value: AttributeValue) -> Item {

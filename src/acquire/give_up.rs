@@ -1,0 +1,89 @@
+//! A call that ends without an owner and without an answer, and what it leaves behind.
+
+use super::{Acquirer, Acquisition, in_progress};
+use crate::error::{Error, ErrorKind};
+use crate::execution::Execution;
+use crate::policy::Outage;
+use crate::reconcile::Verdict;
+use crate::record::{Item, Record, State, Status, Version};
+use crate::table::Write;
+
+impl Acquirer<'_> {
+    /// What an error leaves behind, and what becomes of the call.
+    pub(super) async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
+        let is_outage = error.kind() == ErrorKind::Unavailable;
+        if let Some(lease_left) = self.running.filter(|_| is_outage) {
+            // What was seen may be long ago, and the record ours by now.
+            if self.may_hold {
+                self.let_go().await;
+            }
+            return Ok(in_progress(lease_left));
+        }
+        // Not where the hook has said that the operation is over.
+        let may_run = !matches!(self.verdict, Some((_, Verdict::Settle(_))));
+        if is_outage && may_run && self.call.policy.outage == Outage::Open {
+            tracing::error!(
+                operation = self.call.key.operation(), %error,
+                "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
+            );
+            let (claim, call, steps) = (self.claim.clone(), self.call.clone(), self.steps.take());
+            let execution = Execution::unprotected(self.core, claim, call, steps);
+            return Ok(Acquisition::Acquired(execution));
+        }
+        if self.may_hold {
+            self.let_go().await;
+        }
+        Err(error)
+    }
+
+    /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
+    /// it. A record with steps is not deleted but given back as it was found.
+    async fn let_go(&self) {
+        let table = &self.core.table;
+        let outcome = match table.release(&self.claim, self.limit()).await.outcome {
+            Write::Refused(Some(item)) => {
+                if self.is_ours(item) {
+                    self.give_back().await
+                } else {
+                    Write::Refused(None)
+                }
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Write::Applied | Write::Refused(_) => {}
+            Write::Conflict(error)
+            | Write::Invalid(error)
+            | Write::NotApplied(error)
+            | Write::Unknown(error) => {
+                tracing::warn!(
+                    operation = self.call.key.operation(), %error,
+                    "an unused lease could not be released: the key is free when it ends"
+                );
+            }
+        }
+    }
+
+    fn is_ours(&self, item: Item) -> bool {
+        Record::decode(&self.core.table.schema, item).is_ok_and(|record| {
+            record.owner == self.claim.owner && matches!(record.state, State::Pending { .. })
+        })
+    }
+
+    /// Leaves a record whose steps must stay as failed as it was, or with its lease over.
+    async fn give_back(&self) -> Write {
+        let (core, claim, limit) = (self.core, &self.claim, self.limit());
+        let now = core.table.clock.store_now();
+        match &self.taken {
+            Some(Version { status: Status::Failed, .. }) => {
+                let expires_at = now.plus(self.call.policy.retention).seconds_up();
+                core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
+            }
+            Some(Version { lease_expires_at: Some(end), .. }) => {
+                core.table.end_lease(claim, *end, limit).await.outcome
+            }
+            // Not ours to end: a record with steps is one that was taken over.
+            Some(_) | None => Write::Refused(None),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Keys for calls to other services: the same in every attempt of an operation.
+
+use std::fmt;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::json::canonical;
+use crate::key::{RecordKey, push_hex};
+
+/// Separates these hashes from every other use of SHA-256, and versions their layout.
+const CHILD: &[u8] = b"dynamodb-idempotency/derived-key/1/child\0";
+const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
+
+/// An idempotency key for a call to another service, made by
+/// [`Execution::derive_key`](crate::Execution::derive_key) or [`derive_key`].
+///
+/// It is a SHA-256 and tells nothing of what it was made of. Send [`uuid`](Self::uuid), which is
+/// also its `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
+///
+/// **How long it protects** is up to the other service: it protects against a repeat for as long as
+/// that service remembers the key (Stripe: at least 24 hours). An attempt that comes later makes the
+/// call anew, so keep [`Policy::retention`](crate::Policy::retention) within that time, or look the
+/// effect up first. The other way round, once this operation's own retention is over the same key
+/// starts a new operation, but its derived keys are those of the old one: where that is to be a new
+/// call, put a date or a generation into the key or the scope.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DerivedKey([u8; 32]);
+
+/// Derives a key from an operation's name and parameters, for the client of an idempotent service:
+/// a retry after a restart sends the same key without having stored it.
+///
+/// Parameters count by their JSON value, as in [`Fingerprint`](crate::Fingerprint): the order of
+/// members does not matter, the text of a number does. Two requests that are to happen twice need
+/// different parameters: an order's number, a date.
+///
+/// ```
+/// use dynamodb_idempotency::derive_key;
+///
+/// let key = derive_key("refund", &("order-42", 1200))?;
+/// assert_eq!(key, derive_key("refund", &("order-42", 1200))?);
+/// assert_ne!(key, derive_key("refund", &("order-42", 1300))?);
+/// assert_eq!((key.uuid().len(), key.hex().len()), (36, 64));
+/// # Ok::<_, dynamodb_idempotency::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] when the parameters cannot be written as JSON, or are nested more
+/// than 128 levels deep.
+pub fn derive_key<P: Serialize + ?Sized>(
+    operation: &str,
+    parameters: &P,
+) -> Result<DerivedKey, Error> {
+    let message = "the parameters cannot be serialised to JSON";
+    let text = serde_json::to_vec(parameters)
+        .map_err(|source| Error::new(ErrorKind::InvalidInput, message).with_source(source))?;
+    let Some(spelled) = canonical(&text) else {
+        let message = "the parameters are nested more than 128 levels deep";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    };
+    Ok(DerivedKey::of(PARAMETERS, [operation.as_bytes(), &spelled]))
+}
+
+impl DerivedKey {
+    /// The key of an operation's call `label`: of its record's key alone, so that no attempt, owner
+    /// or time changes it.
+    pub(crate) fn child(key: &RecordKey, label: &str) -> Self {
+        Self::of(CHILD, [key.as_str().as_bytes(), label.as_bytes()])
+    }
+
+    fn of(domain: &[u8], parts: [&[u8]; 2]) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(domain);
+        for part in parts {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// As a UUID of version 8 (RFC 9562, section 5.8): 36 characters, 122 bits of the hash.
+    #[must_use]
+    pub fn uuid(&self) -> String {
+        let mut bytes = self.0;
+        bytes[6] = (bytes[6] & 0x0f) | 0x80;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let mut uuid = String::with_capacity(36);
+        for (index, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
+            if index > 0 {
+                uuid.push('-');
+            }
+            push_hex(&mut uuid, &bytes[group]);
+        }
+        uuid
+    }
+
+    /// The whole hash in lower-case hex: 64 characters.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        let mut hex = String::with_capacity(64);
+        push_hex(&mut hex, &self.0);
+        hex
+    }
+}
+
+/// As [`uuid`](DerivedKey::uuid).
+impl fmt::Display for DerivedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.uuid())
+    }
+}
+
+/// The first four bytes tell keys apart in a log.
+impl fmt::Debug for DerivedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = String::with_capacity(8);
+        push_hex(&mut hex, &self.0[..4]);
+        write!(f, "DerivedKey({hex}…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::key::KeyForm;
+
+    fn child(key: &str, label: &str) -> DerivedKey {
+        let key = RecordKey::new(&"charge".into(), key, KeyForm::Verbatim, 2048).unwrap();
+        DerivedKey::child(&key, label)
+    }
+
+    /// What a release sends, the next must send again: written out by hand.
+    #[test]
+    fn layout_is_fixed() {
+        let mut expected = Sha256::new();
+        expected.update(b"dynamodb-idempotency/derived-key/1/child\0");
+        expected.update(b"\0\0\0\0\0\0\0\x08charge#k\0\0\0\0\0\0\0\x06refund");
+        assert_eq!(child("k", "refund").0[..], expected.finalize()[..]);
+        let mut expected = Sha256::new();
+        expected.update(b"dynamodb-idempotency/derived-key/1/parameters\0");
+        expected.update(b"\0\0\0\0\0\0\0\x06refund\0\0\0\0\0\0\0\x07[\"a\",1]");
+        assert_eq!(derive_key("refund", &("a", 1)).unwrap().0[..], expected.finalize()[..]);
+    }
+
+    #[test]
+    fn the_uuid_is_of_version_8_and_all_forms_show_one_key() {
+        let key = DerivedKey([0xff; 32]);
+        assert_eq!(key.uuid(), "ffffffff-ffff-8fff-bfff-ffffffffffff");
+        assert_eq!(DerivedKey([0; 32]).uuid(), "00000000-0000-8000-8000-000000000000");
+        assert_eq!(key.hex(), "ff".repeat(32));
+        assert_eq!(key.to_string(), key.uuid());
+        assert_eq!(format!("{key:?}"), "DerivedKey(ffffffff…)");
+    }
+
+    #[test]
+    fn parameters_count_by_value() {
+        let one: HashMap<String, u32> = (0..40).map(|n| (n.to_string(), n)).collect();
+        let again: HashMap<String, u32> = (0..40).rev().map(|n| (n.to_string(), n)).collect();
+        assert_eq!(derive_key("o", &one).unwrap(), derive_key("o", &again).unwrap());
+        assert_ne!(derive_key("o", &1).unwrap(), derive_key("o", &1.0).unwrap());
+        assert_ne!(derive_key("o", &"1").unwrap(), derive_key("p", &"1").unwrap());
+    }
+
+    #[test]
+    fn parameters_that_are_no_json_are_an_error_and_not_a_guess() {
+        let by_pair: HashMap<(u8, u8), u8> = HashMap::from([((1, 2), 3)]);
+        assert_eq!(derive_key("o", &by_pair).unwrap_err().kind(), ErrorKind::InvalidInput);
+        let mut deep = serde_json::json!(1);
+        for _ in 0..200 {
+            deep = serde_json::json!([deep]);
+        }
+        assert_eq!(derive_key("o", &deep).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_one_only_if_key_and_label_are(
+            a in ("[ab#]{1,3}", "[ab#]{0,3}"), b in ("[ab#]{1,3}", "[ab#]{0,3}"),
+        ) {
+            let (one, other) = (child(&a.0, &a.1), child(&b.0, &b.1));
+            prop_assert_eq!(one == other, a == b);
+            prop_assert_eq!(one.uuid() == other.uuid(), a == b);
+        }
+    }
+}

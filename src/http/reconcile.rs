@@ -1,0 +1,110 @@
+//! What became of a request whose handler vanished, as the business knows it.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Response;
+
+use super::exchange::{message_of, panicked, render};
+use super::problem::{Problem, ProblemKind};
+use super::{Config, Http, answer};
+use crate::acquire::{Acquisition, Call};
+use crate::error::{Error, RunError};
+use crate::reconcile::{self, Abandoned, Acquired, Codec, ReconcileWith, Reconciled};
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+type Word = Reconciled<Response<Bytes>, Response<Bytes>>;
+type Asked = Pin<Box<dyn Future<Output = Result<Word, BoxError>> + Send>>;
+
+/// A hook that many requests ask.
+pub(super) type Hook = Arc<dyn Fn(Abandoned) -> Asked + Send + Sync>;
+
+impl Http {
+    /// Asks `hook` about a request whose handler let its lease end without an answer, in the place of
+    /// [`Policy::takeover`](crate::Policy::takeover); see
+    /// [`Operation::reconcile`](crate::Operation::reconcile). Its answers are responses, stored
+    /// whatever their status; what it needs to make one it finds by
+    /// [`Abandoned::derive_key`] or in the [steps](Abandoned::step). Where it fails the client gets
+    /// [`ProblemKind::ReconcileFailed`], and [`ProblemKind::HandlerPanicked`] where it panics.
+    pub fn reconcile<H, Fut, E>(mut self, hook: H) -> Self
+    where
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Word, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.config.reconcile = Some(Arc::new(move |abandoned| {
+            let asked = hook(abandoned);
+            Box::pin(async move { asked.await.map_err(Into::into) })
+        }));
+        self
+    }
+}
+
+/// How a hook may end but with an answer.
+enum Ended {
+    Failed(Response<Bytes>),
+    Error(BoxError),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Acquires the key of a request, and asks the hook where its handler vanished. The outer error is
+/// the response that settles the request.
+pub(super) async fn acquire(
+    config: &Config,
+    call: Call,
+    hook: &Hook,
+) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
+    let mut hook = ReconcileWith(async |abandoned| ask(hook, abandoned).await);
+    let codec = Codec {
+        completed: answer::encode::<Bytes>,
+        failed: |ended: &Ended| match ended {
+            Ended::Failed(response) => Some(answer::encode(response)),
+            Ended::Error(_) | Ended::Panic(_) => None,
+        },
+    };
+    let core = &config.idempotency.core;
+    match reconcile::acquire(core, call, &mut hook, codec).await {
+        Ok(Acquired::Unsettled(acquisition)) => Ok(Ok(acquisition)),
+        Ok(Acquired::Completed(response)) => Err(response),
+        Ok(Acquired::Failed(ended)) | Err(RunError::Handler(ended)) => Err(explain(config, ended)),
+        Err(RunError::Idempotency(error)) => Ok(Err(error)),
+    }
+}
+
+async fn ask(
+    hook: &Hook,
+    abandoned: Abandoned,
+) -> Result<Reconciled<Response<Bytes>, Ended>, Ended> {
+    let asked = AssertUnwindSafe(async { hook(abandoned).await }).catch_unwind().await;
+    match asked.map_err(Ended::Panic)?.map_err(Ended::Error)? {
+        Reconciled::Completed(response) => Ok(Reconciled::Completed(response)),
+        Reconciled::Failed(response) => Ok(Reconciled::Failed(Ended::Failed(response))),
+        Reconciled::Execute => Ok(Reconciled::Execute),
+        Reconciled::Refuse => Ok(Reconciled::Refuse),
+    }
+}
+
+fn explain(config: &Config, ended: Ended) -> Response<Bytes> {
+    let operation = config.scope.operation();
+    let problem = match ended {
+        Ended::Failed(response) => return response,
+        Ended::Error(error) => {
+            tracing::error!(operation, %error, "a reconcile hook failed: nothing was written");
+            let detail = "The operators find the reason in the log.";
+            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(Duration::from_secs(1))
+        }
+        Ended::Panic(panic) => {
+            let panic = message_of(panic.as_ref());
+            tracing::error!(operation, panic, "a reconcile hook panicked: nothing was written");
+            panicked()
+        }
+    };
+    render(config, &problem)
+}

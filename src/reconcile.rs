@@ -1,0 +1,234 @@
+//! Asking the business what became of an operation whose owner vanished.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::de::DeserializeOwned;
+
+use crate::acquire::{Acquirer, Acquisition, Call};
+use crate::clock::Timestamp;
+use crate::derived_key::DerivedKey;
+use crate::error::{Error, ErrorKind, RunError};
+use crate::idempotency::Core;
+use crate::key::RecordKey;
+use crate::protocol::Orphan;
+use crate::steps::Checkpoints;
+
+/// An operation whose owner let its lease end without an answer: what a reconcile hook judges.
+///
+/// Its owner is mostly dead, but it may only be slow: what the hook finds not to have happened may
+/// still happen. Ask the other service by the operation's [derived key](Self::derive_key) or
+/// [steps](Self::step), and where it cannot tell for sure, answer [`Reconciled::Refuse`].
+#[derive(Clone)]
+pub struct Abandoned {
+    key: RecordKey,
+    attempt: u32,
+    created_at: Timestamp,
+    lease_ended_at: Timestamp,
+    steps: Option<Checkpoints>,
+}
+
+/// What a reconcile hook says of an abandoned operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reconciled<T, E> {
+    /// It was completed, with this answer, which is stored: this call and every repeat get it.
+    Completed(T),
+    /// It has failed, with this. The record becomes FAILED, and the next call does what
+    /// [`Failure`](crate::Failure) says of that: it runs again under
+    /// [`Release`](crate::Failure::Release) and while
+    /// [`Retain`](crate::Failure::Retain) has attempts left, else it gets the failure.
+    Failed(E),
+    /// Its effect does not exist: run it again, from its first step that is not done.
+    Execute,
+    /// Nobody can tell: [`ErrorKind::Abandoned`], and the record stays as it is.
+    Refuse,
+}
+
+impl Abandoned {
+    pub(crate) fn new(key: RecordKey, orphan: &Orphan, lease_ended_at: Timestamp) -> Self {
+        let Orphan { attempt, created_at, ref steps, .. } = *orphan;
+        Self { key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+    }
+
+    /// How often the operation was started: the number of the attempt that gave no answer.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When the operation was first started, by DynamoDB's clock.
+    #[must_use]
+    pub fn created_at(&self) -> SystemTime {
+        self.created_at.to_system()
+    }
+
+    /// When the last owner's lease ended, by DynamoDB's clock.
+    #[must_use]
+    pub fn lease_ended_at(&self) -> SystemTime {
+        self.lease_ended_at.to_system()
+    }
+
+    /// The result of a step, if that is done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AnswerUnreadable`] if it is of another type, [`ErrorKind::AnswerUnavailable`] if
+    /// the step is done and its result could not be stored.
+    pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        let found = self.steps.as_ref().and_then(|steps| steps.get(name));
+        found.map(|step| step.read(name)).transpose()
+    }
+
+    /// The names of the steps that are done, in no order.
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(Checkpoints::names)
+    }
+
+    /// The key that the operation's attempts call another service with: as
+    /// [`Execution::derive_key`](crate::Execution::derive_key).
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.key, label)
+    }
+}
+
+impl fmt::Debug for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Abandoned")
+            .field("operation", &self.key.operation())
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// There is no hook: [`Policy::takeover`](crate::Policy::takeover) decides. The default.
+#[derive(Debug)]
+pub enum NoReconcile {}
+
+/// A hook decides: after [`Operation::reconcile`](crate::Operation::reconcile).
+pub struct ReconcileWith<H>(pub(crate) H);
+
+impl<H> fmt::Debug for ReconcileWith<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReconcileWith").finish_non_exhaustive()
+    }
+}
+
+/// Whether an operation with answers `T` and errors `E` asks a hook. Implemented by the crate alone.
+pub trait Reconcile<T, E>: sealed::Sealed {
+    /// Asks the hook.
+    #[doc(hidden)]
+    fn ask(&mut self, abandoned: Abandoned) -> impl Future<Output = Result<Reconciled<T, E>, E>>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::NoReconcile {}
+    impl<H> Sealed for super::ReconcileWith<H> {}
+}
+
+impl<T, E> Reconcile<T, E> for NoReconcile {
+    async fn ask(&mut self, _: Abandoned) -> Result<Reconciled<T, E>, E> {
+        match *self {}
+    }
+}
+
+impl<T, E, H, Fut> Reconcile<T, E> for ReconcileWith<H>
+where
+    H: FnMut(Abandoned) -> Fut,
+    Fut: Future<Output = Result<Reconciled<T, E>, E>>,
+{
+    fn ask(&mut self, abandoned: Abandoned) -> impl Future<Output = Result<Reconciled<T, E>, E>> {
+        (self.0)(abandoned)
+    }
+}
+
+/// What a hook's word asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    Settle(Settlement),
+    Execute,
+    Refuse,
+}
+
+/// What a hook's word makes of the record.
+#[derive(Clone, Debug)]
+pub(crate) enum Settlement {
+    /// The answer.
+    Completed(AttributeValue),
+    /// What can be replayed of the failure.
+    Failed(Option<AttributeValue>),
+}
+
+/// An acquisition in which a hook may have had its say.
+pub(crate) enum Acquired<T, E> {
+    /// As without a hook.
+    Unsettled(Acquisition),
+    /// The hook's answer is written.
+    Completed(T),
+    /// The hook's failure is written.
+    Failed(E),
+}
+
+/// How the two ends of a hook's answer are stored.
+pub(crate) struct Codec<C, F> {
+    pub(crate) completed: C,
+    pub(crate) failed: F,
+}
+
+/// As [`acquire`](crate::acquire::acquire), and asks a hook about an abandoned operation. The hook's
+/// own error ends the call with nothing written, as does the deadline.
+pub(crate) async fn acquire<T, E, H, C, F>(
+    core: &Arc<Core>,
+    call: Call,
+    hook: &mut H,
+    codec: Codec<C, F>,
+) -> Result<Acquired<T, E>, RunError<E>>
+where
+    H: Reconcile<T, E>,
+    C: Fn(&T) -> AttributeValue,
+    F: Fn(&E) -> Option<AttributeValue>,
+{
+    let mut acquirer = Acquirer::new(core, call)?;
+    acquirer.reconciles = true;
+    let mut acquisition = acquirer.acquire().await?;
+    let mut said = None;
+    loop {
+        acquisition = match (acquisition, said) {
+            (Acquisition::Reconcile(abandoned), _) => {
+                let asked = core.table.clock.within(acquirer.time_left(), hook.ask(*abandoned));
+                let word = match asked.await {
+                    None => return Err(out_of_time().into()),
+                    Some(word) => word.map_err(RunError::Handler)?,
+                };
+                let verdict = match &word {
+                    Reconciled::Completed(value) => {
+                        Verdict::Settle(Settlement::Completed((codec.completed)(value)))
+                    }
+                    Reconciled::Failed(error) => {
+                        Verdict::Settle(Settlement::Failed((codec.failed)(error)))
+                    }
+                    Reconciled::Execute => Verdict::Execute,
+                    Reconciled::Refuse => Verdict::Refuse,
+                };
+                said = Some(word);
+                acquirer.resume(verdict).await?
+            }
+            (Acquisition::Reconciled, Some(Reconciled::Completed(value))) => {
+                return Ok(Acquired::Completed(value));
+            }
+            (Acquisition::Reconciled, Some(Reconciled::Failed(error))) => {
+                return Ok(Acquired::Failed(error));
+            }
+            (other, _) => return Ok(Acquired::Unsettled(other)),
+        };
+    }
+}
+
+fn out_of_time() -> Error {
+    let message = "the deadline came before the reconcile hook had an answer: nothing was written";
+    Error::new(ErrorKind::DeadlineExceeded, message)
+}

@@ -1,0 +1,327 @@
+//! Steps: parts of an operation whose results a later attempt gets back.
+
+mod checkpoint;
+mod error;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use self::checkpoint::{Checkpoint, Checkpoints};
+pub use self::error::StepError;
+use crate::error::{Error, ErrorKind};
+use crate::execution::Execution;
+use crate::record::{Item, Record, State};
+use crate::table::{Reply, Write};
+
+/// The longest name of a step, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a failure that is kept.
+const MAX_BYTES: usize = 256 * 1024;
+
+impl Execution {
+    /// Does one part of the operation once: the result of `work` is stored in the record, and a
+    /// later attempt of the operation gets it back instead of doing the work again.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Execution, StepError};
+    /// # async fn reserve(_: &str) -> Result<u32, std::io::Error> { Ok(1) }
+    /// # async fn charge(_: u32, _: &str) -> Result<String, std::io::Error> { Ok("ch_1".into()) }
+    ///
+    /// async fn order(execution: Execution) -> Result<String, StepError<std::io::Error>> {
+    ///     let seat = execution.step("reserve", reserve("A1")).await?;
+    ///     let key = execution.derive_key("charge").uuid();
+    ///     execution.step("charge", charge(seat, &key)).await
+    /// }
+    /// ```
+    ///
+    /// The result is in the record before this returns, so a step that is done is never done again,
+    /// whoever goes on: the next attempt after a crash, a lost lease or a failure of the handler. A
+    /// step can happen twice only if its owner dies between the effect and the write, or the write
+    /// cannot be confirmed, or another attempt runs beside an owner that outlived its lease: give
+    /// a call to another service a [derived key](Self::derive_key) as well. The work must be lazy,
+    /// as `async` blocks and functions are: where the result is there already, it is dropped and
+    /// never polled. Only an `Ok` is stored; after an `Err` the name may be used again.
+    ///
+    /// Names are 1 to 255 bytes, each used once in an execution; they and the types of the results
+    /// are part of what is stored, so keep them when the code changes while operations are under
+    /// way. A record with steps is never deleted: a failure under
+    /// [`Failure::Release`](crate::Failure::Release) (and
+    /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED and the next call goes on. A
+    /// completion drops the steps.
+    ///
+    /// Costs one write of the whole record, steps included (a write unit per KB), and nothing where
+    /// the result is there already. All results together take at most 256 KiB, as JSON and with
+    /// their names. A result that is too large or cannot be serialised marks its step as done all
+    /// the same, so that no later attempt repeats it; that shows only once it has run. Without a
+    /// record ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
+    ///
+    /// # Errors
+    /// [`StepError::Failed`] with the work's own error. [`StepError::NotRun`] before anything ran:
+    /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, or where no
+    /// room is left; [`ErrorKind::LeaseLost`] where the lease is lost or over;
+    /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type, and
+    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored. [`StepError::NotStored`] once
+    /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
+    /// [`ErrorKind::LeaseLost`] where another execution owns the key,
+    /// [`ErrorKind::OutcomeUnknown`] where DynamoDB did not confirm it within
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline.
+    pub async fn step<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (mut name, done) = self.inner.steps.reserve(name).map_err(StepError::NotRun)?;
+        if let Some(done) = done {
+            name.keep();
+            return done.read(name.text).map_err(StepError::NotRun);
+        }
+        self.may_start(name.text).map_err(StepError::NotRun)?;
+        let value = work.await.map_err(StepError::Failed)?;
+        let json = serde_json::to_string(&value).map_err(|error| error.to_string());
+        // From here on a value may be on its way to the record, and the name stands for it.
+        name.keep();
+        self.store(name.text, json).await.map_err(StepError::NotStored)?;
+        Ok(value)
+    }
+
+    /// An effect that begins after the lease may happen beside the next owner's.
+    fn may_start(&self, name: &str) -> Result<(), Error> {
+        if self.is_protected() && self.lease_remaining() == Duration::ZERO {
+            let message = format!("step `{name}` was not started: the lease is over");
+            return Err(Error::new(ErrorKind::LeaseLost, message));
+        }
+        Ok(())
+    }
+
+    /// Stores what a step came to, or that it is done where the result itself cannot be stored.
+    async fn store(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
+        if !self.is_protected() {
+            return Ok(());
+        }
+        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, json) {
+            Ok(checkpoint) => (checkpoint, None),
+            Err(reason) => (Checkpoint::Unavailable, Some(unstorable(name, &reason))),
+        };
+        let mut value = checkpoint.encode();
+        while let Err(invalid) = self.write_step(name, &value).await? {
+            if unstorable.is_some() {
+                return Err(unconfirmed(name, invalid));
+            }
+            value = Checkpoint::Unavailable.encode();
+            unstorable = Some(self::unstorable(name, "DynamoDB refuses it").with_source(invalid));
+        }
+        match unstorable {
+            None => Ok(()),
+            Some(error) => {
+                tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a step until it is confirmed, refused for good, or out of time. The inner error is of a
+    /// value that DynamoDB does not take.
+    async fn write_step(
+        &self,
+        name: &str,
+        value: &AttributeValue,
+    ) -> Result<Result<(), Error>, Error> {
+        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let mut retries = self.retries();
+        loop {
+            let limit = retries.limit();
+            let beside_others = self.inner.steps.begin_write();
+            let Reply { outcome, .. } = if beside_others {
+                table.store_step(claim, name, value.clone(), limit).await
+            } else {
+                table.store_first_step(claim, name, value.clone(), limit).await
+            };
+            let refused_by = match outcome {
+                Write::Applied => {
+                    self.inner.steps.lock().has_map = true;
+                    return Ok(Ok(()));
+                }
+                Write::Invalid(error) => return Ok(Err(error)),
+                Write::Refused(Some(item)) => Ok(Some(item)),
+                Write::Refused(None) => table.get(&claim.key, retries.limit()).await.outcome,
+                Write::Conflict(error) | Write::NotApplied(error) | Write::Unknown(error) => {
+                    Err(error)
+                }
+            };
+            let error = match refused_by {
+                Ok(Some(item)) => {
+                    if self.has_step(item, name, value)? {
+                        return Ok(Ok(()));
+                    }
+                    // Another step was the first after all.
+                    if !beside_others && self.inner.steps.lock().has_map {
+                        continue;
+                    }
+                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
+                }
+                Ok(None) => return Err(self.lost(name)),
+                Err(error) => error,
+            };
+            if !retries.wait().await {
+                return Err(unconfirmed(name, error));
+            }
+        }
+    }
+
+    /// Whether a write was refused because an earlier try of it is in the record; an error if it
+    /// never can be.
+    fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
+        let record = Record::decode(&self.inner.core.table.schema, item)?;
+        if record.owner != self.inner.claim.owner {
+            return Err(self.lost(name));
+        }
+        let State::Pending { .. } = record.state else {
+            let message = format!("step `{name}` HAS run and is not stored: its operation is over");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let Some(steps) = record.steps else { return Ok(false) };
+        self.inner.steps.lock().has_map = true;
+        Ok(steps.get(name).is_some_and(|stored| stored.encode() == *value))
+    }
+
+    fn lost(&self, name: &str) -> Error {
+        self.note_lost_lease();
+        let message = format!(
+            "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
+             was deleted"
+        );
+        Error::new(ErrorKind::LeaseLost, message)
+    }
+}
+
+fn unstorable(name: &str, reason: &str) -> Error {
+    let message = format!("step `{name}` HAS run and its result cannot be stored: {reason}");
+    Error::new(ErrorKind::AnswerUnavailable, message)
+}
+
+fn unconfirmed(name: &str, source: Error) -> Error {
+    let message = format!("step `{name}` HAS run and DynamoDB did not confirm its result");
+    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}
+
+/// What an execution knows of its steps.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// What earlier attempts left.
+    done: Checkpoints,
+    /// The names that this execution has used.
+    used: HashSet<String>,
+    /// Of everything that is stored or about to be.
+    bytes: usize,
+    /// Whether the record has the attribute, as far as is known.
+    has_map: bool,
+    /// Whether the record may have the attribute: a write was sent.
+    may_have_map: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(found: Option<Checkpoints>) -> Self {
+        let has_map = found.is_some();
+        let done = found.unwrap_or_default();
+        let bytes = done.bytes();
+        let used = HashSet::new();
+        Self(Mutex::new(Known { done, used, bytes, has_map, may_have_map: has_map }))
+    }
+
+    /// Whether the record may hold steps, so that it must not be deleted.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        self.lock().may_have_map
+    }
+
+    /// The bytes that the stored steps take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Never held across an await: a step that is not polled for a while stops no other.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a name for a step, and finds what an earlier attempt left under it.
+    fn reserve<'a>(&'a self, name: &'a str) -> Result<(Name<'a>, Option<Checkpoint>), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
+            return invalid(format!("{message}, this one {}", name.len()));
+        }
+        let mut known = self.lock();
+        let done = known.done.get(name).cloned();
+        if done.is_none() && known.bytes + Checkpoint::Unavailable.bytes(name) > MAX_BYTES {
+            let message =
+                format!("step `{name}` was not started: the earlier ones fill the record");
+            return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
+        }
+        if !known.used.insert(name.to_owned()) {
+            return invalid(format!(
+                "step `{name}` is used twice in one execution: give it another name"
+            ));
+        }
+        Ok((Name { steps: self, text: name, kept: false }, done))
+    }
+
+    /// Keeps room for a result, or says why it cannot be stored.
+    fn make_room(&self, name: &str, json: Result<String, String>) -> Result<Checkpoint, String> {
+        let mut known = self.lock();
+        let made = json.and_then(|json| {
+            let checkpoint = Checkpoint::Result(json);
+            let bytes = checkpoint.bytes(name);
+            match known.bytes + bytes {
+                all if all > MAX_BYTES => {
+                    let message = "and all steps together would have";
+                    Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"))
+                }
+                _ => Ok(checkpoint),
+            }
+        });
+        known.bytes += made.as_ref().unwrap_or(&Checkpoint::Unavailable).bytes(name);
+        made
+    }
+
+    /// Whether the record has a map to write into; from now on it may.
+    fn begin_write(&self) -> bool {
+        let mut known = self.lock();
+        known.may_have_map = true;
+        known.has_map
+    }
+}
+
+/// A name in use; free again where its step came to nothing that could be in the record.
+struct Name<'a> {
+    steps: &'a Steps,
+    text: &'a str,
+    kept: bool,
+}
+
+impl Name<'_> {
+    fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.steps.lock().used.remove(self.text);
+        }
+    }
+}

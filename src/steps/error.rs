@@ -1,0 +1,63 @@
+//! What a step fails with.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::error::Error;
+
+/// What [`Execution::step`](crate::Execution::step) fails with. The variant tells whether the work
+/// was done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StepError<E> {
+    /// The work ran and failed with this. Nothing is stored; the next attempt runs it again.
+    Failed(E),
+    /// The work did **not** run, now. See the [kind](Error::kind).
+    NotRun(Error),
+    /// The work **has run**, and its result is not in the record. Of
+    /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), no later attempt runs it again;
+    /// of the other kinds, one may.
+    NotStored(Error),
+}
+
+impl<E> StepError<E> {
+    /// The work's own error.
+    ///
+    /// # Errors
+    /// With the crate's error, where it is that.
+    pub fn into_failed(self) -> Result<E, Error> {
+        match self {
+            Self::Failed(error) => Ok(error),
+            Self::NotRun(error) | Self::NotStored(error) => Err(error),
+        }
+    }
+
+    /// The crate's error, if it is one.
+    #[must_use]
+    pub fn idempotency(&self) -> Option<&Error> {
+        match self {
+            Self::Failed(_) => None,
+            Self::NotRun(error) | Self::NotStored(error) => Some(error),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for StepError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::NotRun(error) | Self::NotStored(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Deliberately of an `E` that may be no error itself, such as `Box<dyn Error>`, so that `?` takes it
+/// out of a handler that fails with one; it has no source to tell of then.
+impl<E: fmt::Debug + fmt::Display> StdError for StepError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Failed(_) => None,
+            Self::NotRun(error) | Self::NotStored(error) => error.source(),
+        }
+    }
+}

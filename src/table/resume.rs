@@ -1,0 +1,96 @@
+//! The writes that keep an unfinished operation: its steps, its ended lease, its settled outcome.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::expression::{Change, Condition};
+use super::{Reply, Table, Write};
+use crate::clock::Timestamp;
+use crate::fault_injection::{Mutant, mutant};
+use crate::record::{self, Claim, Item, Status, Version};
+use crate::schema::Attribute;
+
+impl Table {
+    /// Stores the first of an operation's steps. A late copy finds a map and changes nothing of it.
+    pub(crate) async fn store_first_step(
+        &self,
+        claim: &Claim,
+        name: &str,
+        value: AttributeValue,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut change = Change::new(&self.schema);
+        if !mutant(Mutant::StepUnfenced) {
+            change.condition.held_by(&claim.owner);
+        }
+        change.condition.no_steps();
+        let steps = HashMap::from([(name.to_owned(), value)]);
+        change.set(Attribute::Steps, AttributeValue::M(steps));
+        self.update(&claim.key, change, limit).await
+    }
+
+    /// Stores a step beside others. An owner stores one value under a name, so a late copy changes
+    /// nothing.
+    pub(crate) async fn store_step(
+        &self,
+        claim: &Claim,
+        name: &str,
+        value: AttributeValue,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut change = Change::new(&self.schema);
+        change.condition.held_by(&claim.owner);
+        change.set_member(Attribute::Steps, name, value);
+        self.update(&claim.key, change, limit).await
+    }
+
+    /// Gives a record back whose steps must stay: its lease ends at `end`, which is over.
+    pub(crate) async fn end_lease(
+        &self,
+        claim: &Claim,
+        end: Timestamp,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut change = Change::new(&self.schema);
+        change.condition.held_by(&claim.owner);
+        change.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
+        self.update(&claim.key, change, limit).await
+    }
+
+    /// Writes the finished record over an abandoned one that is still as it was seen.
+    pub(crate) async fn settle_completed(
+        &self,
+        item: Item,
+        seen: &Version,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut condition = Condition::new(&self.schema);
+        condition.version(seen);
+        self.put(item, condition, limit).await
+    }
+
+    /// Makes an abandoned record that is still as it was seen a failed one of the claim's owner's.
+    pub(crate) async fn settle_failed(
+        &self,
+        claim: &Claim,
+        failed_at: Timestamp,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+        seen: &Version,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut change = Change::new(&self.schema);
+        change.condition.version(seen);
+        change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
+        change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
+        change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
+        change.set(Attribute::ExpiresAt, record::number(expires_at));
+        if let Some(response) = response {
+            change.set(Attribute::Response, response);
+        }
+        change.remove(Attribute::LeaseExpiresAt);
+        self.update(&claim.key, change, limit).await
+    }
+}

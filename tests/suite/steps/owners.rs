@@ -1,0 +1,309 @@
+//! Who goes on finds what the last owner stored, however that one ended.
+
+use super::*;
+
+/// Drops the call at each of its pauses in turn: an owner that dies between any two store calls. A
+/// step whose effect has happened may be repeated only if it was not in the record yet.
+#[tokio::test]
+async fn wherever_an_owner_dies_the_next_goes_on_at_the_first_step_not_stored() {
+    let mut pauses = 0;
+    loop {
+        let (store, effects) = (Store::open().await, Effects::default());
+        let idempotency = store.idempotency();
+        let dropped = {
+            let mut running = pin!(order(&idempotency, Failure::Release, &effects, false));
+            let mut left = pauses;
+            poll_fn(|context| match running.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(false),
+                Poll::Pending if left == 0 => Poll::Ready(true),
+                Poll::Pending => {
+                    left -= 1;
+                    Poll::Pending
+                }
+            })
+            .await
+        };
+        // What is under way arrives or does not, but from here on it is known.
+        let later = Link::later(AN_HOUR);
+        let before = store.item("order#k").await;
+        let stored = |name| {
+            let found = before.as_ref().and_then(|record| record.get("steps"));
+            found.is_some_and(|steps| steps.as_m().expect("a map").contains_key(name))
+        };
+        let (done, counts) = (NAMES.map(stored), effects.counts());
+        assert!(done.is_sorted_by(|a, b| a >= b), "after {pauses} pauses: {done:?}");
+        let outcome = order(&store.over(&later), Failure::Release, &effects, false).await.unwrap();
+        for (index, name) in NAMES.into_iter().enumerate() {
+            let again = effects.counts()[index] - counts[index];
+            let is_over = matches!(outcome, Outcome::Replayed(_));
+            // A write that was under way when it was looked for may have arrived since.
+            let late = counts[index] == 1 && !done[index];
+            assert!(again <= 1 && (late || again == u32::from(!done[index] && !is_over)), "{name}");
+        }
+        if !dropped {
+            assert!(pauses >= 5, "{pauses}");
+            break;
+        }
+        pauses += 1;
+    }
+}
+
+/// The same, with the store's calls counted: each in turn is the last that gets through.
+#[tokio::test]
+async fn wherever_the_store_goes_away_each_stored_step_happened_once() {
+    for reached in 1..=4_usize {
+        let (store, link, effects) =
+            (Store::open().await, Link::without_retries(), Effects::default());
+        let short = Duration::from_millis(100);
+        let builder = store.builder(&link).policy(|policy| policy.completion_timeout(short));
+        let idempotency = builder.build().unwrap();
+        for _ in 1..reached {
+            link.wire.next("UpdateItem", Act::Deliver);
+        }
+        link.wire.every("UpdateItem", Act::LoseRequest);
+        link.wire.every("DeleteItem", Act::LoseRequest);
+        link.wire.next("PutItem", Act::Deliver);
+        link.wire.every("PutItem", Act::LoseRequest);
+        let result = order(&idempotency, Failure::Release, &effects, false).await;
+        match (reached, result) {
+            (4, Ok(Outcome::Unconfirmed(_))) => {}
+            (1..=3, Err(RunError::Handler(StepError::NotStored(error)))) => {
+                assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+                assert!(error.to_string().contains(NAMES[reached - 1]), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let later = store.over(&Link::later(AN_HOUR));
+        order(&later, Failure::Release, &effects, false).await.unwrap();
+        let expected = [1, 2, 3].map(|step| if step == reached { 2 } else { 1 });
+        assert_eq!(effects.counts(), expected, "{reached} calls reached the store");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_keeps_a_record_with_steps_whatever_the_policy() {
+    for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }] {
+        let (store, effects) = (Store::open().await, Effects::default());
+        let idempotency = store.idempotency();
+        let failed = handlers(order(&idempotency, failure, &effects, true).await);
+        assert!(matches!(failed, StepError::Failed("no stock")), "{failed:?}");
+        let record = store.record("order#k").await;
+        assert_eq!((status(&record), steps(&record).len()), ("FAILED", 3));
+        assert_eq!(record.get("response"), None);
+        let again = order(&idempotency, failure, &effects, false).await.unwrap();
+        assert_eq!(again, Outcome::Executed(DONE.to_owned()));
+        assert_eq!(effects.counts(), [1, 1, 1]);
+        assert_eq!(number(&store.record("order#k").await, "attempt"), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_keeps_a_record_with_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let running = operation.run(async |execution| -> Stepped {
+        three(&execution, &effects).await?;
+        panic!("the handler does")
+    });
+    let panicked = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(running)).await;
+    assert!(panicked.is_err());
+    assert_eq!(status(&store.record("order#k").await), "FAILED");
+    let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((again.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let outcome = operation
+        .run_with_outcome(async |execution| {
+            three(&execution, &effects).await?;
+            execution.nothing_executed();
+            Ok::<_, StepError<&str>>("refused".to_owned())
+        })
+        .await;
+    assert_eq!(outcome.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
+    let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((again.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn without_a_step_a_failure_is_released_as_ever() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let failed = operation.run(async |execution| {
+        // A step that fails stores nothing.
+        execution.step("reserve", async { Err::<(), _>("no stock") }).await
+    });
+    assert!(matches!(handlers(failed.await), StepError::Failed("no stock")));
+    assert_eq!(store.item("order#k").await, None);
+}
+
+/// A taker finds at the last moment that it has no time: what it took over must not lose its steps.
+#[tokio::test]
+async fn a_record_with_steps_that_was_taken_over_in_vain_is_given_back() {
+    for (record, expected) in
+        [(raw::abandoned("order#k"), "PENDING"), (raw::failed("order#k"), "FAILED")]
+    {
+        let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
+        store.put(stepped(record)).await;
+        let gate = Gate::default();
+        link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
+        let idempotency = store.over(&link);
+        let operation = idempotency.operation("order").key("k").deadline(link.clock.in_secs(10));
+        let (result, ()) = tokio::join!(
+            operation.run(async |execution| three(&execution, &effects).await),
+            async {
+                gate.reached().await;
+                link.let_pass(20);
+                gate.open();
+            }
+        );
+        assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
+        let record = store.record("order#k").await;
+        assert_eq!((status(&record), steps(&record).len()), (expected, 1));
+        let again = order(&store.idempotency(), Failure::Release, &effects, false).await.unwrap();
+        assert_eq!(again.into_inner(), "reserve 0, charge 1, mail 1");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    let idempotency = store.idempotency();
+    let taker = store.over(&Link::later(AN_HOUR));
+    let operation = idempotency.operation("order").key("k");
+    let result = operation
+        .run(async |execution| {
+            let late = async {
+                let run = effects.0[0].add();
+                let theirs = order(&taker, Failure::Release, &effects, false).await.unwrap();
+                assert_eq!(theirs.into_inner(), "reserve 2, charge 1, mail 1");
+                Ok::<_, &str>(run)
+            };
+            let error = execution.step("reserve", late).await.unwrap_err();
+            assert!(matches!(&error, StepError::NotStored(error)
+                if error.kind() == ErrorKind::LeaseLost));
+            assert!(execution.is_lease_lost());
+            let next = execution.step("charge", async { Ok::<_, &str>(effects.0[1].add()) }).await;
+            assert!(matches!(&next, Err(StepError::NotRun(error))
+                if error.kind() == ErrorKind::LeaseLost));
+            Err::<(), _>(error)
+        })
+        .await;
+    handlers(result);
+    assert_eq!(effects.counts(), [2, 1, 1]);
+    assert_eq!(status(&store.record("order#k").await), "COMPLETED");
+}
+
+#[tokio::test]
+async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        store.delete("order#k").await;
+        execution.step("reserve", async { Ok::<_, &str>(1) }).await
+    });
+    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    assert_eq!((error.kind(), store.item("order#k").await), (ErrorKind::LeaseLost, None));
+}
+
+#[tokio::test]
+async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran() {
+    let (store, link) = (Store::open().await, Link::default());
+    let lease = Lease::Fixed(Duration::from_secs(20));
+    let builder = store.builder(&link).policy(|policy| policy.lease(lease));
+    let idempotency = builder.build().unwrap();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        let slow = async {
+            link.let_pass(30);
+            Ok::<_, &str>(1)
+        };
+        execution.step("slow", slow).await?;
+        assert_eq!(steps(&store.record("order#k").await).len(), 1);
+        execution.step("late", never::<()>()).await
+    });
+    let result: Result<(), _> = result.await;
+    let StepError::NotRun(error) = handlers(result) else { panic!("it was started") };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+}
+
+/// A step that the former owner stored after its lease, before the taker's write: the taker knows of
+/// it all the same.
+#[tokio::test]
+async fn a_taker_never_misses_a_step_that_was_stored_before_it_took_over() {
+    let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
+    for before in [raw::abandoned("order#k"), stepped(raw::abandoned("order#k"))] {
+        store.put(before.clone()).await;
+        let gate = Gate::default();
+        link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
+        let idempotency = store.over(&link);
+        let (outcome, ()) =
+            tokio::join!(order(&idempotency, Failure::Release, &effects, false), async {
+                gate.reached().await;
+                let late = [("reserve", s("\"reserve late\"")), ("charge", s("\"charge late\""))];
+                let late = late.map(|(name, step)| (name.to_owned(), step)).into();
+                let late = aws_sdk_dynamodb::types::AttributeValue::M(late);
+                store.put(with(before, "steps", late)).await;
+                gate.open();
+            });
+        let answer = outcome.unwrap().into_inner();
+        assert!(answer.starts_with("reserve late, charge late, mail "), "{answer}");
+    }
+    assert_eq!(effects.counts(), [0, 0, 2]);
+}
+
+#[tokio::test]
+async fn without_a_record_steps_run_and_nothing_is_stored() {
+    let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
+    link.wire.down(Act::LoseRequest);
+    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
+    let idempotency = builder.build().unwrap();
+    let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected(DONE.to_owned()));
+    assert_eq!(link.wire.count("UpdateItem"), 0);
+    assert_eq!(effects.counts(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_operation_past_its_retention_starts_without_the_old_steps() {
+    let (store, effects) = (Store::open().await, Effects::default());
+    store.put(with(stepped(raw::failed("order#k")), "expires_at", raw::n(1))).await;
+    let outcome = order(&store.idempotency(), Failure::Release, &effects, false).await.unwrap();
+    assert_eq!((outcome.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
+}
+
+#[tokio::test]
+async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
+    let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
+    store.put(stepped(raw::abandoned("order#k"))).await;
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.down(Act::LoseRequest);
+    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
+    let idempotency = builder.build().unwrap();
+    let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
+    assert_eq!(outcome, Outcome::Unprotected("reserve 0, charge 1, mail 1".to_owned()));
+}
+
+#[tokio::test]
+async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("order").key("k");
+    let result = operation.run(async |execution| {
+        execution.step("first", async { Ok::<_, &str>(1) }).await?;
+        let theirs = with(store.record("order#k").await, "owner", s(raw::SOMEBODY));
+        store.put(theirs.clone()).await;
+        let late = execution.step("second", async { Ok::<_, &str>(2) }).await;
+        assert_eq!(store.record("order#k").await, theirs);
+        late
+    });
+    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+}
