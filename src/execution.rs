@@ -10,8 +10,10 @@ use crate::acquire::Call;
 use crate::clock::Timestamp;
 use crate::idempotency::Core;
 use crate::policy::Policy;
-use crate::record::{Claim, Item, Record};
+use crate::record::{Claim, Item, Record, State};
+use crate::response::AnswerKind;
 use crate::table::Write;
+use crate::transaction::Commits;
 
 /// The running operation, as its handler sees it.
 ///
@@ -31,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) lease_expires_at: AtomicI64,
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
+    pub(crate) answers: AnswerKind,
+    pub(crate) commits: Commits,
     /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).
     is_protected: bool,
 }
@@ -99,6 +103,8 @@ impl fmt::Debug for Execution {
 enum Renewal {
     Renewed,
     Failed,
+    /// The operation has ended: there is no lease any more.
+    Ended,
     Lost,
 }
 
@@ -133,6 +139,8 @@ impl Execution {
             lease_expires_at: AtomicI64::new(lease_expires_at.millis()),
             lease_lost: AtomicBool::new(false),
             nothing_executed: AtomicBool::new(false),
+            answers: call.answers,
+            commits: Commits::default(),
             is_protected,
         };
         Self { inner: Arc::new(inner) }
@@ -171,6 +179,7 @@ impl Execution {
             match self.renew(length / 6).await {
                 Renewal::Renewed => {}
                 Renewal::Failed => core.table.clock.sleep(length / 24).await,
+                Renewal::Ended => return std::future::pending().await,
                 Renewal::Lost => {
                     self.inner.lease_lost.store(true, Ordering::Relaxed);
                     tracing::error!(
@@ -197,13 +206,7 @@ impl Execution {
                 Renewal::Renewed
             }
             // A longer lease of our own, or our completion: a repeat came before this one.
-            Write::Refused(Some(item)) => {
-                if self.is_ours(item) {
-                    Renewal::Failed
-                } else {
-                    Renewal::Lost
-                }
-            }
+            Write::Refused(Some(item)) => self.refused_renewal(item),
             Write::Refused(None) => Renewal::Lost,
             Write::Conflict(error)
             | Write::Invalid(error)
@@ -215,8 +218,13 @@ impl Execution {
         }
     }
 
-    fn is_ours(&self, item: Item) -> bool {
-        Record::decode(&self.inner.core.table.schema, item)
-            .is_ok_and(|record| record.owner == self.inner.claim.owner)
+    fn refused_renewal(&self, item: Item) -> Renewal {
+        match Record::decode(&self.inner.core.table.schema, item) {
+            Ok(record) if record.owner == self.inner.claim.owner => match record.state {
+                State::Pending { .. } => Renewal::Failed,
+                State::Completed { .. } | State::Failed { .. } => Renewal::Ended,
+            },
+            Ok(_) | Err(_) => Renewal::Lost,
+        }
     }
 }

@@ -115,6 +115,7 @@ mod record;
 mod response;
 mod schema;
 mod table;
+mod transaction;
 
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;
@@ -126,6 +127,10 @@ pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
 pub use crate::schema::{Attribute, TableSchema};
+pub use crate::transaction::{
+    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
+    TransactionError,
+};
 
 /// The README's snippets compile.
 #[cfg(all(doctest, feature = "lambda"))]
