@@ -9,6 +9,8 @@ mod support;
 mod answers;
 mod bad_input;
 mod clocks;
+mod commit;
+mod commit_doubt;
 mod failures;
 mod hiccups;
 #[cfg(feature = "lambda")]
@@ -25,5 +27,6 @@ mod replay;
 mod retention;
 mod round_trips;
 mod table;
+
 mod untouched;
 mod waiting;

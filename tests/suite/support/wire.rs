@@ -25,6 +25,9 @@ pub(crate) enum Act {
     LoseResponse,
     /// Nothing is sent; the caller sees this HTTP status with this DynamoDB error code.
     Answer(u16, &'static str),
+    /// Nothing is sent; the caller sees a transaction that was cancelled for these reasons, the
+    /// record's first.
+    Cancel(&'static [&'static str]),
     /// Sends it when the gate opens.
     HoldRequest(Gate),
     /// Sends it at once; its answer comes when the gate opens.
@@ -191,6 +194,7 @@ impl Connector {
                 Err(timeout())
             }
             Act::Answer(status, code) => Ok(answer(status, code)),
+            Act::Cancel(reasons) => Ok(cancel(reasons)),
             Act::HoldRequest(gate) => {
                 gate.pass().await;
                 self.send(request).await
@@ -223,8 +227,18 @@ fn timeout() -> ConnectorError {
 }
 
 fn answer(status: u16, code: &str) -> HttpResponse {
+    answer_with(status, code, "")
+}
+
+fn cancel(reasons: &[&str]) -> HttpResponse {
+    let reasons: Vec<_> = reasons.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
+    let reasons = format!(r#","CancellationReasons":[{}]"#, reasons.join(","));
+    answer_with(400, "TransactionCanceledException", &reasons)
+}
+
+fn answer_with(status: u16, code: &str, members: &str) -> HttpResponse {
     let body = format!(
-        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"}}"#
+        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"{members}}}"#
     );
     let mut response = HttpResponse::new(status.try_into().expect("it is a status"), body.into());
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
