@@ -74,12 +74,13 @@ impl Table {
                 return Sent { outcome, in_doubt: false, time: None };
             }
         };
+        let mut all = vec![record];
+        all.extend_from_slice(items);
         let probe = Probe::default();
         let request = self
             .client
             .transact_write_items()
-            .transact_items(record)
-            .set_transact_items(Some(items.to_vec()))
+            .set_transact_items(Some(all))
             .client_request_token(token)
             .customize()
             .interceptor(probe.clone())
