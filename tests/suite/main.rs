@@ -27,6 +27,7 @@ mod replay;
 mod retention;
 mod round_trips;
 mod table;
+mod transaction;
 
 mod untouched;
 mod waiting;
