@@ -16,6 +16,8 @@ mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
 mod keys;
+#[cfg(feature = "lambda")]
+mod killed;
 mod late_owner;
 mod late_writes;
 mod leases;

@@ -59,6 +59,16 @@ struct State {
     down: Option<Act>,
     date_shift: i64,
     no_date: bool,
+    dies: Option<Death>,
+}
+
+/// Where the process ends, without a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Death {
+    /// The request, counted from 1.
+    pub(crate) request: usize,
+    /// Once the store has executed it, rather than before it is sent.
+    pub(crate) executed: bool,
 }
 
 impl Default for Wire {
@@ -97,6 +107,21 @@ impl Wire {
     /// From now on, responses say a time that is `seconds` more.
     pub(crate) fn shift_date(&self, seconds: i64) {
         self.state().date_shift += seconds;
+    }
+
+    /// Ends this very process, at this request.
+    pub(crate) fn die_at(&self, death: Death) {
+        self.state().dies = Some(death);
+    }
+
+    /// Ends the process if this is its moment.
+    fn die(&self, executed: bool) {
+        let state = self.state();
+        let is_now =
+            |death: Death| death.request == state.sent.len() && death.executed == executed;
+        if state.dies.is_some_and(is_now) {
+            std::process::abort();
+        }
     }
 
     /// Responses carry no `Date`.
@@ -216,7 +241,9 @@ impl Connector {
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        self.wire.die(false);
         let mut response = self.below.call(request).await?;
+        self.wire.die(true);
         self.wire.redate(&mut response);
         Ok(response)
     }
