@@ -11,3 +11,4 @@ mod function;
 mod http;
 mod payments;
 mod server;
+mod transfers;
