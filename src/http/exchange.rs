@@ -148,9 +148,9 @@ where
     Ok(match done {
         Ok(Once::Executed) => response,
         Ok(Once::Instead(answer)) => answer,
-        Ok(Once::Found(
-            Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)),
-        )) => replay(config, answer),
+        Ok(Once::Found(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)))) => {
+            replay(config, answer)
+        }
         Ok(Once::Found(refused)) => explain(config, &refusal(&refused)),
         Ok(Once::ConditionFailed(failed)) => {
             tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");

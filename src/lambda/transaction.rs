@@ -49,7 +49,11 @@ impl Http {
     where
         S: Service<Request, Response = Transaction<Response<Body>>> + 'a,
     {
-        IdempotentTransaction { config: Arc::new(self.config), inner: service, lifetime: PhantomData }
+        IdempotentTransaction {
+            config: Arc::new(self.config),
+            inner: service,
+            lifetime: PhantomData,
+        }
     }
 }
 

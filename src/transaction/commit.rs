@@ -328,7 +328,8 @@ impl<'a> Attempt<'a> {
             Guard::AbsentOrHeld(owner)
         };
         let token = token(owner.as_str(), self.ledger.tokens);
-        let sent = inner.core.table.transact(self.record.clone(), guard, &self.items, &token, limit);
+        let sent =
+            inner.core.table.transact(self.record.clone(), guard, &self.items, &token, limit);
         let Sent { outcome, in_doubt, .. } = sent.await;
         self.in_doubt |= in_doubt;
         match outcome {

@@ -30,8 +30,7 @@ pub(super) fn prepare(
     }
     let mut total = bytes;
     for (index, item) in items.iter_mut().enumerate() {
-        let operation =
-            Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
+        let operation = Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
         let (largest, sure) = operation.bytes();
         if largest > MAX_ITEM_BYTES {
             return Err(InvalidTransaction::ItemTooLarge { index, bytes: largest });
@@ -134,11 +133,7 @@ fn distinct(
 
 /// The names of a table's key, where they are known: of the crate's own table, and of one that
 /// another operation names by its key.
-fn names<'a>(
-    own: &Table,
-    operations: &[(&str, Target<'a>)],
-    table: &str,
-) -> Option<Vec<String>> {
+fn names<'a>(own: &Table, operations: &[(&str, Target<'a>)], table: &str) -> Option<Vec<String>> {
     if is_same_table(table, &own.name) {
         return Some(own.schema.key_names().map(str::to_owned).collect());
     }

@@ -17,9 +17,9 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
 use crate::error::Error;
 
-pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
+pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
 pub(crate) use self::once::{Instead, Once, once};
 
 /// How many items of the caller's fit beside the record: DynamoDB takes 100 in all.
@@ -164,9 +164,9 @@ impl fmt::Display for InvalidTransaction {
             Self::AnswerNotSerializable(reason) => {
                 write!(f, "the answer cannot be written as JSON: {reason}")
             }
-            Self::WrongKindOfAnswer => f.write_str(
-                "an HTTP handler commits by commit_response(), a function by commit()",
-            ),
+            Self::WrongKindOfAnswer => {
+                f.write_str("an HTTP handler commits by commit_response(), a function by commit()")
+            }
             Self::Refused { index: Some(index), message } => {
                 write!(f, "DynamoDB refuses item {index}: {message}")
             }

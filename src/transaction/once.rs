@@ -72,8 +72,7 @@ pub(crate) async fn once<T>(
         claim,
     };
     let record = attempt.record(response.clone());
-    if let Err(invalid) =
-        items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
+    if let Err(invalid) = items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
     {
         return Ok(Once::Invalid(invalid));
     }
@@ -97,7 +96,10 @@ pub(crate) async fn once<T>(
 
 /// What is to be written under the record's guard.
 enum Content {
-    Transaction { response: AttributeValue, items: Vec<TransactWriteItem> },
+    Transaction {
+        response: AttributeValue,
+        items: Vec<TransactWriteItem>,
+    },
     /// The record alone.
     Answer(AttributeValue),
 }

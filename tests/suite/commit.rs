@@ -262,7 +262,8 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
         for end in [End::Other, End::Err, End::NothingExecuted] {
             let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
             let idempotency = store.over(&link);
-            let operation = || idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+            let operation =
+                || idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
             let outcome = operation().run_with_outcome(async |execution| {
                 book_in(&execution, store.table(), &runs).await.unwrap();
                 match end {

@@ -40,9 +40,10 @@ async fn one_that_has_landed_is_found_to_have() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        book(&execution, store.table()).await
-    });
+    let outcome = idempotency
+        .operation("charge")
+        .key("k")
+        .run_with_outcome(async |execution| book(&execution, store.table()).await);
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
     assert_eq!(store.counted("effect").await, 1);
     assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -79,9 +80,10 @@ async fn one_that_is_given_up_counts_as_an_attempt_where_attempts_count() {
     let retain = Failure::Retain { max_attempts: 5 };
     let idempotency = hasty_with(&store, &link, |policy| policy.failure(retain));
     link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let result = idempotency.operation("charge").key("k").run(async |execution| {
-        book(&execution, store.table()).await
-    });
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
     handlers(result.await);
     assert_eq!(status(&store.record("charge#k").await), "FAILED");
     let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
@@ -115,9 +117,10 @@ async fn a_late_copy_of_one_that_was_given_up_never_lands() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    let result = idempotency.operation("charge").key("k").run(async |execution| {
-        book(&execution, store.table()).await
-    });
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
     assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
     gate.open();
     let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
@@ -138,37 +141,40 @@ enum Then {
 /// all, before the handler's other answer: then it is the answer.
 #[tokio::test]
 async fn a_late_copy_of_one_that_was_refused_counts_if_it_comes_first() {
-    for then in
-        [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
+    for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
     {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
         let idempotency = store.over(&link);
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         let refusal = &["None", "ConditionalCheckFailed"];
         link.wire.next("TransactWriteItems", Act::Cancel(refusal));
-        let running = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-            let refused = book(&execution, store.table()).await;
-            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
-            gate.open();
-            link.wire.late_arrivals(1).await;
-            match then {
-                Then::Answer => Ok("refused".to_owned()),
-                Then::Fail => refused,
-                Then::Panic => panic!("after a refusal"),
-                Then::NothingExecuted => {
-                    execution.nothing_executed();
-                    Ok("refused".to_owned())
+        let running =
+            idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+                let refused = book(&execution, store.table()).await;
+                assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+                gate.open();
+                link.wire.late_arrivals(1).await;
+                match then {
+                    Then::Answer => Ok("refused".to_owned()),
+                    Then::Fail => refused,
+                    Then::Panic => panic!("after a refusal"),
+                    Then::NothingExecuted => {
+                        execution.nothing_executed();
+                        Ok("refused".to_owned())
+                    }
+                    Then::CommitAnother => {
+                        // With the very same answer: only the record tells which of the two it was.
+                        let another = [debit(store.table(), "alice", 1)];
+                        store.deposit("alice", 1).await;
+                        let another = execution.commit("booked", another).await;
+                        assert!(
+                            matches!(another, Err(CommitError::AlreadyCommitted)),
+                            "{another:?}"
+                        );
+                        Ok("refused".to_owned())
+                    }
                 }
-                Then::CommitAnother => {
-                    // With the very same answer: only the record tells which of the two it was.
-                    let another = [debit(store.table(), "alice", 1)];
-                    store.deposit("alice", 1).await;
-                    let another = execution.commit("booked", another).await;
-                    assert!(matches!(another, Err(CommitError::AlreadyCommitted)), "{another:?}");
-                    Ok("refused".to_owned())
-                }
-            }
-        });
+            });
         match std::panic::AssertUnwindSafe(running).catch_unwind().await {
             Ok(outcome) => {
                 assert_eq!(outcome.unwrap(), Outcome::Executed("booked".to_owned()), "{then:?}");
@@ -251,13 +257,14 @@ async fn one_that_never_gets_through_is_no_doubt() {
         let (store, link) = (Store::open().await, Link::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", act);
-        let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-            let result = book(&execution, store.table()).await;
-            let Err(CommitError::NotApplied(error)) = &result else { panic!("{result:?}") };
-            assert_eq!(error.kind(), ErrorKind::Unavailable);
-            assert_eq!(status(&store.record("charge#k").await), "PENDING");
-            Ok::<_, CommitError>("busy".to_owned())
-        });
+        let outcome =
+            idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+                let result = book(&execution, store.table()).await;
+                let Err(CommitError::NotApplied(error)) = &result else { panic!("{result:?}") };
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert_eq!(status(&store.record("charge#k").await), "PENDING");
+                Ok::<_, CommitError>("busy".to_owned())
+            });
         assert_eq!(outcome.await.unwrap(), Outcome::Executed("busy".to_owned()));
         assert_eq!(store.counted("effect").await, 0);
     }
@@ -269,7 +276,10 @@ async fn one_without_a_record_stays_in_doubt_unless_the_record_is_completed() {
     for (record, expected) in [
         (None, Err(ErrorKind::OutcomeUnknown)),
         (Some(raw::pending("charge#k")), Err(ErrorKind::OutcomeUnknown)),
-        (Some(raw::completed("charge#k", "\"theirs\"")), Ok(Outcome::Replayed("theirs".to_owned()))),
+        (
+            Some(raw::completed("charge#k", "\"theirs\"")),
+            Ok(Outcome::Replayed("theirs".to_owned())),
+        ),
     ] {
         let (store, link) = (Store::open().await, Link::default());
         let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));

@@ -165,11 +165,11 @@ async fn each_effect_happens_once_wherever_the_process_is_killed() {
                     store.put(raw::abandoned(&pk)).await;
                 }
                 let (endpoint, table) = (endpoint.clone(), table.clone());
-                let orders =
-                    Orders { endpoint, table, way, key: key.clone(), request, executed };
+                let orders = Orders { endpoint, table, way, key: key.clone(), request, executed };
                 assert_eq!(is_killed(&orders).await, request <= calls, "{key}");
                 // What counts is what stands there now, if it is the answer already.
-                let before = store.item(&pk).await.filter(|record| raw::status(record) == "COMPLETED");
+                let before =
+                    store.item(&pk).await.filter(|record| raw::status(record) == "COMPLETED");
                 let later = store.over(&Link::later(AN_HOUR));
                 let answer = act(&later, store.table(), way, &key).await;
                 let record = store.record(&pk).await;

@@ -86,9 +86,8 @@ async fn it_takes_one_round_trip_and_its_repeat_one() {
 async fn of_many_at_once_one_happens_and_all_get_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.racing(&Link::default()).build().unwrap();
-    let callers = (0..32).map(|_| {
-        transfer(idempotency.operation("transfers").key("k"), store.table(), &runs)
-    });
+    let callers = (0..32)
+        .map(|_| transfer(idempotency.operation("transfers").key("k"), store.table(), &runs));
     let outcomes: Vec<_> = join_all(callers).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(outcomes.iter().filter(|outcome| !outcome.is_replayed()).count(), 1);
     let first = outcomes[0].clone().into_inner();
@@ -196,9 +195,21 @@ async fn a_lease_that_is_over_is_taken_over_and_its_owner_gets_the_answer() {
 async fn records_of_earlier_runs_are_met_by_the_policy() {
     let retain = |max_attempts| Failure::Retain { max_attempts };
     for (case, record, failure, takeover, expected) in [
-        ("abandoned", raw::abandoned("o#k"), retain(9), Takeover::Reject, Err(ErrorKind::Abandoned)),
+        (
+            "abandoned",
+            raw::abandoned("o#k"),
+            retain(9),
+            Takeover::Reject,
+            Err(ErrorKind::Abandoned),
+        ),
         ("failed", raw::failed("o#k"), retain(2), Takeover::Execute, Ok(2)),
-        ("failed for good", raw::failed("o#k"), retain(1), Takeover::Execute, Err(ErrorKind::Failed)),
+        (
+            "failed for good",
+            raw::failed("o#k"),
+            retain(1),
+            Takeover::Execute,
+            Err(ErrorKind::Failed),
+        ),
         ("failed before", raw::failed("o#k"), Failure::Release, Takeover::Execute, Ok(2)),
         (
             "past its retention",
@@ -334,23 +345,22 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         (vec![count(table, "o#k")], InvalidTransaction::OwnRecord { index: 0 }),
         (vec![large], InvalidTransaction::ItemTooLarge { index: 0, bytes: 7 + (400 << 10) }),
     ] {
-        let result = idempotency.operation("o").key("k").run_transaction(async || {
-            Ok::<_, Declined>(Transaction::new(1_u8).items(items))
-        });
+        let result = idempotency
+            .operation("o")
+            .key("k")
+            .run_transaction(async || Ok::<_, Declined>(Transaction::new(1_u8).items(items)));
         match result.await {
             Err(TransactionError::Invalid(invalid)) => assert_eq!(invalid, expected),
             other => panic!("{expected}: {other:?}"),
         }
     }
-    let result = idempotency.operation("o").key("k").run_transaction(async || {
-        Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10)))
-    });
+    let result = idempotency
+        .operation("o")
+        .key("k")
+        .run_transaction(async || Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10))));
     let result = result.await;
     assert!(
-        matches!(
-            result,
-            Err(TransactionError::Invalid(InvalidTransaction::AnswerTooLarge { .. }))
-        ),
+        matches!(result, Err(TransactionError::Invalid(InvalidTransaction::AnswerTooLarge { .. }))),
         "{result:?}"
     );
     assert_eq!(link.wire.requests(), [""; 0]);

@@ -59,9 +59,7 @@ async fn booking(site: &Site, then: Then) -> Api {
 #[tokio::test]
 async fn the_client_gets_it_byte_for_byte_whatever_the_handler_returns() {
     everywhere(async |site| {
-        for then in
-            [Then::Return, Then::Other, Then::Fail, Then::NothingExecuted, Then::Panic]
-        {
+        for then in [Then::Return, Then::Other, Then::Fail, Then::NothingExecuted, Then::Panic] {
             let (key, api) = (format!("{then:?}"), booking(&site, then).await);
             site.link.wire.forget();
             let first = api.send(post(&key, "{}")).await;
@@ -115,7 +113,10 @@ async fn who_lost_the_lease_commits_nothing_and_gets_what_counts() {
             let api = site.serve(site.http(), handler).await;
             let response = api.send(post(&key, "{}")).await;
             if completed {
-                assert_eq!((is_replay(&response), response.body().as_ref()), (true, &b"theirs"[..]));
+                assert_eq!(
+                    (is_replay(&response), response.body().as_ref()),
+                    (true, &b"theirs"[..])
+                );
             } else {
                 problem(&response, 409, "LeaseLost");
             }

@@ -117,8 +117,7 @@ impl Wire {
     /// Ends the process if this is its moment.
     fn die(&self, executed: bool) {
         let state = self.state();
-        let is_now =
-            |death: Death| death.request == state.sent.len() && death.executed == executed;
+        let is_now = |death: Death| death.request == state.sent.len() && death.executed == executed;
         if state.dies.is_some_and(is_now) {
             std::process::abort();
         }
