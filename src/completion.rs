@@ -209,10 +209,17 @@ impl Execution {
 
     /// A failure that meets its own execution's commit has come too late: the commit stands.
     async fn note(&self, ended: Ended) {
-        if let Ended::Refused(Some(item)) = ended
-            && let Some(answer) = self.own_answer(&item)
-        {
-            self.inner.commits.landed(answer).await;
+        if !self.inner.commits.were_sent() {
+            return;
+        }
+        match ended {
+            Ended::Refused(Some(item)) => {
+                if let Some(answer) = self.own_answer(&item) {
+                    self.inner.commits.landed(answer).await;
+                }
+            }
+            Ended::Unknown => self.inner.commits.unfinished().await,
+            Ended::Applied | Ended::Refused(None) => {}
         }
     }
 

@@ -368,7 +368,8 @@ where
         // A commit that was refused may have landed late.
         return match execution.close().await {
             Some(Fate::Committed(answer)) => decode(answer).map(Outcome::Executed),
-            _ => Ok(Outcome::NothingExecuted(value)),
+            Some(Fate::Unknown) => Err(commit_unknown()),
+            Some(Fate::LeaseLost(_) | Fate::GivenUp) | None => Ok(Outcome::NothingExecuted(value)),
         };
     }
     // Once, and not once a try: its panic counts as one that cannot be stored.

@@ -60,9 +60,9 @@ where
             Err(_) => Ok(panicked(config)),
         };
         match execution.close().await {
-            // A commit that was refused, and landed late.
-            Some(fate @ Fate::Committed(_)) => overrule(config, &execution, fate, Ok(answer)),
-            _ => answer,
+            // A commit that was refused has landed late, or may have.
+            Some(fate) => overrule(config, &execution, fate, Ok(answer)),
+            None => answer,
         }
     };
     see_through(&execution, work).await

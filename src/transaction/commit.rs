@@ -29,6 +29,8 @@ pub(crate) struct Commits {
     ledger: Mutex<Ledger>,
     /// At least one was sent, and may be under way even if its caller was told of a refusal.
     sent: AtomicBool,
+    /// One of them was never heard of, and may land as long as the record is PENDING.
+    in_doubt: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,14 @@ impl Commits {
     /// A commit was found to have landed after the handler had returned.
     pub(crate) async fn landed(&self, answer: Answer) {
         self.ledger.lock().await.stage = Stage::Over(Fate::Committed(answer));
+    }
+
+    /// The record could not be finished after the handler had returned: "nothing has happened" is
+    /// not for sure if a try of a commit is in doubt.
+    pub(crate) async fn unfinished(&self) {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.ledger.lock().await.stage = Stage::Over(Fate::Unknown);
+        }
     }
 }
 
@@ -307,6 +317,9 @@ impl<'a> Attempt<'a> {
         // From here on a dropped future leaves a commit in doubt.
         self.ledger.stage = Stage::InDoubt;
         self.execution.inner.commits.sent.store(true, Ordering::Relaxed);
+        if self.in_doubt {
+            self.execution.inner.commits.in_doubt.store(true, Ordering::Relaxed);
+        }
         let mut retries = self.execution.retries();
         loop {
             let error = match self.send(retries.limit()).await {
@@ -332,6 +345,9 @@ impl<'a> Attempt<'a> {
             inner.core.table.transact(self.record.clone(), guard, &self.items, &token, limit);
         let Sent { outcome, in_doubt, .. } = sent.await;
         self.in_doubt |= in_doubt;
+        if in_doubt {
+            inner.commits.in_doubt.store(true, Ordering::Relaxed);
+        }
         match outcome {
             Transacted::Applied => {
                 let fate = Fate::Committed(self.ours.answer.clone());

@@ -209,6 +209,31 @@ async fn a_late_copy_of_one_that_was_refused_does_not_land_after_another_answer(
     assert_eq!(store.counted("effect").await, 0);
 }
 
+/// Nothing that would keep it from landing is confirmed either.
+#[tokio::test]
+async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_happened() {
+    for says_so in [true, false] {
+        let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+        link.wire.every("DeleteItem", Act::LoseRequest);
+        let result = idempotency.operation("charge").key("k").run(async |execution| {
+            let refused = book(&execution, store.table()).await;
+            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+            if says_so {
+                execution.nothing_executed();
+                return Ok("nothing".to_owned());
+            }
+            refused
+        });
+        assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+        gate.open();
+        link.wire.late_arrivals(1).await;
+        assert_eq!(store.counted("effect").await, 1);
+    }
+}
+
 /// A completion whose response was lost meets itself: the condition after a commit is a stricter one.
 #[tokio::test]
 async fn a_lost_response_to_the_answer_after_a_refused_commit_is_confirmed() {

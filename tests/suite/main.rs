@@ -8,6 +8,8 @@ mod support;
 
 mod answers;
 mod bad_input;
+#[cfg(feature = "http")]
+mod capacity;
 mod clocks;
 mod commit;
 mod commit_doubt;

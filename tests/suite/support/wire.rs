@@ -60,6 +60,8 @@ struct State {
     date_shift: i64,
     no_date: bool,
     dies: Option<Death>,
+    /// What the requests have consumed so far, once it is measured.
+    consumed: Option<f64>,
 }
 
 /// Where the process ends, without a word.
@@ -121,6 +123,16 @@ impl Wire {
         if state.dies.is_some_and(is_now) {
             std::process::abort();
         }
+    }
+
+    /// From now on, adds up the capacity units that the store says it has consumed.
+    pub(crate) fn measure(&self) {
+        self.state().consumed = Some(0.0);
+    }
+
+    /// The capacity units since [`measure`](Self::measure).
+    pub(crate) fn consumed(&self) -> f64 {
+        self.state().consumed.expect("it is measured")
     }
 
     /// Responses carry no `Date`.
@@ -241,11 +253,47 @@ impl Connector {
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         self.wire.die(false);
+        let is_measured = self.wire.state().consumed.is_some();
+        let request = if is_measured { measured(request) } else { request };
         let mut response = self.below.call(request).await?;
         self.wire.die(true);
+        if is_measured {
+            response = self.consume(response).await;
+        }
         self.wire.redate(&mut response);
         Ok(response)
     }
+}
+
+impl Connector {
+    /// Adds what the store says it has consumed.
+    async fn consume(&self, response: HttpResponse) -> HttpResponse {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
+        let body = body.to_bytes();
+        let members: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+        let units = |one: &serde_json::Value| one["CapacityUnits"].as_f64().unwrap_or(0.0);
+        let consumed = match &members["ConsumedCapacity"] {
+            serde_json::Value::Array(tables) => tables.iter().map(units).sum(),
+            one => units(one),
+        };
+        *self.wire.state().consumed.as_mut().expect("it is measured") += consumed;
+        let mut whole = HttpResponse::new(status, body.to_vec().into());
+        for (name, value) in headers.iter() {
+            whole.headers_mut().append(name.to_owned(), value.to_owned());
+        }
+        whole
+    }
+}
+
+/// The same request, which asks for its consumption. No engine minds the signature.
+fn measured(mut request: HttpRequest) -> HttpRequest {
+    let body = request.body().bytes().expect("it is in memory");
+    let mut asking = br#"{"ReturnConsumedCapacity":"TOTAL","#.to_vec();
+    asking.extend_from_slice(&body[1..]);
+    request.headers_mut().insert("content-length", asking.len().to_string());
+    *request.body_mut() = asking.into();
+    request
 }
 
 fn timeout() -> ConnectorError {
