@@ -58,6 +58,8 @@
 //! 4. A rejected duplicate changes nothing at all.
 //! 5. Every key ends completed, failed or free within one lease of its owner's death.
 //! 6. What was executed is never run again because its answer could not be stored.
+//! 7. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once a key,
+//!    with its answer, or not at all.
 //!
 //! **Not promised**: an effect outside DynamoDB can happen twice when its owner outlives its lease
 //! or dies half-way, before the completion. [`Execution::attempt`] is there for systems that can

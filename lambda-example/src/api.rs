@@ -35,14 +35,17 @@ pub fn service(
     service_fn(move |request: Request| {
         let (api, transfers) = (api.clone(), transfers.clone());
         async move {
-            let is_post = request.method() == Method::POST;
-            if is_post && route(request.uri().path()) == Some("transfers") {
+            if is_transfer(&request) {
                 transfers.oneshot(request).await
             } else {
                 api.oneshot(request).await
             }
         }
     })
+}
+
+fn is_transfer(request: &Request) -> bool {
+    request.method() == Method::POST && route(request.uri().path()) == Some("transfers")
 }
 
 async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, Error> {
@@ -66,8 +69,9 @@ fn route(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments[..] {
         [name @ ("payments" | "transfers" | "healthz")]
-        | [_, name @ ("payments" | "transfers" | "healthz")] => Some(name),
-        [name @ "accounts", _] | [_, name @ "accounts", _] => Some(name),
+        | [_, name @ ("payments" | "transfers" | "healthz")]
+        | [name @ "accounts", _]
+        | [_, name @ "accounts", _] => Some(name),
         ["payments", id] | [_, "payments", id] if id.starts_with("pay_") => Some(id),
         _ => None,
     }

@@ -42,6 +42,7 @@ impl Transfer {
 }
 
 /// The answer and the writes that are its effect. It runs in a repeat as well: it only prepares.
+#[expect(clippy::unused_async, reason = "a service's handler is one")]
 pub(crate) async fn transfer(
     payments: Payments,
     request: Request,

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
 
 use super::expression::Condition;
 use super::fault::{self, Fault};
-use super::probe::Probe;
+use super::probe::{Probe, Seen};
 use super::{Reply, Table, Write};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
@@ -92,15 +92,7 @@ impl Table {
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),
             Some(Ok(_)) => (Transacted::Applied, false),
-            Some(Err(error)) => match refusal(error) {
-                Ok(refused) => refused,
-                Err(error) => match self.fault(error, &seen) {
-                    Fault::Unknown(error) => (Transacted::Unknown(error), true),
-                    Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
-                        (Transacted::NotApplied(error), false)
-                    }
-                },
-            },
+            Some(Err(error)) => self.sort(error, &seen),
         };
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
@@ -142,53 +134,59 @@ impl Table {
         }
         condition
     }
-}
 
-/// The errors that say more of a transaction than of a single write; also whether a request with
-/// the same token was, or is being, executed.
-fn refusal(
-    error: SdkError<TransactWriteItemsError>,
-) -> Result<(Transacted, bool), SdkError<TransactWriteItemsError>> {
-    let SdkError::ServiceError(context) = &error else { return Err(error) };
-    if context.err().is_transaction_canceled_exception() {
-        let reasons = match error.into_service_error() {
-            TransactWriteItemsError::TransactionCanceledException(canceled) => {
-                canceled.cancellation_reasons
-            }
-            _ => None,
-        };
-        return Ok((Transacted::Canceled(reasons.unwrap_or_default()), false));
-    }
-    let said = context.err().message().unwrap_or("no detail").to_owned();
-    let code = context.err().code().unwrap_or_default().to_owned();
-    let configuration = |message: String, source| {
-        let error = Error::new(ErrorKind::Configuration, message).with_source(source);
-        Ok((Transacted::NotApplied(error), false))
-    };
-    match code.as_str() {
-        "IdempotentParameterMismatchException" => {
-            let message = "the transaction's token was used for other items";
-            let error = Error::new(ErrorKind::Unavailable, message).with_source(error);
-            Ok((Transacted::TokenUsed(error), true))
-        }
-        "TransactionInProgressException" => {
-            let message = "an earlier try of the transaction is still under way";
-            let error = Error::new(ErrorKind::Unavailable, message).with_source(error);
-            Ok((Transacted::NotApplied(error), true))
-        }
-        "ValidationException" if context.raw().status().is_client_error() => {
-            Ok((Transacted::Invalid(said), false))
-        }
-        "ResourceNotFoundException" => {
-            configuration(format!("a table of the transaction is not there: {said}"), error)
-        }
-        "AccessDeniedException" => configuration(
-            format!(
-                "DynamoDB denies the transaction: each item in it needs its own permission \
-                 (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+    /// What an error means; also whether a request with the same token was, or is being, executed.
+    fn sort(&self, error: SdkError<TransactWriteItemsError>, seen: &Seen) -> (Transacted, bool) {
+        let (code, said, is_refused) = match &error {
+            SdkError::ServiceError(context) => (
+                context.err().code().unwrap_or_default().to_owned(),
+                context.err().message().unwrap_or("no detail").to_owned(),
+                context.raw().status().is_client_error(),
             ),
-            error,
-        ),
-        _ => Err(error),
+            _ => (String::new(), String::new(), false),
+        };
+        let unavailable = |message, source: SdkError<TransactWriteItemsError>| {
+            Error::new(ErrorKind::Unavailable, message).with_source(source)
+        };
+        let configuration = |message: String, source: SdkError<TransactWriteItemsError>| {
+            let error = Error::new(ErrorKind::Configuration, message).with_source(source);
+            (Transacted::NotApplied(error), false)
+        };
+        match code.as_str() {
+            "TransactionCanceledException" if is_refused => {
+                let reasons = match error.into_service_error() {
+                    TransactWriteItemsError::TransactionCanceledException(canceled) => {
+                        canceled.cancellation_reasons
+                    }
+                    _ => None,
+                };
+                (Transacted::Canceled(reasons.unwrap_or_default()), false)
+            }
+            "IdempotentParameterMismatchException" => {
+                let message = "the transaction's token was used for other items";
+                (Transacted::TokenUsed(unavailable(message, error)), true)
+            }
+            "TransactionInProgressException" => {
+                let message = "an earlier try of the transaction is still under way";
+                (Transacted::NotApplied(unavailable(message, error)), true)
+            }
+            "ValidationException" if is_refused => (Transacted::Invalid(said), false),
+            "ResourceNotFoundException" => {
+                configuration(format!("a table of the transaction is not there: {said}"), error)
+            }
+            "AccessDeniedException" => configuration(
+                format!(
+                    "DynamoDB denies the transaction: each item in it needs its own permission \
+                     (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+                ),
+                error,
+            ),
+            _ => match self.fault(error, seen) {
+                Fault::Unknown(error) => (Transacted::Unknown(error), true),
+                Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
+                    (Transacted::NotApplied(error), false)
+                }
+            },
+        }
     }
 }

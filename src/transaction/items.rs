@@ -133,7 +133,7 @@ fn distinct(
 
 /// The names of a table's key, where they are known: of the crate's own table, and of one that
 /// another operation names by its key.
-fn names<'a>(own: &Table, operations: &[(&str, Target<'a>)], table: &str) -> Option<Vec<String>> {
+fn names(own: &Table, operations: &[(&str, Target<'_>)], table: &str) -> Option<Vec<String>> {
     if is_same_table(table, &own.name) {
         return Some(own.schema.key_names().map(str::to_owned).collect());
     }

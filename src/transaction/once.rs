@@ -246,14 +246,14 @@ impl Attempt<'_> {
             Write::Applied => Step::Ended(Run::Done),
             Write::Refused(Some(item)) => self.decide(Some(item), reply.time)?,
             Write::Refused(None) => self.look().await?,
-            Write::Invalid(error) => return Err(error),
-            Write::Conflict(error) => Step::Again(error),
-            Write::NotApplied(error)
+            Write::Invalid(error) | Write::NotApplied(error)
                 if error.kind() == ErrorKind::Configuration && !self.in_doubt =>
             {
                 return Err(error);
             }
-            Write::NotApplied(error) => Step::Again(error),
+            Write::Invalid(error) | Write::Conflict(error) | Write::NotApplied(error) => {
+                Step::Again(error)
+            }
             Write::Unknown(error) => {
                 self.in_doubt = true;
                 Step::Again(error)
@@ -302,7 +302,7 @@ impl Attempt<'_> {
             Decision::Create => self.on(None, 1, table.clock.store_now()),
             Decision::Replace(version) => self.on(Some(version), 1, table.clock.store_now()),
             Decision::TakeOver { version, attempt, created_at } => {
-                self.on(Some(version), attempt, created_at)
+                self.on(Some(version), attempt, created_at);
             }
             Decision::InProgress { lease_left } => {
                 self.running = Some(lease_left);

@@ -12,7 +12,13 @@ fn effect(table: &str, pk: &str, kib: usize) -> aws_sdk_dynamodb::types::Transac
     put(table, row(pk, &"x".repeat(kib * KIB - 200)))
 }
 
-async fn separately(store: &Store, link: &Link, idempotency: &Idempotency, answer: &str, kib: usize) {
+async fn separately(
+    store: &Store,
+    link: &Link,
+    idempotency: &Idempotency,
+    answer: &str,
+    kib: usize,
+) {
     let operation = idempotency.operation("o").key("separately");
     let done = operation.run(async |_| {
         let item = effect(store.table(), "effect 1", kib).put.expect("a put").item;
@@ -58,7 +64,10 @@ async fn the_documented_figures_are_those_of_the_engine() {
         link.wire.measure();
         transaction(&store, &idempotency, &answer, kib).await;
         units.push(link.wire.consumed());
-        println!("{kib} KB: separately {}, commit {}, transaction {}", units[0], units[1], units[2]);
+        println!(
+            "{kib} KB: separately {}, commit {}, transaction {}",
+            units[0], units[1], units[2]
+        );
         assert_eq!(units, expected, "{kib} KB");
     }
 }

@@ -134,7 +134,7 @@ impl Caller {
             self.note(now(), &key, Event::Failing { owner })?;
             return Err(Failing);
         }
-        if commits_effect(key) {
+        if commits_effect(&effect.key) {
             self.work(&effect, execution, plan.work).await?;
             return self.commit(effect, execution).await;
         }

@@ -279,7 +279,7 @@ impl Connector {
         };
         *self.wire.state().consumed.as_mut().expect("it is measured") += consumed;
         let mut whole = HttpResponse::new(status, body.to_vec().into());
-        for (name, value) in headers.iter() {
+        for (name, value) in &headers {
             whole.headers_mut().append(name.to_owned(), value.to_owned());
         }
         whole
