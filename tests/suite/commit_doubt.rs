@@ -323,6 +323,26 @@ async fn one_without_a_record_stays_in_doubt_unless_the_record_is_completed() {
     }
 }
 
+/// The other owner may release its record, and a late copy lands then.
+#[tokio::test]
+async fn one_without_a_record_that_was_refused_for_a_running_owner_stays_in_doubt() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let gate = Gate::default();
+    let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));
+    link.wire.down(Act::SERVER_ERROR);
+    let result = idempotency.operation("charge").key("k").run(async |execution| {
+        link.wire.up();
+        link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        store.put(raw::pending("charge#k")).await;
+        book(&execution, store.table()).await
+    });
+    assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+    store.delete("charge#k").await;
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!(store.counted("effect").await, 1);
+}
+
 #[tokio::test]
 async fn the_attempt_that_takes_over_commits_once_for_both() {
     let (store, link) = (Store::open().await, Link::default());
