@@ -17,7 +17,7 @@ use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Owner, Record, Version};
-use crate::response::Answer;
+use crate::response::{Answer, AnswerKind};
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
 
@@ -32,6 +32,7 @@ pub(crate) struct Call {
     pub(crate) policy: Policy,
     /// When the caller's time is over, by the local clock.
     pub(crate) deadline: Option<Timestamp>,
+    pub(crate) answers: AnswerKind,
 }
 
 /// What an attempt to become the owner came to. Only the first variant may run the handler.
@@ -387,7 +388,7 @@ impl<'a> Acquirer<'a> {
 }
 
 /// A retry makes sense when the lease is over at the latest; owners mostly finish much earlier.
-fn in_progress(lease_left: Duration) -> Acquisition {
+pub(crate) fn in_progress(lease_left: Duration) -> Acquisition {
     let retry_after = lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5));
     Acquisition::InProgress { retry_after }
 }

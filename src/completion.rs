@@ -10,10 +10,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
+use crate::idempotency::Core;
 use crate::policy::{COMPLETION_MARGIN, Failure};
 use crate::record::{self, Item, MAX_ITEM_BYTES, Record, State};
 use crate::response::{Answer, encode_unavailable};
-use crate::table::{Reply, Write};
+use crate::table::{Guard, Reply, Write};
 
 /// How long an execution without a record tries to leave its answer behind after all.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,6 +27,8 @@ pub(crate) enum Completion {
     Stored,
     /// There was no record to write to: the execution ran unprotected.
     Unprotected,
+    /// A commit of this execution's, or an earlier try of this completion, has: with this answer.
+    Landed(Answer),
     /// Another owner has the key; with its answer, if it has completed.
     LeaseLost(Option<Answer>),
     /// The store was not heard of in time.
@@ -59,7 +62,13 @@ impl Execution {
                 self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
                 whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
             }
-            let Reply { outcome, .. } = table.complete(&claim.owner, whole, retries.limit()).await;
+            let Reply { outcome, .. } = if self.inner.commits.were_sent() {
+                // A commit may land late, and its answer must not be overwritten.
+                let guard = Guard::AbsentOrHeld(&claim.owner);
+                table.put_guarded(whole, guard, retries.limit()).await
+            } else {
+                table.complete(&claim.owner, whole, retries.limit()).await
+            };
             let error = match outcome {
                 Write::Applied => return self.stored(),
                 Write::Refused(Some(item)) => return self.refused(item),
@@ -88,6 +97,13 @@ impl Execution {
                 return self.unconfirmed(error);
             }
         }
+    }
+
+    /// The finished record, as it stands in the table.
+    pub(crate) fn committed_item(&self, completed_at: Timestamp, response: AttributeValue) -> Item {
+        let (schema, claim) = (&self.inner.core.table.schema, &self.inner.claim);
+        let expires_at = self.expires_at(completed_at);
+        record::completed_item(schema, claim, completed_at, expires_at, response)
     }
 
     /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
@@ -119,9 +135,11 @@ impl Execution {
         if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
     }
 
-    /// Refused means that the record is another owner's.
+    /// Refused means that the record is another owner's, or was completed by a commit of ours.
     fn refused(&self, item: Item) -> Completion {
-        if self.is_protected() {
+        if let Some(answer) = self.own_answer(&item) {
+            Completion::Landed(answer)
+        } else if self.is_protected() {
             Completion::LeaseLost(self.others(item))
         } else {
             Completion::Unprotected
@@ -140,8 +158,17 @@ impl Execution {
         Completion::Unconfirmed(error)
     }
 
+    /// The answer in a record that this execution has completed.
+    pub(crate) fn own_answer(&self, item: &Item) -> Option<Answer> {
+        let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
+        match record.state {
+            State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
+            State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
+        }
+    }
+
     /// The answer of the owner that we lost to, if it has completed the same request.
-    fn others(&self, item: Item) -> Option<Answer> {
+    pub(crate) fn others(&self, item: Item) -> Option<Answer> {
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
@@ -168,26 +195,57 @@ impl Execution {
     /// Deletes the pending record: the key is free. With steps it is kept for the next attempt, which
     /// goes on after them.
     pub(crate) async fn release(&self) {
-        if self.inner.steps.may_be_stored() {
-            self.keep_failure(None).await;
-        } else {
-            self.end(&Ending::Release).await;
+        let ended = self.end(&self.released()).await;
+        self.note(ended).await;
+    }
+
+    /// Gives the record up, so that a commit under way can never land: released, or, where the
+    /// policy counts attempts, as one that failed.
+    pub(crate) async fn give_up(&self) -> Ended {
+        let ending = match self.inner.policy.failure {
+            Failure::Release | Failure::Replay => self.released(),
+            Failure::Retain { .. } => self.failed(None),
+        };
+        self.end(&ending).await
+    }
+
+    fn released(&self) -> Ending {
+        if self.inner.steps.may_be_stored() { self.failed(None) } else { Ending::Release }
+    }
+
+    /// A failure that meets its own execution's commit has come too late: the commit stands.
+    async fn note(&self, ended: Ended) {
+        if !self.inner.commits.were_sent() {
+            return;
+        }
+        match ended {
+            Ended::Refused(Some(item)) => {
+                if let Some(answer) = self.own_answer(&item) {
+                    self.inner.commits.landed(answer).await;
+                }
+            }
+            Ended::Unknown => self.inner.commits.unfinished().await,
+            Ended::Applied | Ended::Refused(None) => {}
         }
     }
 
     async fn keep_failure(&self, response: Option<AttributeValue>) {
+        let ended = self.end(&self.failed(response)).await;
+        self.note(ended).await;
+    }
+
+    fn failed(&self, response: Option<AttributeValue>) -> Ending {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
         // Everything else in the record is far below the rest of the limit.
         let others = self.inner.steps.bytes() + 8 * 1024;
         let fits =
             |response: &AttributeValue| record::value_bytes(response) + others <= MAX_ITEM_BYTES;
-        let response = response.filter(fits);
-        self.end(&Ending::Keep { failed_at, expires_at, response }).await;
+        Ending::Keep { failed_at, expires_at, response: response.filter(fits) }
     }
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.
-    async fn end(&self, ending: &Ending) {
+    async fn end(&self, ending: &Ending) -> Ended {
         let (table, claim) = (&self.inner.core.table, &self.inner.claim);
         let mut retries = self.retries();
         loop {
@@ -200,8 +258,8 @@ impl Execution {
                 }
             };
             let error = match outcome {
-                // Refused: an earlier try did it, or the record is another owner's by now.
-                Write::Applied | Write::Refused(_) => return,
+                Write::Applied => return Ended::Applied,
+                Write::Refused(item) => return Ended::Refused(item),
                 Write::Conflict(error)
                 | Write::Invalid(error)
                 | Write::NotApplied(error)
@@ -213,25 +271,30 @@ impl Execution {
                     "the record of a failed operation could not be changed: its key is free when \
                      the lease ends"
                 );
-                return;
+                return Ended::Unknown;
             }
         }
     }
 
     pub(crate) fn retries(&self) -> Retries<'_> {
-        let clock = &self.inner.core.table.clock;
         let longest = if self.is_protected() {
             self.inner.policy.completion_timeout
         } else {
             UNPROTECTED_TIMEOUT
         };
-        let mut until = clock.local_now().plus(longest);
-        if let Some(deadline) = self.inner.deadline {
-            until = until.min(deadline.minus(COMPLETION_MARGIN));
-        }
-        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        Retries { execution: self, until, backoff }
+        Retries::new(&self.inner.core, longest, self.inner.deadline)
     }
+}
+
+/// What became of a failure's write.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Ended {
+    Applied,
+    /// An earlier try did it, or the record is not ours, or not pending, any more.
+    Refused(Option<Item>),
+    /// The store was not heard of in time.
+    Unknown,
 }
 
 /// What a failed operation leaves behind.
@@ -251,20 +314,30 @@ impl fmt::Debug for Ending {
 
 /// The pauses between tries of a write that must get through, up to a point in time.
 pub(crate) struct Retries<'a> {
-    execution: &'a Execution,
+    core: &'a Core,
     until: Timestamp,
     backoff: Backoff,
 }
 
-impl Retries<'_> {
+impl<'a> Retries<'a> {
+    /// Tries for at most `longest`, and in time for a `deadline` by the local clock.
+    pub(crate) fn new(core: &'a Core, longest: Duration, deadline: Option<Timestamp>) -> Self {
+        let mut until = core.table.clock.local_now().plus(longest);
+        if let Some(deadline) = deadline {
+            until = until.min(deadline.minus(COMPLETION_MARGIN));
+        }
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        Self { core, until, backoff }
+    }
+
     /// How long the next try may last.
     pub(crate) fn limit(&self) -> Duration {
-        self.execution.inner.core.time_until(Some(self.until))
+        self.core.time_until(Some(self.until))
     }
 
     /// Waits for the next try; `false` when there is no time for one.
     pub(crate) async fn wait(&mut self) -> bool {
-        let clock = &self.execution.inner.core.table.clock;
+        let clock = &self.core.table.clock;
         let pause = self.backoff.next();
         if clock.local_now().plus(pause) >= self.until {
             return false;

@@ -55,12 +55,14 @@ pub enum ErrorKind {
     /// A setting is out of its bounds, the table is missing or has other keys, permission or
     /// credentials are missing. **Mend the settings or the deployment.** Nothing ran.
     Configuration,
-    /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran.
+    /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran, or it ran up to
+    /// a commit that was given up: then nothing of that was written.
     Unavailable,
     /// The handler ran and its completion could not be confirmed. **Its effect has probably
     /// happened: ask again with the same key, and expect a second run once the lease is over if
     /// the completion did not arrive.** Only under
-    /// [`Unconfirmed::Error`](crate::Unconfirmed::Error).
+    /// [`Unconfirmed::Error`](crate::Unconfirmed::Error); or a commit or a transaction could not be
+    /// confirmed: then all of it has happened or nothing, and a repeat with the same key finds out.
     OutcomeUnknown,
     /// The item under this key is not a record that this version understands: an unknown `format`,
     /// a missing or ill-typed attribute, or somebody else's item. It is never overwritten.

@@ -11,9 +11,11 @@ use crate::clock::Timestamp;
 use crate::derived_key::DerivedKey;
 use crate::idempotency::Core;
 use crate::policy::Policy;
-use crate::record::{Claim, Item, Record};
+use crate::record::{Claim, Item, Record, State};
+use crate::response::AnswerKind;
 use crate::steps::{Checkpoints, Steps};
 use crate::table::Write;
+use crate::transaction::Commits;
 
 /// The running operation, as its handler sees it.
 ///
@@ -34,6 +36,8 @@ pub(crate) struct Inner {
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
     pub(crate) steps: Steps,
+    pub(crate) answers: AnswerKind,
+    pub(crate) commits: Commits,
     /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).
     is_protected: bool,
 }
@@ -117,6 +121,8 @@ impl fmt::Debug for Execution {
 enum Renewal {
     Renewed,
     Failed,
+    /// The operation has ended: there is no lease any more.
+    Ended,
     Lost,
 }
 
@@ -161,6 +167,8 @@ impl Execution {
             lease_lost: AtomicBool::new(false),
             nothing_executed: AtomicBool::new(false),
             steps,
+            answers: call.answers,
+            commits: Commits::default(),
             is_protected,
         };
         Self { inner: Arc::new(inner) }
@@ -203,6 +211,7 @@ impl Execution {
             match self.renew(length / 6).await {
                 Renewal::Renewed => {}
                 Renewal::Failed => core.table.clock.sleep(length / 24).await,
+                Renewal::Ended => return std::future::pending().await,
                 Renewal::Lost => {
                     self.note_lost_lease();
                     tracing::error!(
@@ -229,13 +238,7 @@ impl Execution {
                 Renewal::Renewed
             }
             // A longer lease of our own, or our completion: a repeat came before this one.
-            Write::Refused(Some(item)) => {
-                if self.is_ours(item) {
-                    Renewal::Failed
-                } else {
-                    Renewal::Lost
-                }
-            }
+            Write::Refused(Some(item)) => self.refused_renewal(item),
             Write::Refused(None) => Renewal::Lost,
             Write::Conflict(error)
             | Write::Invalid(error)
@@ -247,8 +250,13 @@ impl Execution {
         }
     }
 
-    fn is_ours(&self, item: Item) -> bool {
-        Record::decode(&self.inner.core.table.schema, item)
-            .is_ok_and(|record| record.owner == self.inner.claim.owner)
+    fn refused_renewal(&self, item: Item) -> Renewal {
+        match Record::decode(&self.inner.core.table.schema, item) {
+            Ok(record) if record.owner == self.inner.claim.owner => match record.state {
+                State::Pending { .. } => Renewal::Failed,
+                State::Completed { .. } | State::Failed { .. } => Renewal::Ended,
+            },
+            Ok(_) | Err(_) => Renewal::Lost,
+        }
     }
 }

@@ -59,6 +59,8 @@
 //! 5. Every key ends completed, failed or free within one lease of its owner's death.
 //! 6. What was executed is never run again because its answer could not be stored.
 //! 7. No later attempt does a [step](Execution::step) again whose result is stored.
+//! 8. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once a key,
+//!    with its answer, or not at all.
 //!
 //! **Not promised**: an effect outside DynamoDB can happen twice when its owner outlives its lease
 //! or dies half-way, before the completion. Do such effects in a
@@ -121,6 +123,7 @@ mod response;
 mod schema;
 mod steps;
 mod table;
+mod transaction;
 
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
@@ -135,6 +138,10 @@ pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Un
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
 pub use crate::steps::StepError;
+pub use crate::transaction::{
+    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
+    TransactionError,
+};
 
 /// The README's snippets compile.
 #[cfg(all(doctest, feature = "lambda"))]

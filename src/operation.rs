@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -18,13 +19,14 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Core, Idempotency};
 use crate::key::{RecordKey, Scope};
 use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
-use crate::response::{Answer, encode_json, encode_unavailable};
+use crate::response::{Answer, AnswerKind, encode_json, encode_unavailable};
+use crate::transaction::{Fate, commit_unknown, given_up};
 
 /// One operation, about to run: made by [`Idempotency::operation`].
 ///
@@ -285,19 +287,8 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
         Errors: ErrorReplay<E>,
         Hook: Reconcile<T, E>,
     {
-        let core = &self.idempotency.core;
-        let call = Call {
-            key: RecordKey::new(
-                &self.scope,
-                &self.key,
-                self.policy.key_form,
-                core.table.schema.max_key_bytes(),
-            )?,
-            fingerprint: self.fingerprint?,
-            policy: self.policy,
-            deadline: self.deadline.map(Timestamp::from_system),
-        };
-        let acquisition = match self.hook {
+        let (core, call, hook) = self.into_call()?;
+        let acquisition = match hook {
             None => acquire(core, call).await?,
             Some(mut hook) => {
                 let codec =
@@ -318,11 +309,18 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
             refused => return Err(refusal(&refused).into()),
         };
         let work = async {
-            match call_handler(&execution, handler).await {
+            let returned = call_handler(&execution, handler).await;
+            if let Some(fate) = execution.close().await {
+                return returned.map(|returned| overrule(&execution, fate, returned));
+            }
+            match returned {
                 Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
                 Ok(Err(error)) => {
                     fail(&execution, encode_error::<E, Errors>(&error)).await;
-                    Ok(Err(RunError::Handler(error)))
+                    match execution.close().await {
+                        Some(fate) => Ok(overrule(&execution, fate, Err(error))),
+                        None => Ok(Err(RunError::Handler(error))),
+                    }
                 }
                 Err(panic) => {
                     execution.fail(None).await;
@@ -332,6 +330,55 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
         };
         see_through(&execution, work).await.unwrap_or_else(|panic| resume_unwind(panic))
     }
+}
+
+impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
+    /// What it asks of the table, and the hook that it has.
+    pub(crate) fn into_call(self) -> Result<(&'a Arc<Core>, Call, Option<Hook>), Error> {
+        let core = &self.idempotency.core;
+        let max_bytes = core.table.schema.max_key_bytes();
+        let call = Call {
+            key: RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?,
+            fingerprint: self.fingerprint?,
+            policy: self.policy,
+            deadline: self.deadline.map(Timestamp::from_system),
+            answers: AnswerKind::Function,
+        };
+        Ok((core, call, self.hook))
+    }
+}
+
+/// Puts what a handler's commit has come to in the place of what the handler returned.
+fn overrule<T: DeserializeOwned, E>(
+    execution: &Execution,
+    fate: Fate,
+    returned: Result<T, E>,
+) -> Result<Outcome<T>, RunError<E>> {
+    match fate {
+        Fate::Committed(answer) => {
+            if returned.is_err() {
+                report_failed_after_commit(execution);
+            }
+            Ok(decode(answer).map(Outcome::Executed)?)
+        }
+        Fate::LeaseLost(Some(theirs)) => Ok(decode(theirs).map(Outcome::Replayed)?),
+        Fate::LeaseLost(None) => Err(lease_lost().into()),
+        // Nothing has happened: an error of the handler's says as much.
+        Fate::GivenUp => match returned {
+            Ok(_) => Err(given_up().into()),
+            Err(error) => Err(RunError::Handler(error)),
+        },
+        Fate::Unknown => Err(commit_unknown().into()),
+    }
+}
+
+/// A handler that fails after its effect has happened.
+pub(crate) fn report_failed_after_commit(execution: &Execution) {
+    tracing::error!(
+        operation = execution.operation(),
+        attempt = execution.attempt(),
+        "the handler failed after its commit: the committed answer stands"
+    );
 }
 
 /// Runs the handler to its result or its panic; a panic in the closure itself counts too.
@@ -384,7 +431,12 @@ where
 {
     if execution.said_nothing_executed() {
         execution.release().await;
-        return Ok(Outcome::NothingExecuted(value));
+        // A commit that was refused may have landed late.
+        return match execution.close().await {
+            Some(Fate::Committed(answer)) => decode(answer).map(Outcome::Executed),
+            Some(Fate::Unknown) => Err(commit_unknown()),
+            Some(Fate::LeaseLost(_) | Fate::GivenUp) | None => Ok(Outcome::NothingExecuted(value)),
+        };
     }
     // Once, and not once a try: its panic counts as one that cannot be stored.
     let stored = serialise(&value).unwrap_or_else(|reason| {
@@ -394,6 +446,7 @@ where
     let encode = || stored.clone();
     match execution.complete(&encode).await {
         Completion::Stored => Ok(Outcome::Executed(value)),
+        Completion::Landed(answer) => decode(answer).map(Outcome::Executed),
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
         Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
         Completion::LeaseLost(None) => Err(lease_lost()),
@@ -475,7 +528,7 @@ pub(crate) fn answer_unavailable(reason: &str) -> Error {
     Error::new(ErrorKind::AnswerUnavailable, message)
 }
 
-fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
+pub(crate) fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
     match answer {
         Answer::Json(json) => serde_json::from_str(&json).map_err(|source| {
             Error::new(
@@ -492,7 +545,7 @@ fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
     }
 }
 
-fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<E> {
+pub(crate) fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<E> {
     let decoded = match answer {
         Some(Answer::Json(json)) => Errors::decode(json),
         Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,

@@ -316,6 +316,12 @@ pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
 }
 
+/// When the operation of this record ended; what tells the finished records of one owner apart.
+pub(crate) fn completed_at(schema: &TableSchema, item: &Item) -> Option<Timestamp> {
+    let number = item.get(schema.name(Attribute::CompletedAt))?.as_n().ok()?;
+    number.parse().ok().map(Timestamp::from_millis)
+}
+
 /// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"
 /// in its developer guide).
 pub(crate) fn item_bytes(item: &Item) -> usize {

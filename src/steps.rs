@@ -65,8 +65,8 @@ impl Execution {
     ///
     /// # Errors
     /// [`StepError::Failed`] with the work's own error. [`StepError::NotRun`] before anything ran:
-    /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, or where no
-    /// room is left; [`ErrorKind::LeaseLost`] where the lease is lost or over;
+    /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, where no
+    /// room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] where the lease is lost or over;
     /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type, and
     /// [`ErrorKind::AnswerUnavailable`] where it could not be stored. [`StepError::NotStored`] once
     /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
@@ -97,6 +97,10 @@ impl Execution {
 
     /// An effect that begins after the lease may happen beside the next owner's.
     fn may_start(&self, name: &str) -> Result<(), Error> {
+        if self.inner.commits.are_over() {
+            let message = format!("step `{name}` was not started: the operation ended by a commit");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         if self.is_protected() && self.lease_remaining() == Duration::ZERO {
             let message = format!("step `{name}` was not started: the lease is over");
             return Err(Error::new(ErrorKind::LeaseLost, message));

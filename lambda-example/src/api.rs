@@ -9,10 +9,12 @@ use lambda_http::http::request::Parts;
 use lambda_http::http::{HeaderMap, Method, StatusCode};
 use lambda_http::{Body, Error, Request, Response, Service, service_fn};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::charge::{Charge, Order, charge};
 use crate::charges;
 use crate::payments::{Payment, Payments};
+use crate::transfers;
 
 /// The handler, made idempotent: the same for Lambda and for the local server.
 #[must_use]
@@ -22,12 +24,31 @@ pub fn service(
 ) -> impl Service<Request, Response = LambdaResponse, Error = Error, Future: Send> + Clone + Send + 'static
 {
     let network = payments.network();
+    let ledger = payments.clone();
     // The API key is the tenant: hashed, because it is a secret.
-    idempotency
+    let api = idempotency
         .http("payments")
         .optional_tenant(header_sha256("x-api-key"))
         .reconcile(move |abandoned| charges::reconcile(network.clone(), abandoned))
-        .wrap(service_fn(move |request| handle(payments.clone(), request)))
+        .wrap(service_fn(move |request| handle(payments.clone(), request)));
+    let transfers = idempotency
+        .http("transfers")
+        .optional_tenant(header_sha256("x-api-key"))
+        .wrap_transaction(service_fn(move |request| transfers::transfer(ledger.clone(), request)));
+    service_fn(move |request: Request| {
+        let (api, transfers) = (api.clone(), transfers.clone());
+        async move {
+            if is_transfer(&request) {
+                transfers.oneshot(request).await
+            } else {
+                api.oneshot(request).await
+            }
+        }
+    })
+}
+
+fn is_transfer(request: &Request) -> bool {
+    request.method() == Method::POST && route(request.uri().path()) == Some("transfers")
 }
 
 async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, Error> {
@@ -38,17 +59,23 @@ async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, 
         (&Method::GET, Some("payments")) => list(&payments, &parts).await,
         (&Method::GET, Some("healthz")) => reply(StatusCode::OK, &json!({"status": "ok"})),
         (&Method::GET, Some(id)) if id.starts_with("pay_") => show(&payments, &parts, id).await,
+        (&Method::GET, Some("accounts")) => {
+            let account = parts.uri.path().rsplit('/').next().unwrap_or_default();
+            transfers::show(&payments, &tenant(&parts), account).await
+        }
         (_, Some(_)) => refuse(&parts, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         (_, None) => refuse(&parts, StatusCode::NOT_FOUND, "not_found"),
     }
 }
 
-/// The route, or a payment's id, with or without the stage that API Gateway puts before it.
+/// The route, or a payment's id; with or without the stage that API Gateway puts before it.
 fn route(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments[..] {
-        [name @ ("payments" | "charges" | "healthz")]
-        | [_, name @ ("payments" | "charges" | "healthz")] => Some(name),
+        [name @ ("payments" | "charges" | "transfers" | "healthz")]
+        | [_, name @ ("payments" | "charges" | "transfers" | "healthz")]
+        | [name @ "accounts", _]
+        | [_, name @ "accounts", _] => Some(name),
         ["payments", id] | [_, "payments", id] if id.starts_with("pay_") => Some(id),
         _ => None,
     }
@@ -62,13 +89,15 @@ async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Respo
     match charge(&order).await? {
         Charge::Succeeded => {
             let payment = Payment::new(&tenant(parts), &order)?;
-            payments.put(&payment).await?;
             let location = format!("/payments/{}", payment.id);
             let mut response = reply(StatusCode::CREATED, &payment.to_json())?;
             response.headers_mut().insert(LOCATION, location.parse()?);
             // The client's visits: of this message, not of the payment, so that no replay has it.
             let visits = visits(&parts.headers) + 1;
             response.headers_mut().insert(SET_COOKIE, format!("visits={visits}").parse()?);
+            // The payment and the answer, or neither: a process that dies here has paid nothing.
+            let execution = parts.extensions.get::<Execution>().ok_or("a payment needs a key")?;
+            execution.commit_response(&response, [payments.booking(&payment)?]).await?;
             Ok(response)
         }
         Charge::Failed { status, code, attempt_id } => {
@@ -111,7 +140,7 @@ fn refuse(parts: &Parts, status: StatusCode, code: &str) -> Result<Response<Body
     reply(status, &json!({"error": {"code": code}}))
 }
 
-fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
+pub(crate) fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
     let response = Response::builder()
         .status(status)
         .header(CONTENT_TYPE, "application/json")
@@ -120,7 +149,7 @@ fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, Error> {
 }
 
 /// Whose payments: the same hash that keeps the idempotency keys apart.
-fn tenant(parts: &Parts) -> String {
+pub(crate) fn tenant(parts: &Parts) -> String {
     match header_sha256("x-api-key")(parts) {
         Tenant::Known(tenant) => tenant,
         _ => "anonymous".to_owned(),
@@ -150,6 +179,11 @@ mod tests {
             ("/payments/pay_1", Some("pay_1")),
             ("/prod/payments/pay_1", Some("pay_1")),
             ("/payments/1", None),
+            ("/transfers", Some("transfers")),
+            ("/prod/transfers", Some("transfers")),
+            ("/accounts/alice", Some("accounts")),
+            ("/prod/accounts/alice", Some("accounts")),
+            ("/accounts", None),
             ("/a/b/payments", None),
         ] {
             assert_eq!(route(path), expected, "{path}");

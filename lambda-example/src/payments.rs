@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ScalarAttributeType,
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, Put,
+    ScalarAttributeType, TransactWriteItem,
 };
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
@@ -30,8 +30,8 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// A new payment: each run of the handler makes another one, so that the ledger would show a run
-    /// too many.
+    /// A new payment: each run of the handler makes another one. The ledger has one a key all the
+    /// same, because a payment is committed with its answer.
     pub(crate) fn new(tenant: &str, order: &Order) -> Result<Self, Error> {
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         Ok(Self {
@@ -57,11 +57,11 @@ impl Payment {
     }
 }
 
-/// The table of payments: partition key `tenant`, sort key `id`.
+/// The table of payments and accounts: partition key `tenant`, sort key `id`.
 #[derive(Clone, Debug)]
 pub struct Payments {
-    client: Client,
-    table: String,
+    pub(crate) client: Client,
+    pub(crate) table: String,
 }
 
 impl Payments {
@@ -75,10 +75,15 @@ impl Payments {
         Network::new(self.client.clone(), self.table.clone())
     }
 
-    pub(crate) async fn put(&self, payment: &Payment) -> Result<(), Error> {
+    /// The write of a new payment, to be committed with its answer.
+    pub(crate) fn booking(&self, payment: &Payment) -> Result<TransactWriteItem, Error> {
         let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
-        self.client.put_item().table_name(&self.table).set_item(Some(item)).send().await?;
-        Ok(())
+        let put = Put::builder()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(id)")
+            .build()?;
+        Ok(TransactWriteItem::builder().put(put).build())
     }
 
     pub(crate) async fn get(&self, tenant: &str, id: &str) -> Result<Option<Payment>, Error> {

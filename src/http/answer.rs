@@ -62,13 +62,21 @@ impl WholeBody for Bytes {
 
 /// The stored form of a response.
 pub(crate) fn encode<B: WholeBody>(response: &Response<B>) -> AttributeValue {
-    let headers = response.headers();
+    encode_parts(response.status(), response.headers(), response.body().as_stored())
+}
+
+/// The stored form of a response whose body is `body`.
+pub(super) fn encode_parts(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: BodyRef<'_>,
+) -> AttributeValue {
     let named = named_by_connection(headers);
     let kept = headers
         .iter()
         .filter(|(name, _)| !NEVER_STORED.contains(name) && !named.contains(*name))
         .map(|(name, value)| (name.as_str(), value.as_bytes()));
-    response::encode_http(response.status().as_u16(), kept, response.body().as_stored())
+    response::encode_http(status.as_u16(), kept, body)
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.
@@ -77,8 +85,15 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
-/// A stored answer as a response; `None` if it is not one that HTTP can carry.
+/// A stored answer as the response of a replay; `None` if it is not one that HTTP can carry.
 pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
+    let mut response = restore(answer)?;
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Some(response)
+}
+
+/// An answer as a response; `None` if it is not one that HTTP can carry.
+pub(super) fn restore<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = Response::new(B::from_stored(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
     let headers = response.headers_mut();
@@ -86,7 +101,6 @@ pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
         let name = HeaderName::try_from(name).ok()?;
         headers.append(name, HeaderValue::try_from(value).ok()?);
     }
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
     Some(response)
 }
 

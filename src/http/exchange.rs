@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt;
 use http::{Response, StatusCode};
 
 use super::answer::{self, WholeBody};
@@ -15,6 +17,9 @@ use crate::execution::Execution;
 use crate::operation::{self, call_handler, refusal, see_through};
 use crate::policy::{Failure, Unconfirmed};
 use crate::response::Answer;
+use crate::transaction::{
+    ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, once,
+};
 
 /// Runs the handler once for the call's key, or answers in its place. The handler's own error
 /// passes through.
@@ -44,20 +49,138 @@ where
         Err(error) => return Ok(explain(config, &error)),
     };
     let work = async {
-        match call_handler(&execution, handler).await {
+        let returned = call_handler(&execution, handler).await;
+        if let Err(panic) = &returned {
+            report_panic(execution.operation(), panic.as_ref());
+        }
+        if let Some(fate) = execution.close().await {
+            return overrule(config, &execution, fate, returned);
+        }
+        match &returned {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => operation::fail(&execution, None).await,
+            Err(_) => execution.fail(None).await,
+        }
+        let answer = match returned {
             Ok(Ok(response)) => Ok(conclude(config, &execution, response).await),
-            Ok(Err(error)) => {
-                operation::fail(&execution, None).await;
-                Err(error)
-            }
-            Err(panic) => {
-                report_panic(&execution, panic.as_ref());
-                execution.fail(None).await;
-                Ok(render(config, &panicked()))
-            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Ok(render(config, &panicked())),
+        };
+        match execution.close().await {
+            // A commit that was refused has landed late, or may have.
+            Some(fate) => overrule(config, &execution, fate, Ok(answer)),
+            None => answer,
         }
     };
     see_through(&execution, work).await
+}
+
+/// Puts what a handler's commit has come to in the place of what the handler returned.
+fn overrule<B: WholeBody, E>(
+    config: &Config,
+    execution: &Execution,
+    fate: Fate,
+    returned: Result<Result<Response<B>, E>, Box<dyn Any + Send>>,
+) -> Result<Response<B>, E> {
+    match fate {
+        Fate::Committed(answer) => {
+            if !matches!(returned, Ok(Ok(_))) {
+                operation::report_failed_after_commit(execution);
+            }
+            Ok(committed(config, answer))
+        }
+        Fate::LeaseLost(Some(theirs)) => Ok(replay(config, theirs)),
+        Fate::LeaseLost(None) => Ok(explain(config, &operation::lease_lost())),
+        // Nothing has happened: an error of the handler's says as much.
+        Fate::GivenUp => match returned {
+            Ok(Ok(_)) => Ok(explain(config, &given_up())),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Ok(render(config, &panicked())),
+        },
+        Fate::Unknown => Ok(explain(config, &commit_unknown())),
+    }
+}
+
+/// The response that this very request has committed.
+fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
+    match answer {
+        Answer::Http(answer) => answer::restore(answer).unwrap_or_else(|| {
+            let message = "the committed answer is not a response that HTTP can carry";
+            explain(config, &Error::new(ErrorKind::AnswerUnreadable, message))
+        }),
+        other @ (Answer::Json(_) | Answer::Unavailable(_)) => replay(config, other),
+    }
+}
+
+/// Takes a request whose whole effect is one transaction through the protocol. The handler runs
+/// before DynamoDB is asked.
+pub(crate) async fn exchange_transaction<B, E, F>(
+    config: &Config,
+    call: Call,
+    handler: F,
+) -> Result<Response<B>, E>
+where
+    B: WholeBody + Send,
+    F: Future<Output = Result<Transaction<Response<B>>, E>>,
+{
+    if let Err(error) = call.policy.validate() {
+        return Ok(explain(config, &error));
+    }
+    let transaction = match AssertUnwindSafe(handler).catch_unwind().await {
+        Ok(built) => built?,
+        Err(panic) => {
+            report_panic(config.scope.operation(), panic.as_ref());
+            return Ok(render(config, &panicked()));
+        }
+    };
+    let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
+    let is_stored = |response: &Response<B>| (config.stored)(response.status());
+    if items.is_empty() && (nothing_executed || !is_stored(&response)) {
+        return Ok(response);
+    }
+    let instead = |failed: &ConditionFailed| {
+        let answer = on_condition_failed.and_then(|answer| answer(failed))?;
+        if !is_stored(&answer) {
+            return Some(Instead::Unstored(answer));
+        }
+        let stored = answer::encode(&answer);
+        Some(Instead::Stored(answer, stored))
+    };
+    let core = &config.idempotency.core;
+    let done = Box::pin(once(core, call, answer::encode(&response), items, instead)).await;
+    Ok(match done {
+        Ok(Once::Executed) => response,
+        Ok(Once::Instead(answer)) => answer,
+        Ok(Once::Found(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)))) => {
+            replay(config, answer)
+        }
+        Ok(Once::Found(refused)) => explain(config, &refusal(&refused)),
+        Ok(Once::ConditionFailed(failed)) => {
+            tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
+            let detail = "A condition of the request's effect does not hold: nothing was done.";
+            render(config, &Problem::new(ProblemKind::ConditionFailed, detail))
+        }
+        Ok(Once::Invalid(invalid)) => {
+            let message = "the handler's transaction cannot be executed";
+            explain(config, &Error::new(ErrorKind::Configuration, message).with_source(invalid))
+        }
+        Err(error) => explain(config, &error),
+    })
+}
+
+/// The response of a handler whose request passes through: what it wants written would be written
+/// without any protection, and so is not written at all.
+#[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
+pub(crate) fn pass_transaction<B: WholeBody>(
+    config: &Config,
+    transaction: Transaction<Response<B>>,
+) -> Response<B> {
+    if transaction.items.is_empty() {
+        return transaction.response;
+    }
+    let message = "a request that passes through unprotected wants a transaction: nothing was \
+                   written; add its method to Http::methods, and require a key";
+    explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
 /// What the handler's response does to the record, and what the client gets.
@@ -77,6 +200,7 @@ async fn conclude<B: WholeBody + Sync>(
     }
     match execution.complete(&|| answer::encode(&response)).await {
         Completion::Stored | Completion::Unprotected => response,
+        Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),
         Completion::LeaseLost(None) => explain(config, &operation::lease_lost()),
         Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
@@ -131,13 +255,8 @@ pub(super) fn message_of(panic: &(dyn Any + Send)) -> &str {
     message.unwrap_or("a value that is no text")
 }
 
-fn report_panic(execution: &Execution, panic: &(dyn Any + Send)) {
-    tracing::error!(
-        operation = execution.operation(),
-        attempt = execution.attempt(),
-        panic = message_of(panic),
-        "the handler panicked"
-    );
+fn report_panic(operation: &str, panic: &(dyn Any + Send)) {
+    tracing::error!(operation, panic = message_of(panic), "the handler panicked");
 }
 
 /// Which answers are stored by default: successes, redirects and refusals, but not those that ask

@@ -28,6 +28,7 @@
 //! keep clients apart by [`Http::tenant`].
 
 pub(crate) mod answer;
+mod commit;
 mod exchange;
 pub(crate) mod key_header;
 mod layer;
@@ -43,6 +44,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
+pub use self::commit::CommittedBody;
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::tenant::Tenant;
@@ -56,7 +58,8 @@ use crate::policy::Policy;
 #[cfg(feature = "lambda")]
 pub(crate) use self::{
     answer::WholeBody,
-    exchange::{exchange, render},
+    commit::sealed::Sealed,
+    exchange::{exchange, exchange_transaction, pass_transaction, render},
     request::{Concern, call, concern},
 };
 

@@ -35,6 +35,9 @@ pub enum ProblemKind {
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and may not be repeated.
     Abandoned,
+    /// 409: a condition of the handler's transaction does not hold, and the handler has no answer for
+    /// that. Nothing was written; the key is free.
+    ConditionFailed,
     /// 500: an earlier request with this key failed without an answer, and may not be repeated.
     Failed,
     /// 500: an earlier request with this key completed, and its answer could not be stored.
@@ -86,6 +89,9 @@ impl ProblemKind {
             }
             Self::Abandoned => {
                 ("Abandoned", S::CONFLICT, "An earlier request ended without an answer")
+            }
+            Self::ConditionFailed => {
+                ("ConditionFailed", S::CONFLICT, "A condition of the request does not hold")
             }
             Self::Failed => ("Failed", S::INTERNAL_SERVER_ERROR, "An earlier request failed"),
             Self::AnswerUnavailable => (

@@ -12,6 +12,7 @@ use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
 use crate::lambda_event;
+use crate::response::AnswerKind;
 
 /// Whether the layer has anything to do with a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +82,8 @@ pub(crate) fn call(
         None => default_fingerprint(parts, body),
     };
     let deadline = lambda_event::deadline(&parts.extensions).map(Timestamp::from_system);
-    Ok(Call { key, fingerprint, policy: config.policy.clone(), deadline })
+    let (policy, answers) = (config.policy.clone(), AnswerKind::Http);
+    Ok(Call { key, fingerprint, policy, deadline, answers })
 }
 
 /// Method, path, Lambda's raw path, query and body; a JSON body by value.

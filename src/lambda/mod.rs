@@ -22,6 +22,8 @@
 mod run;
 mod service;
 pub mod tenant;
+mod transaction;
 
 pub use self::run::{HttpEvent, RepeatedHeaders, run};
 pub use self::service::{Idempotent, LambdaResponse, ResponseFuture};
+pub use self::transaction::IdempotentTransaction;

@@ -62,6 +62,14 @@ pub struct ResponseFuture<'a, E>(Running<'a, E>);
 
 type Running<'a, E> = Pin<Box<dyn Future<Output = Result<LambdaResponse, E>> + Send + 'a>>;
 
+impl<'a, E> ResponseFuture<'a, E> {
+    pub(super) fn new(
+        answering: impl Future<Output = Result<Response<Body>, E>> + Send + 'a,
+    ) -> Self {
+        Self(Box::pin(async { answering.await.map(LambdaResponse) }))
+    }
+}
+
 impl<E> Future for ResponseFuture<'_, E> {
     type Output = Result<LambdaResponse, E>;
 
@@ -95,8 +103,7 @@ where
         // The one that said it is ready is the one to call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let answering = answer(Arc::clone(&self.config), inner, request);
-        ResponseFuture(Box::pin(async { answering.await.map(LambdaResponse) }))
+        ResponseFuture::new(answer(Arc::clone(&self.config), inner, request))
     }
 }
 
@@ -147,7 +154,7 @@ where
     }
 }
 
-fn bytes_of(body: &Body) -> &[u8] {
+pub(super) fn bytes_of(body: &Body) -> &[u8] {
     match body {
         Body::Text(text) => text.as_bytes(),
         Body::Binary(bytes) => bytes,
@@ -179,5 +186,12 @@ impl WholeBody for Body {
             Ok(text) => Self::Text(text),
             Err(error) => Self::Binary(error.into_bytes()),
         }
+    }
+}
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl crate::http::Sealed for Body {
+    fn stored(&self) -> BodyRef<'_> {
+        self.as_stored()
     }
 }

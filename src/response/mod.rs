@@ -12,8 +12,19 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+/// What kind of answers an operation has: a record holds either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
+    Function,
+    #[cfg_attr(
+        not(any(test, feature = "http")),
+        expect(dead_code, reason = "only the HTTP adapter has them")
+    )]
+    Http,
+}
+
 /// An answer as it was read from a record.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A function's result.
     Json(String),
@@ -23,7 +34,7 @@ pub(crate) enum Answer {
     Unavailable(String),
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     /// In the order in which they were sent; a name may repeat.
@@ -33,7 +44,7 @@ pub(crate) struct HttpAnswer {
 
 /// Text and bytes are told apart because Lambda's HTTP integrations are: a replay must be encoded
 /// as the first answer was.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HttpBody {
     Empty,
     Text(String),

@@ -37,6 +37,17 @@ impl<'a> Condition<'a> {
         self.and(&format!("(attribute_not_exists({key}) OR {name} = :me)"));
     }
 
+    /// As [`held_by`](Self::held_by), or not there at all.
+    pub(super) fn absent_or_held_by(&mut self, owner: &Owner) {
+        let (key, name) = (self.key(), self.name(Attribute::Owner));
+        let status = self.name(Attribute::Status);
+        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
+        self.and(&format!(
+            "(attribute_not_exists({key}) OR ({name} = :me AND {status} = :pending))"
+        ));
+    }
+
     /// Owned and not finished: what every write of an owner's but the completing put asks for.
     pub(super) fn held_by(&mut self, owner: &Owner) {
         self.owned_by(owner);

@@ -6,6 +6,7 @@ mod expression;
 mod fault;
 mod probe;
 mod resume;
+mod transact;
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -27,6 +28,8 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::key::RecordKey;
 use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
+
+pub(crate) use self::transact::{Guard, Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
 /// by then, or within `request_timeout`, is unknown.

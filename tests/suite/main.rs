@@ -8,13 +8,19 @@ mod support;
 
 mod answers;
 mod bad_input;
+#[cfg(feature = "http")]
+mod capacity;
 mod clocks;
+mod commit;
+mod commit_doubt;
 mod derived_keys;
 mod failures;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
 mod keys;
+#[cfg(feature = "lambda")]
+mod killed;
 mod late_owner;
 mod late_writes;
 mod leases;
@@ -28,5 +34,6 @@ mod retention;
 mod round_trips;
 mod steps;
 mod table;
+mod transaction;
 mod untouched;
 mod waiting;

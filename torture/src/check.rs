@@ -6,6 +6,7 @@
 //! 4. Nothing starts any more once an answer was handed out as stored.
 //! 5. It has an effect, and so has every owner that answered. Each further one is the work of an attempt before whose start every earlier
 //!    lease had run out, or whose own had run out before it could start.
+//! 6. If its effect is committed with its answer, there is exactly one, the stored answer's owner's.
 //!
 //! All processes read one clock, so times are compared as they are. The store's time, by which
 //! leases are judged, is cut to the second: that can only make a taker later, so nothing is
@@ -17,12 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Answer, Entry, Event, How};
 use crate::history::{Histories, History};
-use crate::job::keeps_failures;
+use crate::job::{commits_effect, keeps_failures};
 
 use attempt::{Attempt, Why, attempts};
 
 /// Errors that a caller may get under these faults.
 const EXPECTED: [&str; 4] = ["Handler", "InProgress", "LeaseLost", "Unavailable"];
+/// Of a commit that is not confirmed while the server is down.
+const EXPECTED_OF_A_COMMIT: &str = "OutcomeUnknown";
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -42,6 +45,8 @@ pub(crate) struct Figures {
     pub(crate) unconfirmed_and_lost: u64,
     pub(crate) refusals: BTreeMap<String, u64>,
     pub(crate) effects: u64,
+    /// Keys whose effect is committed with its answer.
+    pub(crate) committed: u64,
     pub(crate) duplicates_explained: u64,
     pub(crate) duplicates_unexplained: u64,
     /// Handlers that began after their own lease: stopped in between.
@@ -133,7 +138,8 @@ impl Checker<'_> {
         for Entry { event, process, .. } in &self.history.entries {
             let Event::Refused { kind } = event else { continue };
             *self.figures.refusals.entry(kind.clone()).or_default() += 1;
-            if !EXPECTED.contains(&kind.as_str()) {
+            let of_a_commit = commits_effect(self.key) && kind == EXPECTED_OF_A_COMMIT;
+            if !of_a_commit && !EXPECTED.contains(&kind.as_str()) {
                 self.wrong.push(format!("{process} was refused with {kind}"));
             }
         }
@@ -169,7 +175,7 @@ impl Checker<'_> {
         let on_time: Vec<&Attempt> = self.attempts.iter().filter(|one| !one.is_late()).collect();
         for (at, later) in on_time.iter().enumerate() {
             let earlier = &on_time[..at];
-            let released = |one: &&&Attempt| one.failing.is_some_and(|at| at <= later.started);
+            let released = |one: &&&Attempt| one.may_be_released_by(later.started);
             let may_begin_anew = !keeps_failures(self.key) && earlier.iter().any(|o| released(&o));
             let highest = earlier.iter().map(|one| one.number).max().unwrap_or(0);
             if later.number <= highest && !may_begin_anew {
@@ -205,6 +211,12 @@ impl Checker<'_> {
         for owner in given.chain(stored).collect::<BTreeSet<_>>() {
             if !effects.iter().any(|effect| effect.owner == owner) {
                 self.wrong.push(format!("{owner} has answered and has no effect"));
+            }
+        }
+        if commits_effect(self.key) {
+            self.figures.committed += 1;
+            if effects.len() > 1 {
+                self.wrong(format!("{} effects were committed", effects.len()));
             }
         }
         let mut acted: Vec<&Attempt> = Vec::new();

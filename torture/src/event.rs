@@ -39,6 +39,10 @@ pub(crate) enum Event {
     Failing {
         owner: String,
     },
+    /// The handler is about to commit, and where that is not confirmed its record is given up.
+    Committing {
+        owner: String,
+    },
     Answered {
         how: How,
         answer: Answer,

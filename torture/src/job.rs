@@ -10,7 +10,7 @@ use fastrand::Rng;
 use tokio::time::sleep;
 
 use crate::event::{Answer, Event, How, Log};
-use crate::store::{Effect, SCOPE, Store};
+use crate::store::{Effect, SCOPE, Store, effect_to_commit};
 use crate::{millis, now};
 
 /// Below the lease: a completion that meets a dead server is given up while its lease is live.
@@ -89,6 +89,11 @@ pub(crate) fn keeps_failures(key: &str) -> bool {
     key.trim_start_matches('k').parse::<u64>().is_ok_and(|number| number % 4 == 0)
 }
 
+/// Whether this key's effect is committed with its answer: then there must be exactly one.
+pub(crate) fn commits_effect(key: &str) -> bool {
+    key.trim_start_matches('k').parse::<u64>().is_ok_and(|number| number % 4 == 2)
+}
+
 impl Caller {
     pub(crate) fn new(store: Store, log: Log) -> Result<Self> {
         Ok(Self { idempotency: store.idempotency()?, store, log })
@@ -129,6 +134,10 @@ impl Caller {
             self.note(now(), &key, Event::Failing { owner })?;
             return Err(Failing);
         }
+        if commits_effect(&effect.key) {
+            self.work(&effect, execution, plan.work).await?;
+            return self.commit(effect, execution).await;
+        }
         // Until it is there: an effect that may have happened must not end as a failure.
         while self.store.put_effect(&effect).await.is_err() {
             sleep(LOOK).await;
@@ -136,6 +145,23 @@ impl Caller {
         self.work(&effect, execution, plan.work).await?;
         let Effect { key, owner, attempt, .. } = effect;
         Ok(Answer { key, owner, attempt })
+    }
+
+    /// Ends the operation with its effect, if it is still this owner's. What the handler returns
+    /// after a commit that did not land is no answer.
+    async fn commit(&self, effect: Effect, execution: &Execution) -> Result<Answer, Failing> {
+        let row = effect_to_commit(&effect).map_err(|error| {
+            eprintln!("an effect cannot be committed: {error}");
+            std::process::exit(1)
+        })?;
+        let Effect { key, owner, attempt, .. } = effect;
+        // From here on the record may be given up.
+        self.note(now(), &key, Event::Committing { owner: owner.clone() })?;
+        let answer = Answer { key, owner, attempt };
+        match execution.commit(&answer, [row]).await {
+            Ok(()) => Ok(answer),
+            Err(_) => Err(Failing),
+        }
     }
 
     async fn work(

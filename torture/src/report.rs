@@ -23,8 +23,9 @@ pub(crate) fn print(faults: &Faults, findings: &Findings, histories: &Histories)
         figures.late_starts
     );
     println!(
-        "{effects} effects: {} duplicates explained, {} unexplained; smallest gap between a lease \
-         and the next attempt: {}",
+        "{effects} effects, {} of them committed: {} duplicates explained, {} unexplained; smallest \
+         gap between a lease and the next attempt: {}",
+        figures.committed,
         figures.duplicates_explained,
         figures.duplicates_unexplained,
         figures.smallest_gap.map_or("none".into(), |gap| format!("{gap} ms")),

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ScalarAttributeType,
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, Put,
+    ScalarAttributeType, TransactWriteItem,
 };
 use dynamodb_idempotency::Idempotency;
 
@@ -104,16 +104,8 @@ impl Store {
     /// Writes an effect, with no condition at all: what a payment to another system would be. The
     /// owner in its key makes a repeat by the same owner the same effect.
     pub(crate) async fn put_effect(&self, effect: &Effect) -> Result<()> {
-        self.client
-            .put_item()
-            .table_name(EFFECTS)
-            .item("key", AttributeValue::S(effect.key.clone()))
-            .item("owner", AttributeValue::S(effect.owner.clone()))
-            .item("attempt", AttributeValue::N(effect.attempt.to_string()))
-            .item("started", AttributeValue::N(effect.started.to_string()))
-            .item("lease_ends", AttributeValue::N(effect.lease_ends.to_string()))
-            .send()
-            .await?;
+        let put = self.client.put_item().table_name(EFFECTS).set_item(Some(item(effect)));
+        put.send().await?;
         Ok(())
     }
 
@@ -171,6 +163,23 @@ impl Store {
             .await?;
         Ok(())
     }
+}
+
+/// The same row as part of a commit.
+pub(crate) fn effect_to_commit(effect: &Effect) -> Result<TransactWriteItem> {
+    let put = Put::builder().table_name(EFFECTS).set_item(Some(item(effect))).build()?;
+    Ok(TransactWriteItem::builder().put(put).build())
+}
+
+fn item(effect: &Effect) -> Item {
+    let number = |number: String| AttributeValue::N(number);
+    HashMap::from([
+        ("key".to_owned(), text(&effect.key)),
+        ("owner".to_owned(), text(&effect.owner)),
+        ("attempt".to_owned(), number(effect.attempt.to_string())),
+        ("started".to_owned(), number(effect.started.to_string())),
+        ("lease_ends".to_owned(), number(effect.lease_ends.to_string())),
+    ])
 }
 
 fn text(text: &str) -> AttributeValue {

@@ -12,3 +12,4 @@ mod function;
 mod http;
 mod payments;
 mod server;
+mod transfers;

@@ -14,6 +14,7 @@ mod message;
 mod site;
 
 mod axum_router;
+mod commit;
 mod executions;
 mod failures;
 mod fingerprints;
@@ -29,6 +30,7 @@ mod round_trips;
 mod sizes;
 mod statuses;
 mod tenants;
+mod transaction;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);

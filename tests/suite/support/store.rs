@@ -88,6 +88,13 @@ impl Store {
         Self { endpoint, table: unique_name(), schema, raw }
     }
 
+    /// A table that another process has made.
+    pub(crate) fn existing(endpoint: &str, table: &str) -> Self {
+        let raw = client(endpoint, &Link::default());
+        let (endpoint, table) = (endpoint.to_owned(), table.to_owned());
+        Self { endpoint, table, schema: TableSchema::default(), raw }
+    }
+
     pub(crate) fn table(&self) -> &str {
         &self.table
     }

@@ -25,6 +25,9 @@ pub(crate) enum Act {
     LoseResponse,
     /// Nothing is sent; the caller sees this HTTP status with this DynamoDB error code.
     Answer(u16, &'static str),
+    /// Nothing is sent; the caller sees a transaction that was cancelled for these reasons, the
+    /// record's first.
+    Cancel(&'static [&'static str]),
     /// Sends it when the gate opens.
     HoldRequest(Gate),
     /// Sends it at once; its answer comes when the gate opens.
@@ -56,6 +59,18 @@ struct State {
     down: Option<Act>,
     date_shift: i64,
     no_date: bool,
+    dies: Option<Death>,
+    /// What the requests have consumed so far, once it is measured.
+    consumed: Option<f64>,
+}
+
+/// Where the process ends, without a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Death {
+    /// The request, counted from 1.
+    pub(crate) request: usize,
+    /// Once the store has executed it, rather than before it is sent.
+    pub(crate) executed: bool,
 }
 
 impl Default for Wire {
@@ -94,6 +109,30 @@ impl Wire {
     /// From now on, responses say a time that is `seconds` more.
     pub(crate) fn shift_date(&self, seconds: i64) {
         self.state().date_shift += seconds;
+    }
+
+    /// Ends this very process, at this request.
+    pub(crate) fn die_at(&self, death: Death) {
+        self.state().dies = Some(death);
+    }
+
+    /// Ends the process if this is its moment.
+    fn die(&self, executed: bool) {
+        let state = self.state();
+        let is_now = |death: Death| death.request == state.sent.len() && death.executed == executed;
+        if state.dies.is_some_and(is_now) {
+            std::process::abort();
+        }
+    }
+
+    /// From now on, adds up the capacity units that the store says it has consumed.
+    pub(crate) fn measure(&self) {
+        self.state().consumed = Some(0.0);
+    }
+
+    /// The capacity units since [`measure`](Self::measure).
+    pub(crate) fn consumed(&self) -> f64 {
+        self.state().consumed.expect("it is measured")
     }
 
     /// Responses carry no `Date`.
@@ -191,6 +230,7 @@ impl Connector {
                 Err(timeout())
             }
             Act::Answer(status, code) => Ok(answer(status, code)),
+            Act::Cancel(reasons) => Ok(cancel(reasons)),
             Act::HoldRequest(gate) => {
                 gate.pass().await;
                 self.send(request).await
@@ -212,10 +252,48 @@ impl Connector {
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        self.wire.die(false);
+        let is_measured = self.wire.state().consumed.is_some();
+        let request = if is_measured { measured(request) } else { request };
         let mut response = self.below.call(request).await?;
+        self.wire.die(true);
+        if is_measured {
+            response = self.consume(response).await;
+        }
         self.wire.redate(&mut response);
         Ok(response)
     }
+}
+
+impl Connector {
+    /// Adds what the store says it has consumed.
+    async fn consume(&self, response: HttpResponse) -> HttpResponse {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
+        let body = body.to_bytes();
+        let members: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+        let units = |one: &serde_json::Value| one["CapacityUnits"].as_f64().unwrap_or(0.0);
+        let consumed = match &members["ConsumedCapacity"] {
+            serde_json::Value::Array(tables) => tables.iter().map(units).sum(),
+            one => units(one),
+        };
+        *self.wire.state().consumed.as_mut().expect("it is measured") += consumed;
+        let mut whole = HttpResponse::new(status, body.to_vec().into());
+        for (name, value) in &headers {
+            whole.headers_mut().append(name.to_owned(), value.to_owned());
+        }
+        whole
+    }
+}
+
+/// The same request, which asks for its consumption. No engine minds the signature.
+fn measured(mut request: HttpRequest) -> HttpRequest {
+    let body = request.body().bytes().expect("it is in memory");
+    let mut asking = br#"{"ReturnConsumedCapacity":"TOTAL","#.to_vec();
+    asking.extend_from_slice(&body[1..]);
+    request.headers_mut().insert("content-length", asking.len().to_string());
+    *request.body_mut() = asking.into();
+    request
 }
 
 fn timeout() -> ConnectorError {
@@ -223,8 +301,18 @@ fn timeout() -> ConnectorError {
 }
 
 fn answer(status: u16, code: &str) -> HttpResponse {
+    answer_with(status, code, "")
+}
+
+fn cancel(reasons: &[&str]) -> HttpResponse {
+    let reasons: Vec<_> = reasons.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
+    let reasons = format!(r#","CancellationReasons":[{}]"#, reasons.join(","));
+    answer_with(400, "TransactionCanceledException", &reasons)
+}
+
+fn answer_with(status: u16, code: &str, members: &str) -> HttpResponse {
     let body = format!(
-        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"}}"#
+        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"{members}}}"#
     );
     let mut response = HttpResponse::new(status.try_into().expect("it is a status"), body.into());
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");

@@ -131,3 +131,25 @@ fn a_key_that_nobody_knows_is_a_violation() {
     let findings = check(&gather(["k7".to_owned()], vec![], vec![], HashMap::new()));
     assert_eq!(findings.violations.len(), 1);
 }
+
+/// The same story under a key whose effects are committed: there the second is one too many.
+#[test]
+fn two_committed_effects_are_found() {
+    let committed = |history: History| {
+        let text = serde_json::to_string(&history.entries).unwrap().replace("k1", "k2");
+        let entries: Vec<Entry> = serde_json::from_str(&text).unwrap();
+        let effects = history.effects.into_iter();
+        let effects = effects.map(|effect| Effect { key: "k2".into(), ..effect }).collect();
+        let record = history.record.map(|mut record| {
+            record.answer = record.answer.map(|answer| answer.replace("k1", "k2"));
+            ("k2".to_owned(), record)
+        });
+        check(&gather(["k2".to_owned()], entries, effects, record.into_iter().collect()))
+    };
+    let found = committed(taken_over()).violations;
+    assert!(found[0].1.iter().any(|wrong| wrong == "2 effects were committed"), "{found:?}");
+    let mut once = taken_over();
+    once.effects.remove(0);
+    let Findings { figures, violations } = committed(once);
+    assert!(violations.is_empty() && figures.committed == 1, "{violations:?}");
+}

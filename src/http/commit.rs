@@ -1,0 +1,105 @@
+//! Committed responses.
+
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use bytes::Bytes;
+use http::Response;
+
+use super::answer;
+use crate::execution::Execution;
+use crate::response::{Answer, AnswerKind, BodyRef, HttpAnswer, HttpBody};
+use crate::transaction::{Commit, CommitError};
+
+impl Execution {
+    /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever
+    /// the handler returns, and what repeats get.
+    ///
+    /// It is stored by the rules of [`http`](crate::http), so that no cookie is, and whatever its
+    /// status, since its effect has happened. What is not stored goes out once, with this request's
+    /// response.
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// # use dynamodb_idempotency::{CommitError, Execution};
+    /// # use http::Response;
+    /// async fn book(
+    ///     execution: &Execution,
+    ///     row: TransactWriteItem,
+    /// ) -> Result<Response<String>, CommitError> {
+    ///     let mut response = Response::new(r#"{"id":"pay_1"}"#.to_owned());
+    ///     *response.status_mut() = http::StatusCode::CREATED;
+    ///     execution.commit_response(&response, [row]).await?;
+    ///     Ok(response)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As `commit`.
+    pub async fn commit_response<B: CommittedBody>(
+        &self,
+        response: &Response<B>,
+        items: impl IntoIterator<Item = TransactWriteItem>,
+    ) -> Result<(), CommitError> {
+        let commit = commit(response, items.into_iter().collect());
+        self.commit_answer(commit).await
+    }
+}
+
+fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem>) -> Commit {
+    let (status, headers, body) = (response.status(), response.headers(), response.body().stored());
+    let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+    let whole = HttpAnswer {
+        status: status.as_u16(),
+        headers: all.collect(),
+        body: match body {
+            BodyRef::Empty => HttpBody::Empty,
+            BodyRef::Text(text) => HttpBody::Text(text.to_owned()),
+            BodyRef::Binary(bytes) => HttpBody::Binary(bytes.to_owned()),
+        },
+    };
+    Commit {
+        kind: AnswerKind::Http,
+        answer: Answer::Http(whole),
+        stored: answer::encode_parts(status, headers, body),
+        items,
+    }
+}
+
+/// A body that a committed response can have: `lambda_http::Body`, [`Bytes`], text, bytes, nothing.
+/// Implemented by the crate alone.
+pub trait CommittedBody: sealed::Sealed {}
+
+impl<B: sealed::Sealed> CommittedBody for B {}
+
+pub(crate) mod sealed {
+    use crate::response::BodyRef;
+
+    pub trait Sealed {
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "nobody else calls it")]
+        fn stored(&self) -> BodyRef<'_>;
+    }
+}
+
+macro_rules! whole {
+    ($($body:ty),*) => {$(
+        #[expect(private_interfaces, reason = "nobody else calls it")]
+        impl sealed::Sealed for $body {
+            fn stored(&self) -> BodyRef<'_> {
+                let bytes: &[u8] = self.as_ref();
+                match std::str::from_utf8(bytes) {
+                    Ok("") => BodyRef::Empty,
+                    Ok(text) => BodyRef::Text(text),
+                    Err(_) => BodyRef::Binary(bytes),
+                }
+            }
+        }
+    )*};
+}
+whole!(Bytes, String, &str, Vec<u8>);
+
+#[expect(private_interfaces, reason = "nobody else calls it")]
+impl sealed::Sealed for () {
+    fn stored(&self) -> BodyRef<'_> {
+        BodyRef::Empty
+    }
+}

@@ -1,0 +1,118 @@
+//! The wrapper around a `lambda_http` service whose whole effect is one transaction.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lambda_http::{Body, Request, Response};
+use tower_service::Service;
+
+use super::service::{ResponseFuture, bytes_of};
+use crate::http::{
+    Concern, Config, Http, call, concern, exchange_transaction, pass_transaction, render,
+};
+use crate::transaction::Transaction;
+
+impl Http {
+    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction, by the rules of
+    /// [`wrap`](Self::wrap) but in **one** round trip, the first time as in a repeat.
+    ///
+    /// The handler answers with a [`Transaction`]: its response and the writes to make. It runs
+    /// before DynamoDB is asked, in a repeat as well, and must have no effect of its own; see
+    /// [`Operation::run_transaction`](crate::Operation::run_transaction). It has no
+    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored whatever
+    /// its status. Without writes, and for
+    /// [`on_condition_failed`](Transaction::on_condition_failed), a response that is not one to
+    /// store goes out unstored, and nothing is kept of it whatever the policy for failures.
+    ///
+    /// A request that passes through, by its method or for want of a key that is not required, has
+    /// no protection: its response goes out if there are no writes to make, else it is a 500.
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// # use dynamodb_idempotency::{Idempotency, Transaction, lambda};
+    /// # use lambda_http::{Body, Error, Request, Response, service_fn};
+    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] { unimplemented!() }
+    /// async fn transfer(request: Request) -> Result<Transaction<Response<Body>>, Error> {
+    ///     let done = Response::builder().status(201).body(Body::Empty)?;
+    ///     let refused = Response::builder().status(402).body(Body::from("insufficient funds"))?;
+    ///     Ok(Transaction::new(done)
+    ///         .items(debit_and_credit(&request))
+    ///         .on_condition_failed(|_| Some(refused)))
+    /// }
+    /// # async fn run(idempotency: Idempotency) -> Result<(), Error> {
+    /// lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))).await
+    /// # }
+    /// ```
+    pub fn wrap_transaction<'a, S>(self, service: S) -> IdempotentTransaction<'a, S>
+    where
+        S: Service<Request, Response = Transaction<Response<Body>>> + 'a,
+    {
+        IdempotentTransaction {
+            config: Arc::new(self.config),
+            inner: service,
+            lifetime: PhantomData,
+        }
+    }
+}
+
+/// A `lambda_http` service of transactions that happen once; made by [`Http::wrap_transaction`].
+#[derive(Clone, Debug)]
+pub struct IdempotentTransaction<'a, S> {
+    config: Arc<Config>,
+    inner: S,
+    /// Of what the service borrows.
+    lifetime: PhantomData<fn() -> &'a ()>,
+}
+
+impl<'a, S> Service<Request> for IdempotentTransaction<'a, S>
+where
+    S: Service<Request, Response = Transaction<Response<Body>>> + Clone + Send + 'a,
+    S::Future: Send + 'a,
+    S::Error: Send + 'a,
+{
+    type Response = super::LambdaResponse;
+    type Error = S::Error;
+    type Future = ResponseFuture<'a, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // The one that said it is ready is the one to call.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        ResponseFuture::new(answer(Arc::clone(&self.config), inner, request))
+    }
+}
+
+async fn answer<S>(
+    config: Arc<Config>,
+    mut inner: S,
+    request: Request,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request, Response = Transaction<Response<Body>>> + Send,
+    S::Future: Future<Output = Result<Transaction<Response<Body>>, S::Error>> + Send,
+    S::Error: Send,
+{
+    let (parts, body) = request.into_parts();
+    let called = match concern(&config, &parts) {
+        Ok(Concern::None) => {
+            let passing = inner.call(Request::from_parts(parts, body));
+            return Ok(pass_transaction(&config, passing.await?));
+        }
+        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Err(problem) => Err(problem),
+    };
+    match called {
+        Ok(called) => {
+            // Called inside, so that a panic of the call itself counts too.
+            let handler = async move { inner.call(Request::from_parts(parts, body)).await };
+            exchange_transaction(&config, called, handler).await
+        }
+        Err(problem) => Ok(render(&config, &problem)),
+    }
+}

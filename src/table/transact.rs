@@ -1,0 +1,192 @@
+//! The record together with the caller's own items, in one transaction.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{
+    CancellationReason, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+};
+
+use super::expression::Condition;
+use super::fault::{self, Fault};
+use super::probe::{Probe, Seen};
+use super::{Reply, Table, Write};
+use crate::clock::StoreTime;
+use crate::error::{Error, ErrorKind};
+use crate::record::{Item, Owner, Version};
+
+/// What the record must be for the write to land.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guard<'a> {
+    /// There is none.
+    Absent,
+    /// The owner's own, PENDING.
+    Held(&'a Owner),
+    /// None, or the owner's own, PENDING.
+    AbsentOrHeld(&'a Owner),
+    /// Exactly the one that was seen.
+    Version(&'a Version),
+}
+
+/// What became of a transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Transacted {
+    /// All of it is in the tables.
+    Applied,
+    /// Nothing of it was written; the reason of each item, the record's first.
+    Canceled(Vec<CancellationReason>),
+    /// Its token was used with other contents; this one was not executed.
+    TokenUsed(Error),
+    /// It was not executed, and never will be as it is: DynamoDB's words.
+    Invalid(String),
+    /// It was not executed.
+    NotApplied(Error),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
+/// The answer to a transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Sent {
+    pub(crate) outcome: Transacted,
+    /// A try of this call may have been executed, or may yet be.
+    pub(crate) in_doubt: bool,
+    pub(crate) time: Option<StoreTime>,
+}
+
+impl Table {
+    /// Writes the record under its guard and `items` with it, or nothing at all.
+    pub(crate) async fn transact(
+        &self,
+        record: Item,
+        guard: Guard<'_>,
+        items: &[TransactWriteItem],
+        token: &str,
+        limit: Duration,
+    ) -> Sent {
+        let record = match self.guarded(record, guard) {
+            Ok(record) => record,
+            Err(error) => {
+                let outcome = Transacted::NotApplied(error);
+                return Sent { outcome, in_doubt: false, time: None };
+            }
+        };
+        let mut all = vec![record];
+        all.extend_from_slice(items);
+        let probe = Probe::default();
+        let request = self
+            .client
+            .transact_write_items()
+            .set_transact_items(Some(all))
+            .client_request_token(token)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        let limit = limit.min(self.request_timeout);
+        let answer = self.clock.within(limit, Box::pin(request)).await;
+        let seen = probe.seen();
+        self.clock.observe(seen.time);
+        let (outcome, is_open) = match answer {
+            None => (Transacted::Unknown(fault::timed_out(limit)), true),
+            Some(Ok(_)) => (Transacted::Applied, false),
+            Some(Err(error)) => self.sort(error, &seen),
+        };
+        Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
+    }
+
+    /// Writes the record alone, under the guard that a transaction has.
+    pub(crate) async fn put_guarded(
+        &self,
+        record: Item,
+        guard: Guard<'_>,
+        limit: Duration,
+    ) -> Reply<Write> {
+        self.put(record, self.condition(guard), limit).await
+    }
+
+    fn guarded(&self, record: Item, guard: Guard<'_>) -> Result<TransactWriteItem, Error> {
+        let (expression, names, values) = self.condition(guard).finish();
+        let put = Put::builder()
+            .table_name(&self.name)
+            .set_item(Some(record))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .build()
+            .map_err(|source| {
+                let message = "the record's part of the transaction could not be built";
+                Error::new(ErrorKind::Configuration, message).with_source(source)
+            })?;
+        Ok(TransactWriteItem::builder().put(put).build())
+    }
+
+    fn condition(&self, guard: Guard<'_>) -> Condition<'_> {
+        let mut condition = Condition::new(&self.schema);
+        match guard {
+            Guard::Absent => condition.absent(),
+            Guard::Held(owner) => condition.held_by(owner),
+            Guard::AbsentOrHeld(owner) => condition.absent_or_held_by(owner),
+            Guard::Version(version) => condition.version(version),
+        }
+        condition
+    }
+
+    /// What an error means; also whether a request with the same token was, or is being, executed.
+    fn sort(&self, error: SdkError<TransactWriteItemsError>, seen: &Seen) -> (Transacted, bool) {
+        let (code, said, is_refused) = match &error {
+            SdkError::ServiceError(context) => (
+                context.err().code().unwrap_or_default().to_owned(),
+                context.err().message().unwrap_or("no detail").to_owned(),
+                context.raw().status().is_client_error(),
+            ),
+            _ => (String::new(), String::new(), false),
+        };
+        let unavailable = |message, source: SdkError<TransactWriteItemsError>| {
+            Error::new(ErrorKind::Unavailable, message).with_source(source)
+        };
+        let configuration = |message: String, source: SdkError<TransactWriteItemsError>| {
+            let error = Error::new(ErrorKind::Configuration, message).with_source(source);
+            (Transacted::NotApplied(error), false)
+        };
+        match code.as_str() {
+            "TransactionCanceledException" if is_refused => {
+                let reasons = match error.into_service_error() {
+                    TransactWriteItemsError::TransactionCanceledException(canceled) => {
+                        canceled.cancellation_reasons
+                    }
+                    _ => None,
+                };
+                (Transacted::Canceled(reasons.unwrap_or_default()), false)
+            }
+            "IdempotentParameterMismatchException" => {
+                let message = "the transaction's token was used for other items";
+                (Transacted::TokenUsed(unavailable(message, error)), true)
+            }
+            "TransactionInProgressException" => {
+                let message = "an earlier try of the transaction is still under way";
+                (Transacted::NotApplied(unavailable(message, error)), true)
+            }
+            "ValidationException" if is_refused => (Transacted::Invalid(said), false),
+            "ResourceNotFoundException" => {
+                configuration(format!("a table of the transaction is not there: {said}"), error)
+            }
+            "AccessDeniedException" => configuration(
+                format!(
+                    "DynamoDB denies the transaction: each item in it needs its own permission \
+                     (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+                ),
+                error,
+            ),
+            _ => match self.fault(error, seen) {
+                Fault::Unknown(error) => (Transacted::Unknown(error), true),
+                Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
+                    (Transacted::NotApplied(error), false)
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The commit of a running operation: its answer and its effect in one transaction.
+//!
+//! Every write of an owner's asks for its own PENDING record, so of all that are under way (this
+//! commit, an earlier one, a release, the completion) exactly one lands, whichever DynamoDB gets
+//! first. What is told is what landed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use serde::Serialize;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::reasons::{Verdict, judge};
+use super::{CommitError, ConditionFailed, InvalidTransaction, items, token};
+use crate::clock::Timestamp;
+use crate::completion::Ended;
+use crate::error::{Error, ErrorKind};
+use crate::execution::Execution;
+use crate::operation::lease_lost;
+use crate::record::{self, Item, Record, State};
+use crate::response::{Answer, AnswerKind, encode_json};
+use crate::table::{Guard, Sent, Transacted};
+
+/// What the commits of one execution have come to.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    /// One commit at a time.
+    ledger: Mutex<Ledger>,
+    /// At least one was sent, and may be under way even if its caller was told of a refusal.
+    sent: AtomicBool,
+    /// One of them was never heard of, and may land as long as the record is PENDING.
+    in_doubt: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    stage: Stage,
+    /// How many tokens were used.
+    tokens: u32,
+    /// Of the last commit; no two of an execution have the same, which tells which one landed.
+    completed_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// The handler has the word.
+    #[default]
+    Open,
+    /// A commit was sent, and its caller has not waited for its end.
+    InDoubt,
+    /// The operation is over, whatever its handler returns.
+    Over(Fate),
+    /// Its handler has returned.
+    Closed,
+}
+
+/// How an operation ended before its handler did.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// The effect and this answer are in the tables.
+    Committed(Answer),
+    /// Another owner has the key; with its answer, if it has completed. Nothing was written.
+    LeaseLost(Option<Answer>),
+    /// The record was given up. Nothing was written.
+    GivenUp,
+    /// The store was not heard of in time: all was written, or nothing.
+    Unknown,
+}
+
+/// For a record that was given up.
+pub(crate) fn given_up() -> Error {
+    let message = "the commit could not be confirmed and was given up: nothing was written";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// For a commit of which nobody knows.
+pub(crate) fn commit_unknown() -> Error {
+    let message = "the commit could not be confirmed: it has happened as a whole or not at all";
+    Error::new(ErrorKind::OutcomeUnknown, message)
+}
+
+/// A commit about to be sent.
+pub(crate) struct Commit {
+    pub(crate) kind: AnswerKind,
+    /// What this execution's caller gets: the stored answer and, in HTTP, what goes out only once.
+    pub(crate) answer: Answer,
+    pub(crate) stored: AttributeValue,
+    pub(crate) items: Vec<TransactWriteItem>,
+}
+
+impl Commits {
+    pub(crate) fn were_sent(&self) -> bool {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// A commit was found to have landed after the handler had returned.
+    pub(crate) async fn landed(&self, answer: Answer) {
+        self.ledger.lock().await.stage = Stage::Over(Fate::Committed(answer));
+    }
+
+    /// The record could not be finished after the handler had returned: "nothing has happened" is
+    /// not for sure if a try of a commit is in doubt.
+    pub(crate) async fn unfinished(&self) {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.ledger.lock().await.stage = Stage::Over(Fate::Unknown);
+        }
+    }
+}
+
+impl Execution {
+    /// Writes `items` and the completed record with `response` as its answer, in one transaction:
+    /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
+    /// the handler returns; [`run`](crate::Operation::run) gives it as its own type.
+    ///
+    /// The items are the business's own writes and condition checks, at most
+    /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
+    /// region. It lands only while this execution owns its record: not after another one has taken
+    /// over, but after the lease has run out with nobody else there.
+    ///
+    /// Conflicts with other transactions, throttling and lost responses are tried again, as long as
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and the deadline allow. If
+    /// DynamoDB does not confirm by then, the record is given up instead, so that the commit cannot
+    /// land any more. A commit whose future is dropped half-way is looked after in the same way when
+    /// the handler returns.
+    ///
+    /// HTTP handlers use [`commit_response`](Self::commit_response).
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+    /// # use dynamodb_idempotency::{CommitError, Execution};
+    /// async fn book(execution: Execution) -> Result<String, CommitError> {
+    ///     # let payment = || -> Put { unimplemented!() };
+    ///     let row = TransactWriteItem::builder().put(payment()).build();
+    ///     let receipt = "re_1".to_owned();
+    ///     execution.commit(&receipt, [row]).await?;
+    ///     Ok(receipt)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`CommitError`]: a failed condition comes with the item that failed it.
+    pub async fn commit<T: Serialize + ?Sized>(
+        &self,
+        response: &T,
+        items: impl IntoIterator<Item = TransactWriteItem>,
+    ) -> Result<(), CommitError> {
+        let json = serde_json::to_string(response)
+            .map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))?;
+        let commit = Commit {
+            kind: AnswerKind::Function,
+            stored: encode_json(json.clone()),
+            answer: Answer::Json(json),
+            items: items.into_iter().collect(),
+        };
+        self.commit_answer(commit).await
+    }
+
+    pub(crate) async fn commit_answer(&self, commit: Commit) -> Result<(), CommitError> {
+        Box::pin(Attempt::begin(self, commit).await?.run()).await
+    }
+
+    /// The handler has returned: what its commits have come to, if the operation is over by them.
+    /// One that its caller has not waited for is put beyond doubt first.
+    pub(crate) async fn close(&self) -> Option<Fate> {
+        let commits = &self.inner.commits;
+        let clock = &self.inner.core.table.clock;
+        // A commit in another task ends in its time; one that nobody drives any more never does.
+        let limit = self.retries().limit() * 2;
+        let Some(mut ledger) = clock.within(limit, commits.ledger.lock()).await else {
+            return Some(Fate::Unknown);
+        };
+        match std::mem::replace(&mut ledger.stage, Stage::Closed) {
+            Stage::Open | Stage::Closed => None,
+            Stage::InDoubt => Some(Box::pin(self.put_beyond_doubt(None)).await.fate),
+            Stage::Over(fate) => Some(fate),
+        }
+    }
+
+    /// Finds out whether a commit has landed, and sees to it that none does any more.
+    ///
+    /// The release and the commit exclude each other by their conditions: whichever DynamoDB gets
+    /// first is refused by nobody, and the other is. An execution without a record has nothing to
+    /// release, and a commit of its can land wherever there is no record: it can only look.
+    async fn put_beyond_doubt(&self, sent: Option<&Ours>) -> Found {
+        if !self.is_protected() {
+            let limit = self.retries().limit();
+            let claim = &self.inner.claim;
+            let found = match self.inner.core.table.get(&claim.key, limit).await.outcome {
+                Ok(Some(item)) => self.found(item, sent),
+                Ok(None) | Err(_) => None,
+            };
+            return found.map_or(Found::from(Fate::Unknown), Found::without_record);
+        }
+        match self.give_up().await {
+            Ended::Applied | Ended::Refused(None) => Fate::GivenUp.into(),
+            Ended::Refused(Some(item)) => {
+                self.found(item, sent).unwrap_or_else(|| Fate::Unknown.into())
+            }
+            Ended::Unknown => Fate::Unknown.into(),
+        }
+    }
+
+    /// What a record says that is not our own pending one; `None` if it is that after all.
+    fn found(&self, item: Item, sent: Option<&Ours>) -> Option<Found> {
+        let schema = &self.inner.core.table.schema;
+        let completed_at = record::completed_at(schema, &item);
+        match Record::decode(schema, item.clone()) {
+            Ok(record) if record.owner == self.inner.claim.owner => match record.state {
+                State::Pending { .. } => None,
+                State::Failed { .. } => Some(Fate::GivenUp.into()),
+                State::Completed { answer } => {
+                    match sent.filter(|sent| completed_at == Some(sent.completed_at)) {
+                        Some(sent) => {
+                            let fate = Fate::Committed(sent.answer.clone());
+                            Some(Found { fate, is_this: true })
+                        }
+                        None => Some(Fate::Committed(answer).into()),
+                    }
+                }
+            },
+            Ok(_) | Err(_) => Some(Fate::LeaseLost(self.others(item)).into()),
+        }
+    }
+}
+
+/// What a record says of the commits of an execution.
+struct Found {
+    fate: Fate,
+    /// It holds the very commit that was asked about.
+    is_this: bool,
+}
+
+impl From<Fate> for Found {
+    fn from(fate: Fate) -> Self {
+        Self { fate, is_this: false }
+    }
+}
+
+impl Found {
+    /// Where no record protects, another owner's is no proof that a commit cannot land later, unless
+    /// it is completed.
+    fn without_record(self) -> Self {
+        match self.fate {
+            Fate::LeaseLost(None) | Fate::GivenUp => Fate::Unknown.into(),
+            Fate::Committed(_) | Fate::LeaseLost(Some(_)) | Fate::Unknown => self,
+        }
+    }
+}
+
+impl Fate {
+    /// What a commit gets that comes after it.
+    fn refusal(&self) -> CommitError {
+        match self {
+            Self::Committed(_) => CommitError::AlreadyCommitted,
+            Self::LeaseLost(_) => CommitError::Ended(lease_lost()),
+            Self::GivenUp => CommitError::Ended(given_up()),
+            Self::Unknown => CommitError::Ended(commit_unknown()),
+        }
+    }
+}
+
+/// What tells this commit from others of its execution.
+struct Ours {
+    completed_at: Timestamp,
+    answer: Answer,
+}
+
+/// One commit on its way.
+struct Attempt<'a> {
+    execution: &'a Execution,
+    ledger: MutexGuard<'a, Ledger>,
+    record: Item,
+    items: Vec<TransactWriteItem>,
+    ours: Ours,
+    in_doubt: bool,
+}
+
+/// What one try asks for.
+enum Step {
+    /// Once more, if there is time.
+    Again(Error),
+    Ended(Result<(), CommitError>),
+}
+
+impl<'a> Attempt<'a> {
+    /// Takes the execution's turn and checks what is to be sent.
+    async fn begin(execution: &'a Execution, commit: Commit) -> Result<Self, CommitError> {
+        let inner = &execution.inner;
+        if commit.kind != inner.answers {
+            return Err(InvalidTransaction::WrongKindOfAnswer.into());
+        }
+        let mut ledger = inner.commits.ledger.lock().await;
+        let in_doubt = match &ledger.stage {
+            Stage::Open => false,
+            Stage::InDoubt => true,
+            Stage::Over(fate) => return Err(fate.refusal()),
+            Stage::Closed => {
+                let message = "the handler has returned: there is nothing to commit any more";
+                return Err(CommitError::Ended(Error::new(ErrorKind::InvalidInput, message)));
+            }
+        };
+        let table = &inner.core.table;
+        let now = table.clock.store_now();
+        let after = |last: Timestamp| last.shifted(1);
+        let completed_at = ledger.completed_at.map_or(now, |last| now.max(after(last)));
+        let record = execution.committed_item(completed_at, commit.stored);
+        let mut items = commit.items;
+        items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        ledger.completed_at = Some(completed_at);
+        ledger.tokens += 1;
+        let ours = Ours { completed_at, answer: commit.answer };
+        Ok(Self { execution, ledger, record, items, ours, in_doubt })
+    }
+
+    async fn run(mut self) -> Result<(), CommitError> {
+        // From here on a dropped future leaves a commit in doubt.
+        self.ledger.stage = Stage::InDoubt;
+        self.execution.inner.commits.sent.store(true, Ordering::Relaxed);
+        if self.in_doubt {
+            self.execution.inner.commits.in_doubt.store(true, Ordering::Relaxed);
+        }
+        let mut retries = self.execution.retries();
+        loop {
+            let error = match self.send(retries.limit()).await {
+                Step::Ended(result) => return result,
+                Step::Again(error) => error,
+            };
+            if !retries.wait().await {
+                return self.out_of_time(error).await;
+            }
+        }
+    }
+
+    async fn send(&mut self, limit: Duration) -> Step {
+        let inner = &self.execution.inner;
+        let owner = &inner.claim.owner;
+        let guard = if self.execution.is_protected() {
+            Guard::Held(owner)
+        } else {
+            Guard::AbsentOrHeld(owner)
+        };
+        let token = token(owner.as_str(), self.ledger.tokens);
+        let sent =
+            inner.core.table.transact(self.record.clone(), guard, &self.items, &token, limit);
+        let Sent { outcome, in_doubt, .. } = sent.await;
+        self.in_doubt |= in_doubt;
+        if in_doubt {
+            inner.commits.in_doubt.store(true, Ordering::Relaxed);
+        }
+        match outcome {
+            Transacted::Applied => {
+                let fate = Fate::Committed(self.ours.answer.clone());
+                self.end(Found { fate, is_this: true })
+            }
+            Transacted::Canceled(reasons) => match judge(reasons) {
+                Verdict::Record(item) => self.refused(item, limit).await,
+                Verdict::ConditionFailed(failed) => self.reopen(failed.into()),
+                Verdict::Invalid(invalid) => self.reopen(invalid.into()),
+                Verdict::Retry(error) => Step::Again(error),
+            },
+            Transacted::TokenUsed(error) => {
+                // The record's condition keeps it from landing twice, whatever its token.
+                self.ledger.tokens += 1;
+                Step::Again(error)
+            }
+            Transacted::Invalid(message) => {
+                self.reopen(InvalidTransaction::Refused { index: None, message }.into())
+            }
+            Transacted::NotApplied(error)
+                if error.kind() == ErrorKind::Configuration && !self.in_doubt =>
+            {
+                self.reopen(CommitError::NotApplied(error))
+            }
+            Transacted::NotApplied(error) | Transacted::Unknown(error) => Step::Again(error),
+        }
+    }
+
+    /// The record is not our own pending one any more.
+    async fn refused(&mut self, item: Option<Item>, limit: Duration) -> Step {
+        let inner = &self.execution.inner;
+        let found = match item {
+            Some(item) => Ok(Some(item)),
+            // Deleted; or a store that has not sent it.
+            None => inner.core.table.get(&inner.claim.key, limit).await.outcome,
+        };
+        let is_protected = self.execution.is_protected();
+        let found = match found {
+            Ok(Some(item)) => self.execution.found(item, Some(&self.ours)),
+            Ok(None) if is_protected => Some(Fate::LeaseLost(None).into()),
+            Ok(None) => None,
+            Err(error) => return Step::Again(error),
+        };
+        match found {
+            None => Step::Again(Error::new(ErrorKind::Unavailable, "the record changes too fast")),
+            Some(found) if !is_protected && self.in_doubt => self.end(found.without_record()),
+            Some(found) => self.end(found),
+        }
+    }
+
+    /// No more tries: what is in doubt is put beyond it.
+    async fn out_of_time(mut self, error: Error) -> Result<(), CommitError> {
+        let step = if self.in_doubt {
+            let found = self.execution.put_beyond_doubt(Some(&self.ours)).await;
+            tracing::error!(
+                operation = self.execution.operation(), attempt = self.execution.attempt(),
+                %error, fate = found.fate.name(),
+                "a commit was not confirmed in time"
+            );
+            self.end(found)
+        } else {
+            self.reopen(CommitError::NotApplied(error))
+        };
+        match step {
+            Step::Ended(result) => result,
+            Step::Again(error) => Err(CommitError::Ended(error)),
+        }
+    }
+
+    fn end(&mut self, found: Found) -> Step {
+        // An earlier one of the execution's may have landed, whose caller was not told so.
+        let result = if found.is_this { Ok(()) } else { Err(found.fate.refusal()) };
+        self.ledger.stage = Stage::Over(found.fate);
+        Step::Ended(result)
+    }
+
+    /// Nothing was written: the handler has the word again.
+    fn reopen(&mut self, error: CommitError) -> Step {
+        self.ledger.stage = Stage::Open;
+        Step::Ended(Err(error))
+    }
+}
+
+impl Fate {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Committed(_) => "it has landed",
+            Self::LeaseLost(_) => "the lease is lost",
+            Self::GivenUp => "given up: nothing was written",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl From<ConditionFailed> for CommitError {
+    fn from(failed: ConditionFailed) -> Self {
+        Self::ConditionFailed(failed)
+    }
+}

@@ -1,0 +1,358 @@
+//! Effects that happen exactly once: the business writes and the record in one DynamoDB transaction.
+//!
+//! [`Execution::commit`](crate::Execution::commit) ends a running operation so;
+//! [`Operation::run_transaction`](crate::Operation::run_transaction) is the whole of an operation.
+
+mod commit;
+mod items;
+mod once;
+mod operation;
+mod reasons;
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::fmt;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+
+use crate::error::Error;
+
+#[cfg(feature = "http")]
+pub(crate) use self::commit::Commit;
+pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
+pub(crate) use self::once::{Instead, Once, once};
+
+/// How many items of the caller's fit beside the record: DynamoDB takes 100 in all.
+pub const MAX_TRANSACTION_ITEMS: usize = 99;
+
+/// A condition of one of the caller's own items did not hold: nothing was written.
+pub struct ConditionFailed {
+    first: Failed,
+    further: Vec<Failed>,
+}
+
+struct Failed {
+    index: usize,
+    item: Option<HashMap<String, AttributeValue>>,
+}
+
+impl ConditionFailed {
+    /// Which of the items it was, counted from 0; the first, where there are several.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.first.index
+    }
+
+    /// The item as it stands in the table, by which the condition was judged. `None` where there is
+    /// none, or where the item asked for
+    /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None)
+    /// itself.
+    #[must_use]
+    pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
+        self.first.item.as_ref()
+    }
+
+    /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
+    /// [`item`](Self::item).
+    pub fn all(
+        &self,
+    ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
+        let all = std::iter::once(&self.first).chain(&self.further);
+        all.map(|failed| (failed.index, failed.item.as_ref()))
+    }
+}
+
+impl fmt::Display for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the condition of item {} did not hold: nothing was written", self.index())
+    }
+}
+
+/// Without the items, which are the business's.
+impl fmt::Debug for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let indexes: Vec<usize> = self.all().map(|(index, _)| index).collect();
+        f.debug_struct("ConditionFailed").field("indexes", &indexes).finish_non_exhaustive()
+    }
+}
+
+/// Why a transaction is one that DynamoDB cannot take: nothing was written. Indexes count the
+/// caller's own items from 0.
+///
+/// All but [`Refused`](Self::Refused) are found before anything is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidTransaction {
+    /// There are more than [`MAX_TRANSACTION_ITEMS`].
+    TooManyItems {
+        /// How many there are.
+        items: usize,
+    },
+    /// An item has no operation, or several.
+    NotOneOperation {
+        /// Which.
+        index: usize,
+    },
+    /// Two items are about the same item of a table, which DynamoDB does not allow.
+    SameItem {
+        /// The first of the two.
+        first: usize,
+        /// The second.
+        second: usize,
+    },
+    /// An item is about the operation's own record.
+    OwnRecord {
+        /// Which.
+        index: usize,
+    },
+    /// An item, or one of its values, is larger than DynamoDB's 400 KB.
+    ItemTooLarge {
+        /// Which.
+        index: usize,
+        /// Its size, or that of the value; at least.
+        bytes: usize,
+    },
+    /// All items together, with the record, are larger than DynamoDB's 4 MB.
+    TooLarge {
+        /// Their size; at least.
+        bytes: usize,
+    },
+    /// The answer does not fit into the record, which has 400 KB.
+    AnswerTooLarge {
+        /// The size of the whole record.
+        bytes: usize,
+    },
+    /// The answer cannot be written as JSON; with serde's reason.
+    AnswerNotSerializable(String),
+    /// An HTTP handler commits by [`commit_response`](crate::Execution::commit_response), a
+    /// function by [`commit`](crate::Execution::commit).
+    WrongKindOfAnswer,
+    /// DynamoDB does not take the transaction: an expression that is wrong, two items on one key
+    /// that cannot be told apart here, an item that an update would make too large.
+    Refused {
+        /// Which item, if DynamoDB told.
+        index: Option<usize>,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl fmt::Display for InvalidTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyItems { items } => {
+                write!(f, "{items} items are more than the {MAX_TRANSACTION_ITEMS} that fit")
+            }
+            Self::NotOneOperation { index } => {
+                write!(f, "item {index} must be one put, update, delete or condition check")
+            }
+            Self::SameItem { first, second } => {
+                write!(f, "items {first} and {second} are about the same item of a table")
+            }
+            Self::OwnRecord { index } => {
+                write!(f, "item {index} is about the operation's own record")
+            }
+            Self::ItemTooLarge { index, bytes } => {
+                write!(f, "item {index} has {bytes} bytes, more than DynamoDB's 400 KB")
+            }
+            Self::TooLarge { bytes } => {
+                write!(f, "the items have {bytes} bytes, more than DynamoDB's 4 MB")
+            }
+            Self::AnswerTooLarge { bytes } => {
+                write!(f, "the record with the answer has {bytes} bytes, more than 400 KB")
+            }
+            Self::AnswerNotSerializable(reason) => {
+                write!(f, "the answer cannot be written as JSON: {reason}")
+            }
+            Self::WrongKindOfAnswer => {
+                f.write_str("an HTTP handler commits by commit_response(), a function by commit()")
+            }
+            Self::Refused { index: Some(index), message } => {
+                write!(f, "DynamoDB refuses item {index}: {message}")
+            }
+            Self::Refused { index: None, message } => {
+                write!(f, "DynamoDB refuses the transaction: {message}")
+            }
+        }
+    }
+}
+
+impl StdError for InvalidTransaction {}
+
+/// Why [`commit`](crate::Execution::commit) has not written what it was given.
+///
+/// After the first three the execution still owns its record: its handler may commit something else
+/// or answer without a commit.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// A condition of the caller's own did not hold.
+    ConditionFailed(ConditionFailed),
+    /// The transaction is one that DynamoDB cannot take.
+    Invalid(InvalidTransaction),
+    /// Nothing was written: other transactions were at the items, or DynamoDB throttled, until the
+    /// time was over; or a table or a permission is missing.
+    NotApplied(Error),
+    /// This execution has committed before, and that stands.
+    AlreadyCommitted,
+    /// The execution is over; what its handler returns is not stored. By its kind:
+    ///
+    /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
+    ///   written, now or later.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, and
+    ///   the record was given up instead. Nothing was written, now or later; the key is free.
+    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit
+    ///   has happened as a whole or not at all, and a repeat with the same key finds out.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had returned before.
+    Ended(Error),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConditionFailed(failed) => failed.fmt(f),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::NotApplied(error) | Self::Ended(error) => error.fmt(f),
+            Self::AlreadyCommitted => f.write_str("this execution has committed before"),
+        }
+    }
+}
+
+impl StdError for CommitError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::NotApplied(error) | Self::Ended(error) => error.source(),
+            Self::ConditionFailed(_) | Self::Invalid(_) | Self::AlreadyCommitted => None,
+        }
+    }
+}
+
+impl From<InvalidTransaction> for CommitError {
+    fn from(invalid: InvalidTransaction) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+/// What [`Operation::run_transaction`](crate::Operation::run_transaction) fails with.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransactionError<E> {
+    /// The closure failed with this, before anything was sent; or a kept error is replayed.
+    Handler(E),
+    /// A condition of the caller's own did not hold, and there is no answer for that. Nothing was
+    /// written; the key is free.
+    ConditionFailed(ConditionFailed),
+    /// The transaction is one that DynamoDB cannot take. Nothing was written; the key is free.
+    Invalid(InvalidTransaction),
+    /// The idempotency layer could not give an answer; see [`ErrorKind`](crate::ErrorKind).
+    Idempotency(Error),
+}
+
+impl<E: fmt::Display> fmt::Display for TransactionError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => error.fmt(f),
+            Self::ConditionFailed(failed) => failed.fmt(f),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::Idempotency(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: StdError + 'static> StdError for TransactionError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Handler(error) => error.source(),
+            Self::Idempotency(error) => error.source(),
+            Self::ConditionFailed(_) | Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl<E> From<Error> for TransactionError<E> {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+impl<E> From<InvalidTransaction> for TransactionError<E> {
+    fn from(invalid: InvalidTransaction) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+/// The answer of an operation and the writes that are its effect: all happen, once, or none.
+#[must_use]
+pub struct Transaction<T> {
+    pub(crate) response: T,
+    pub(crate) items: Vec<TransactWriteItem>,
+    pub(crate) on_condition_failed: Option<OnConditionFailed<T>>,
+    pub(crate) nothing_executed: bool,
+}
+
+pub(crate) type OnConditionFailed<T> = Box<dyn FnOnce(&ConditionFailed) -> Option<T> + Send>;
+
+impl<T> Transaction<T> {
+    /// An answer that is stored, so far without any writes.
+    pub fn new(response: T) -> Self {
+        Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
+    }
+
+    /// An answer that goes out unstored, with nothing written and the key left free: the request
+    /// was looked at and refused, and may come again corrected. Items that are added make it an
+    /// ordinary answer.
+    pub fn nothing_executed(response: T) -> Self {
+        Self { nothing_executed: true, ..Self::new(response) }
+    }
+
+    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`] in all. Those that do
+    /// not say what they return when their condition fails return the item (`ALL_OLD`).
+    pub fn items(mut self, items: impl IntoIterator<Item = TransactWriteItem>) -> Self {
+        self.items.extend(items);
+        self
+    }
+
+    /// The answer that is stored instead when a condition of these items does not hold: "insufficient
+    /// funds", say. `None` stores nothing, and the call fails with
+    /// [`TransactionError::ConditionFailed`]. It costs one more round trip.
+    pub fn on_condition_failed(
+        mut self,
+        answer: impl FnOnce(&ConditionFailed) -> Option<T> + Send + 'static,
+    ) -> Self {
+        self.on_condition_failed = Some(Box::new(answer));
+        self
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("response", &self.response)
+            .field("items", &self.items.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. Only
+/// an economy: what keeps a transaction from being applied twice is the record's condition.
+fn token(owner: &str, number: u32) -> String {
+    const MAX_BYTES: usize = 36;
+    let number = number.to_string();
+    let room = MAX_BYTES - 1 - number.len();
+    format!("{}-{number}", owner.get(..room).unwrap_or(owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_fits_and_differs_by_its_number() {
+        let owner = "0123456789abcdef0123456789abcdef";
+        assert_eq!(token(owner, 1), format!("{owner}-1"));
+        assert_eq!(token(owner, 999).len(), 36);
+        assert_eq!(token(owner, 1000).len(), 36);
+        assert_eq!(token(owner, u32::MAX).len(), 36);
+        assert_ne!(token(owner, 999), token(owner, 1000));
+    }
+}

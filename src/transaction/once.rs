@@ -1,0 +1,382 @@
+//! A whole operation as one transaction: the record is never PENDING, and a duplicate's own
+//! transaction is cancelled with the stored answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+
+use super::reasons::{Verdict, judge};
+use super::{ConditionFailed, InvalidTransaction, items, token};
+use crate::acquire::{Acquisition, Call, in_progress};
+use crate::clock::{Backoff, StoreTime, Timestamp};
+use crate::completion::Retries;
+use crate::error::{Error, ErrorKind};
+use crate::idempotency::Core;
+use crate::policy::{COMPLETION_MARGIN, InProgress};
+use crate::protocol::{Decision, Orphan, Request, decide};
+use crate::record::{self, Claim, Item, Owner, Record, State, Version};
+use crate::table::{Guard, Reply, Sent, Transacted, Write};
+
+/// What is stored instead of the answer when a condition of the caller's does not hold.
+pub(crate) enum Instead<T> {
+    Stored(T, AttributeValue),
+    /// It goes out, and nothing is stored.
+    Unstored(T),
+    Invalid(InvalidTransaction),
+}
+
+/// What a transaction has come to.
+#[must_use]
+pub(crate) enum Once<T> {
+    /// The effect and the answer are in the tables.
+    Executed,
+    /// A condition did not hold, and this is the answer.
+    Instead(T),
+    /// There was a record: never `Acquired`.
+    Found(Acquisition),
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+}
+
+/// Writes `items` and the completed record, unless the record shows that this has been done.
+pub(crate) async fn once<T>(
+    core: &Arc<Core>,
+    call: Call,
+    response: AttributeValue,
+    mut transaction: Vec<TransactWriteItem>,
+    instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
+) -> Result<Once<T>, Error> {
+    let clock = &core.table.clock;
+    let now = clock.store_now();
+    // No lease is taken, but a call that is too late must write nothing.
+    let term = core.term(&call.policy, call.deadline, clock.offset())?;
+    let claim = Claim {
+        key: call.key.clone(),
+        owner: Owner::random()?,
+        attempt: 1,
+        fingerprint: call.fingerprint,
+        created_at: now,
+    };
+    let mut attempt = Attempt {
+        core,
+        started: clock.local_now(),
+        looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+        expires_at: term.expires_at,
+        completed_at: now,
+        seen: None,
+        tokens: 1,
+        in_doubt: false,
+        running: None,
+        call,
+        claim,
+    };
+    let record = attempt.record(response.clone());
+    if let Err(invalid) = items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
+    {
+        return Ok(Once::Invalid(invalid));
+    }
+    let answer = match attempt.run(&Content::Transaction { response, items: transaction }).await? {
+        Run::Done => return Ok(Once::Executed),
+        Run::Found(found) => return Ok(Once::Found(found)),
+        Run::Invalid(invalid) => Once::Invalid(invalid),
+        Run::ConditionFailed(failed) => match instead(&failed) {
+            None => Once::ConditionFailed(failed),
+            Some(Instead::Unstored(answer)) => Once::Instead(answer),
+            Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
+            // Under the same guard: it lands, or an earlier try of the transaction has.
+            Some(Instead::Stored(answer, response)) => {
+                return attempt.instead(answer, response).await;
+            }
+        },
+    };
+    // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
+    if attempt.in_doubt { Err(unknown()) } else { Ok(answer) }
+}
+
+/// What is to be written under the record's guard.
+enum Content {
+    Transaction {
+        response: AttributeValue,
+        items: Vec<TransactWriteItem>,
+    },
+    /// The record alone.
+    Answer(AttributeValue),
+}
+
+enum Run {
+    Done,
+    Found(Acquisition),
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+}
+
+struct Attempt<'a> {
+    core: &'a Arc<Core>,
+    call: Call,
+    claim: Claim,
+    started: Timestamp,
+    looking: Backoff,
+    /// Epoch seconds.
+    expires_at: i64,
+    /// Tells what this call has written: no two of its contents have the same.
+    completed_at: Timestamp,
+    /// The record that is to be replaced; none if there must not be one.
+    seen: Option<Version>,
+    tokens: u32,
+    /// Something was sent that may have been executed, or may yet be.
+    in_doubt: bool,
+    /// Another owner was seen at work, with so much of its lease left.
+    running: Option<Duration>,
+}
+
+/// What one round trip asks for.
+enum Step {
+    Ended(Run),
+    /// The record has changed: again, on what it is now.
+    Anew,
+    /// Another owner runs: look again.
+    Look,
+    /// The same again, if there is time.
+    Again(Error),
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self, content: &Content) -> Result<Run, Error> {
+        let policy = &self.call.policy;
+        let core = Arc::clone(self.core);
+        let mut retries = Retries::new(&core, policy.completion_timeout, self.call.deadline);
+        let mut changes = 0;
+        let mut step = self.send(content, retries.limit()).await?;
+        loop {
+            let error = match step {
+                Step::Ended(run) => return Ok(run),
+                Step::Look => {
+                    step = self.look().await?;
+                    continue;
+                }
+                Step::Again(error) => error,
+                // In a race, who has lost twice waits a little.
+                Step::Anew => {
+                    changes += 1;
+                    if changes <= 2 {
+                        step = self.send(content, retries.limit()).await?;
+                        continue;
+                    }
+                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
+                }
+            };
+            if !retries.wait().await {
+                return self.out_of_time(error).await;
+            }
+            step = self.send(content, retries.limit()).await?;
+        }
+    }
+
+    /// Stores another answer than the transaction's.
+    async fn instead<T>(mut self, answer: T, response: AttributeValue) -> Result<Once<T>, Error> {
+        let now = self.core.table.clock.store_now();
+        self.completed_at = now.max(self.completed_at.shifted(1));
+        let bytes = record::item_bytes(&self.record(response.clone()));
+        if bytes > record::MAX_ITEM_BYTES {
+            return Ok(Once::Invalid(InvalidTransaction::AnswerTooLarge { bytes }));
+        }
+        match self.run(&Content::Answer(response)).await? {
+            Run::Done => Ok(Once::Instead(answer)),
+            Run::Found(found) => Ok(Once::Found(found)),
+            Run::ConditionFailed(failed) => Ok(Once::ConditionFailed(failed)),
+            Run::Invalid(invalid) => Ok(Once::Invalid(invalid)),
+        }
+    }
+
+    fn record(&self, response: AttributeValue) -> Item {
+        let schema = &self.core.table.schema;
+        record::completed_item(schema, &self.claim, self.completed_at, self.expires_at, response)
+    }
+
+    async fn send(&mut self, content: &Content, limit: Duration) -> Result<Step, Error> {
+        let table = &self.core.table;
+        let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
+        match content {
+            Content::Transaction { response, items } => {
+                let token = token(self.claim.owner.as_str(), self.tokens);
+                let record = self.record(response.clone());
+                let sent = table.transact(record, guard, items, &token, limit).await;
+                self.transacted(sent).await
+            }
+            Content::Answer(response) => {
+                let record = self.record(response.clone());
+                let reply = table.put_guarded(record, guard, limit).await;
+                self.written(reply).await
+            }
+        }
+    }
+
+    async fn transacted(&mut self, sent: Sent) -> Result<Step, Error> {
+        let was_in_doubt = self.in_doubt;
+        self.in_doubt |= sent.in_doubt;
+        Ok(match sent.outcome {
+            Transacted::Applied => Step::Ended(Run::Done),
+            Transacted::Canceled(reasons) => match judge(reasons) {
+                Verdict::Record(Some(item)) => self.decide(Some(item), sent.time)?,
+                Verdict::Record(None) => self.look().await?,
+                Verdict::ConditionFailed(failed) => Step::Ended(Run::ConditionFailed(failed)),
+                Verdict::Invalid(invalid) => Step::Ended(Run::Invalid(invalid)),
+                Verdict::Retry(error) => Step::Again(error),
+            },
+            Transacted::TokenUsed(error) => {
+                // The record's condition keeps it from landing twice, whatever its token.
+                self.tokens += 1;
+                Step::Again(error)
+            }
+            Transacted::Invalid(message) => {
+                Step::Ended(Run::Invalid(InvalidTransaction::Refused { index: None, message }))
+            }
+            Transacted::NotApplied(error)
+                if error.kind() == ErrorKind::Configuration && !was_in_doubt && !self.in_doubt =>
+            {
+                return Err(error);
+            }
+            Transacted::NotApplied(error) | Transacted::Unknown(error) => Step::Again(error),
+        })
+    }
+
+    async fn written(&mut self, reply: Reply<Write>) -> Result<Step, Error> {
+        Ok(match reply.outcome {
+            Write::Applied => Step::Ended(Run::Done),
+            Write::Refused(Some(item)) => self.decide(Some(item), reply.time)?,
+            Write::Refused(None) => self.look().await?,
+            Write::Invalid(error) | Write::NotApplied(error)
+                if error.kind() == ErrorKind::Configuration && !self.in_doubt =>
+            {
+                return Err(error);
+            }
+            Write::Invalid(error) | Write::Conflict(error) | Write::NotApplied(error) => {
+                Step::Again(error)
+            }
+            Write::Unknown(error) => {
+                self.in_doubt = true;
+                Step::Again(error)
+            }
+        })
+    }
+
+    /// Reads the record and decides by it, as long as another owner runs and the policy waits.
+    async fn look(&mut self) -> Result<Step, Error> {
+        if let Some(lease_left) = self.running
+            && !self.wait().await
+        {
+            return Ok(Step::Ended(Run::Found(in_progress(lease_left))));
+        }
+        let Reply { outcome, time } = self.core.table.get(&self.claim.key, self.limit()).await;
+        match outcome {
+            Ok(item) => self.decide(item, time),
+            // Somebody runs it: one failed look is no reason to stop waiting.
+            Err(_) if self.running.is_some() => Ok(Step::Look),
+            Err(error) => Ok(Step::Again(error)),
+        }
+    }
+
+    /// What the record says: the rules of `run`, with a transaction in the place of a lease.
+    fn decide(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Result<Step, Error> {
+        let table = &self.core.table;
+        let written = item.as_ref().and_then(|item| record::completed_at(&table.schema, item));
+        let record = item.map(|item| Record::decode(&table.schema, item)).transpose()?;
+        let found = |acquisition| Ok(Step::Ended(Run::Found(acquisition)));
+        let record = match record {
+            // An earlier try of ours, whose response was lost: of this content, or of another.
+            Some(Record { owner, state: State::Completed { answer }, .. })
+                if owner == self.claim.owner =>
+            {
+                if written == Some(self.completed_at) {
+                    return Ok(Step::Ended(Run::Done));
+                }
+                return found(Acquisition::Replay(answer));
+            }
+            other => other,
+        };
+        let request = Request {
+            owner: &self.claim.owner,
+            fingerprint: &self.call.fingerprint,
+            policy: &self.call.policy,
+            reconciles: false,
+        };
+        let now = table.clock.judging_time(time, self.core.clock_tolerance);
+        let decision = decide(record, now, request);
+        self.running = None;
+        match decision {
+            Decision::Create => self.on(None, 1, table.clock.store_now()),
+            Decision::Replace(version) => self.on(Some(version), 1, table.clock.store_now()),
+            Decision::TakeOver(Orphan { version, attempt, created_at, .. }) => {
+                self.on(Some(version), attempt.saturating_add(1), created_at);
+            }
+            Decision::InProgress { lease_left } => {
+                self.running = Some(lease_left);
+                return Ok(Step::Look);
+            }
+            Decision::Replay(answer) => return found(Acquisition::Replay(answer)),
+            Decision::ReplayFailure(answer) => return found(Acquisition::ReplayFailure(answer)),
+            Decision::Mismatch => return found(Acquisition::Mismatch),
+            Decision::Abandoned => return found(Acquisition::Abandoned),
+            Decision::Acquired { .. } | Decision::Reconciled | Decision::Reconcile { .. } => {
+                let message = "the record is one that this owner has never written";
+                return Err(Error::new(ErrorKind::UnknownRecord, message));
+            }
+        }
+        Ok(Step::Anew)
+    }
+
+    /// The next write is for this state of the record, and another request than the one before.
+    fn on(&mut self, seen: Option<Version>, attempt: u32, created_at: Timestamp) {
+        self.seen = seen;
+        (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
+        self.tokens += 1;
+    }
+
+    /// How long a look may last: the answer has to get out before the deadline.
+    fn limit(&self) -> Duration {
+        self.core.time_until(self.call.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN)))
+    }
+
+    /// Waits for the next look at a running operation; `false` when policy or time say no more.
+    async fn wait(&mut self) -> bool {
+        let InProgress::Wait { timeout } = self.call.policy.in_progress else { return false };
+        let clock = &self.core.table.clock;
+        let mut until = self.started.plus(timeout);
+        if let Some(deadline) = self.call.deadline {
+            until = until.min(deadline.minus(COMPLETION_MARGIN));
+        }
+        let left = until.since(clock.local_now());
+        if left.is_zero() {
+            return false;
+        }
+        clock.sleep(self.looking.next().min(left)).await;
+        true
+    }
+
+    /// No more tries. What is in doubt is known if the record is completed, by whomever: nothing
+    /// takes its place. In any other state of the record a late copy could still land.
+    async fn out_of_time(&mut self, error: Error) -> Result<Run, Error> {
+        if !self.in_doubt {
+            return Err(error);
+        }
+        self.running = None;
+        match self.look().await? {
+            Step::Ended(run @ (Run::Done | Run::Found(Acquisition::Replay(_)))) => Ok(run),
+            Step::Ended(_) | Step::Anew | Step::Look | Step::Again(_) => {
+                tracing::error!(
+                    operation = self.claim.key.operation(), %error,
+                    "a transaction was not confirmed in time: it has happened as a whole or not \
+                     at all"
+                );
+                Err(unknown())
+            }
+        }
+    }
+}
+
+fn unknown() -> Error {
+    let message = "the transaction could not be confirmed: it has happened as a whole or not at \
+                   all, ask again with the same key";
+    Error::new(ErrorKind::OutcomeUnknown, message)
+}

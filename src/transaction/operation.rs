@@ -1,0 +1,112 @@
+//! Operations of one's own code that are one transaction.
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Instead, InvalidTransaction, Once, Transaction, TransactionError, once};
+use crate::acquire::Acquisition;
+use crate::error::RunError;
+use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
+use crate::response::encode_json;
+
+impl<Errors> Operation<'_, Errors> {
+    /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
+    /// completed record with its answer. All of it happens, once, or nothing. One round trip; a
+    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too.
+    ///
+    /// `build` runs **before** DynamoDB is asked, in a repeat as well: it prepares the writes and
+    /// must have no effect of its own. Nothing is stored when it fails, whatever the policy for
+    /// failures.
+    ///
+    /// Records that [`run`](Self::run) has left under the key are met by the same rules: a live
+    /// lease is respected, one that is over is taken over, a kept failure runs again or is given
+    /// back. There is no lease and so no owner that can be taken over. Without DynamoDB there is
+    /// nothing to write to: [`Outage::Open`](crate::Outage::Open) does not apply.
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// # use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
+    /// # fn debit(_: &str, _: u64) -> TransactWriteItem { unimplemented!() }
+    /// # fn credit(_: &str, _: u64) -> TransactWriteItem { unimplemented!() }
+    /// # async fn example(idempotency: Idempotency) -> Result<(), TransactionError<String>> {
+    /// let answer = idempotency
+    ///     .operation("transfers")
+    ///     .key("order-42")
+    ///     .run_transaction(async || {
+    ///         Ok::<_, String>(
+    ///             Transaction::new("transferred".to_owned())
+    ///                 .items([debit("alice", 5), credit("bob", 5)]) // debit: balance >= 5
+    ///                 .on_condition_failed(|_| Some("insufficient funds".to_owned())),
+    ///         )
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown)
+    /// where DynamoDB did not confirm it in time: ask again with the same key.
+    pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, TransactionError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Transaction<T>, E>>,
+        T: Serialize + DeserializeOwned,
+        Errors: ErrorReplay<E>,
+    {
+        self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
+    }
+
+    /// As [`run_transaction`](Self::run_transaction), and tells how the answer came: executed now,
+    /// also where it is the one for a failed condition; replayed; or with nothing executed.
+    ///
+    /// # Errors
+    /// As `run_transaction`.
+    pub async fn run_transaction_with_outcome<T, E, F, Fut>(
+        self,
+        build: F,
+    ) -> Result<Outcome<T>, TransactionError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Transaction<T>, E>>,
+        T: Serialize + DeserializeOwned,
+        Errors: ErrorReplay<E>,
+    {
+        let (core, call, _) = self.into_call()?;
+        call.policy.validate()?;
+        let transaction = build().await.map_err(TransactionError::Handler)?;
+        let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
+        if nothing_executed && items.is_empty() {
+            return Ok(Outcome::NothingExecuted(response));
+        }
+        let stored = encode_json(json(&response)?);
+        let instead = |failed: &_| {
+            let answer = on_condition_failed.and_then(|answer| answer(failed))?;
+            Some(match json(&answer) {
+                Ok(json) => Instead::Stored(answer, encode_json(json)),
+                Err(invalid) => Instead::Invalid(invalid),
+            })
+        };
+        match Box::pin(once(core, call, stored, items, instead)).await? {
+            Once::Executed => Ok(Outcome::Executed(response)),
+            Once::Instead(answer) => Ok(Outcome::Executed(answer)),
+            Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
+            Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
+            Once::Found(Acquisition::Replay(answer)) => Ok(Outcome::Replayed(decode(answer)?)),
+            Once::Found(Acquisition::ReplayFailure(answer)) => {
+                match stored_error::<E, Errors>(answer.as_ref()) {
+                    RunError::Handler(error) => Err(TransactionError::Handler(error)),
+                    RunError::Idempotency(error) => Err(error.into()),
+                }
+            }
+            Once::Found(refused) => Err(refusal(&refused).into()),
+        }
+    }
+}
+
+fn json<T: Serialize>(answer: &T) -> Result<String, InvalidTransaction> {
+    let json = serde_json::to_string(answer);
+    json.map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))
+}

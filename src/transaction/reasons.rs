@@ -1,0 +1,115 @@
+//! Why DynamoDB cancelled a transaction. The record's reason is the first, and decides first.
+
+use aws_sdk_dynamodb::types::CancellationReason;
+
+use super::{ConditionFailed, Failed, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
+use crate::record::Item;
+
+/// What a cancellation asks for.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum Verdict {
+    /// The record is another one than its guard asks for; with it, where there is one.
+    Record(Option<Item>),
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
+    Retry(Error),
+}
+
+const CONDITION: &str = "ConditionalCheckFailed";
+
+pub(super) fn judge(reasons: Vec<CancellationReason>) -> Verdict {
+    let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
+    let mut reasons = reasons.into_iter();
+    let (own, theirs) = (reasons.next(), reasons.enumerate());
+    let retry = || {
+        let message = format!("DynamoDB cancelled the transaction: {}", codes.join(", "));
+        Verdict::Retry(Error::new(ErrorKind::Unavailable, message))
+    };
+    match own {
+        Some(own) if code(&own) == CONDITION => return Verdict::Record(own.item),
+        Some(own) if is_invalid(&own) => return invalid(None, own),
+        // The record's part was not judged: nothing can be said of the others either.
+        Some(own) if code(&own) != NONE => return retry(),
+        None => return retry(),
+        Some(_) => {}
+    }
+    let mut failed = Vec::new();
+    for (index, reason) in theirs {
+        if is_invalid(&reason) {
+            return invalid(Some(index), reason);
+        }
+        if code(&reason) == CONDITION {
+            failed.push(Failed { index, item: reason.item });
+        }
+    }
+    let mut failed = failed.into_iter();
+    match failed.next() {
+        Some(first) => {
+            Verdict::ConditionFailed(ConditionFailed { first, further: failed.collect() })
+        }
+        None => retry(),
+    }
+}
+
+const NONE: &str = "None";
+
+fn code(reason: &CancellationReason) -> &str {
+    reason.code.as_deref().unwrap_or(NONE)
+}
+
+/// The same again will fail again.
+fn is_invalid(reason: &CancellationReason) -> bool {
+    matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
+}
+
+fn invalid(index: Option<usize>, reason: CancellationReason) -> Verdict {
+    let message = reason.message.or(reason.code).unwrap_or_default();
+    Verdict::Invalid(InvalidTransaction::Refused { index, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(codes: &[&str]) -> String {
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
+        match judge(reasons.collect()) {
+            Verdict::Record(_) => "record".to_owned(),
+            Verdict::ConditionFailed(failed) => {
+                format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
+            }
+            Verdict::Invalid(InvalidTransaction::Refused { index, .. }) => {
+                format!("invalid {index:?}")
+            }
+            Verdict::Invalid(other) => panic!("{other}"),
+            Verdict::Retry(_) => "retry".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_record_decides_before_the_callers_items() {
+        let (none, failed) = ("None", "ConditionalCheckFailed");
+        let (conflict, invalid) = ("TransactionConflict", "ValidationError");
+        for (codes, expected) in [
+            (vec![failed, failed], "record"),
+            (vec![failed, invalid], "record"),
+            (vec![conflict, failed], "retry"),
+            (vec!["ThrottlingError", failed], "retry"),
+            (vec![invalid, failed], "invalid None"),
+            (vec![none, failed, none, failed], "condition [0, 2]"),
+            (vec![none, conflict, failed], "condition [1]"),
+            (vec![none, failed, invalid], "invalid Some(1)"),
+            (vec![none, "ItemCollectionSizeLimitExceeded"], "invalid Some(0)"),
+            (vec![none, conflict], "retry"),
+            (vec![none, "ProvisionedThroughputExceeded"], "retry"),
+            (vec![none, "SomethingNew"], "retry"),
+            (vec![none, none], "retry"),
+            (vec![], "retry"),
+        ] {
+            assert_eq!(judged(&codes), expected, "{codes:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What each way costs in capacity units: the table in `docs/exactly-once.md`.
+
+use dynamodb_idempotency::{CommitError, Idempotency, Transaction};
+
+use crate::support::effects::{count, put, row};
+use crate::support::{Link, Store};
+
+const KIB: usize = 1024;
+
+/// An item whose size, rounded up, is so many KB.
+fn effect(table: &str, pk: &str, kib: usize) -> aws_sdk_dynamodb::types::TransactWriteItem {
+    put(table, row(pk, &"x".repeat(kib * KIB - 200)))
+}
+
+async fn separately(
+    store: &Store,
+    link: &Link,
+    idempotency: &Idempotency,
+    answer: &str,
+    kib: usize,
+) {
+    let operation = idempotency.operation("o").key("separately");
+    let done = operation.run(async |_| {
+        let item = effect(store.table(), "effect 1", kib).put.expect("a put").item;
+        let put = store.client(link).put_item().table_name(store.table());
+        put.set_item(Some(item)).send().await.expect("the store is there");
+        Ok::<_, CommitError>(answer.to_owned())
+    });
+    done.await.unwrap();
+}
+
+async fn commit(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
+    let done = idempotency.operation("o").key("commit").run(async |execution| {
+        execution.commit(answer, [effect(store.table(), "effect 2", kib)]).await?;
+        Ok::<_, CommitError>(answer.to_owned())
+    });
+    done.await.unwrap();
+}
+
+async fn transaction(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
+    let done = idempotency.operation("o").key("transaction").run_transaction(async || {
+        let transaction = Transaction::new(answer.to_owned());
+        Ok::<_, CommitError>(transaction.items([effect(store.table(), "effect 3", kib)]))
+    });
+    done.await.unwrap();
+}
+
+/// Run it with `--nocapture` for the rows of the table. Local engines tell no consumption of what was
+/// cancelled; the service charges for it.
+#[tokio::test]
+async fn the_documented_figures_are_those_of_the_engine() {
+    // Size of answer and effect in KB; units separately, by a commit, by a transaction.
+    for (kib, expected) in [(1, [3.0, 5.0, 4.0]), (10, [21.0, 41.0, 40.0])] {
+        let (store, link) = (Store::open().await, Link::default());
+        let idempotency = store.over(&link);
+        let answer = "x".repeat(kib * KIB - 500);
+        let mut units = Vec::new();
+        link.wire.measure();
+        separately(&store, &link, &idempotency, &answer, kib).await;
+        units.push(link.wire.consumed());
+        link.wire.measure();
+        commit(&store, &idempotency, &answer, kib).await;
+        units.push(link.wire.consumed());
+        link.wire.measure();
+        transaction(&store, &idempotency, &answer, kib).await;
+        units.push(link.wire.consumed());
+        println!(
+            "{kib} KB: separately {}, commit {}, transaction {}",
+            units[0], units[1], units[2]
+        );
+        assert_eq!(units, expected, "{kib} KB");
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_writes_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let item = count(store.table(), "effect");
+    for _ in 0..2 {
+        let done = idempotency.operation("o").key("k").run_transaction(async || {
+            Ok::<_, CommitError>(Transaction::new(1).items([item.clone()]))
+        });
+        assert_eq!(done.await.unwrap(), 1);
+        link.wire.measure();
+    }
+    // Of the second: what local engines say of a cancelled transaction.
+    assert!(link.wire.consumed() < f64::EPSILON);
+}

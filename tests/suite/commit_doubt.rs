@@ -1,0 +1,359 @@
+//! A commit that DynamoDB does not confirm: what is told is what happens, whatever arrives late.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    CommitError, ErrorKind, Execution, Failure, Idempotency, Outage, Outcome, Policy, RunError,
+};
+use futures::FutureExt;
+
+use crate::support::effects::{count, debit};
+use crate::support::raw::{self, number, status};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, handlers, kind};
+
+/// A caller that gives up soon.
+fn hasty(store: &Store, link: &Link) -> Idempotency {
+    hasty_with(store, link, |policy| policy)
+}
+
+fn hasty_with(store: &Store, link: &Link, policy: impl FnOnce(Policy) -> Policy) -> Idempotency {
+    let timeout = Duration::from_millis(300);
+    let builder = store.builder(link).request_timeout(timeout);
+    let builder = builder.policy(|default| policy(default.completion_timeout(timeout)));
+    builder.build().expect("the settings are right")
+}
+
+async fn book(execution: &Execution, table: &str) -> Result<String, CommitError> {
+    execution.commit("booked", [count(table, "effect")]).await?;
+    Ok("booked".to_owned())
+}
+
+fn ended(result: &Result<String, CommitError>) -> ErrorKind {
+    match result {
+        Err(CommitError::Ended(error)) => error.kind(),
+        other => panic!("not the end of the execution: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_that_has_landed_is_found_to_have() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.every("TransactWriteItems", Act::LoseResponse);
+    let outcome = idempotency
+        .operation("charge")
+        .key("k")
+        .run_with_outcome(async |execution| book(&execution, store.table()).await);
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
+    assert_eq!(store.counted("effect").await, 1);
+    assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
+    assert!(link.wire.count("TransactWriteItems") > 3);
+    assert_eq!(link.wire.count("DeleteItem"), 1);
+}
+
+#[tokio::test]
+async fn one_that_has_not_is_given_up_and_its_key_is_free() {
+    for handler_fails in [true, false] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.every("TransactWriteItems", Act::LoseRequest);
+        let result = idempotency.operation("charge").key("k").run(async |execution| {
+            let result = book(&execution, store.table()).await;
+            assert_eq!(ended(&result), ErrorKind::Unavailable);
+            if handler_fails { result } else { Ok("never booked".to_owned()) }
+        });
+        let result = result.await;
+        if handler_fails {
+            assert_eq!(ended(&Err(handlers(result))), ErrorKind::Unavailable);
+        } else {
+            assert_eq!(kind(result), ErrorKind::Unavailable);
+        }
+        assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(runs.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_given_up_counts_as_an_attempt_where_attempts_count() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let retain = Failure::Retain { max_attempts: 5 };
+    let idempotency = hasty_with(&store, &link, |policy| policy.failure(retain));
+    link.wire.every("TransactWriteItems", Act::LoseRequest);
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
+    handlers(result.await);
+    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(next.into_inner(), "run 1, attempt 2");
+}
+
+#[tokio::test]
+async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_nothing() {
+    for handler_fails in [true, false] {
+        let (store, link) = (Store::open().await, Link::default());
+        let idempotency = hasty(&store, &link);
+        let sent = std::cell::Cell::new(0);
+        let result = idempotency.operation("charge").key("k").run(async |execution| {
+            link.wire.down(Act::LoseRequest);
+            let result = book(&execution, store.table()).await;
+            assert_eq!(ended(&result), ErrorKind::OutcomeUnknown);
+            sent.set(link.wire.requests().len());
+            link.wire.up();
+            if handler_fails { result } else { Ok("perhaps".to_owned()) }
+        });
+        assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+        assert_eq!(link.wire.requests().len(), sent.get());
+        assert_eq!(status(&store.record("charge#k").await), "PENDING");
+        assert_eq!(store.counted("effect").await, 0);
+    }
+}
+
+/// The request is still under way when the record is given up.
+#[tokio::test]
+async fn a_late_copy_of_one_that_was_given_up_never_lands() {
+    let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
+    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    gate.open();
+    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
+    link.wire.late_arrivals(copies).await;
+    assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Answer,
+    Fail,
+    Panic,
+    NothingExecuted,
+    CommitAnother,
+}
+
+/// The first try is still under way when a later one is refused for a condition, and lands after
+/// all, before the handler's other answer: then it is the answer.
+#[tokio::test]
+async fn a_late_copy_of_one_that_was_refused_counts_if_it_comes_first() {
+    for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
+    {
+        let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+        let idempotency = store.over(&link);
+        link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        let refusal = &["None", "ConditionalCheckFailed"];
+        link.wire.next("TransactWriteItems", Act::Cancel(refusal));
+        let running =
+            idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+                let refused = book(&execution, store.table()).await;
+                assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+                gate.open();
+                link.wire.late_arrivals(1).await;
+                match then {
+                    Then::Answer => Ok("refused".to_owned()),
+                    Then::Fail => refused,
+                    Then::Panic => panic!("after a refusal"),
+                    Then::NothingExecuted => {
+                        execution.nothing_executed();
+                        Ok("refused".to_owned())
+                    }
+                    Then::CommitAnother => {
+                        // With the very same answer: only the record tells which of the two it was.
+                        let another = [debit(store.table(), "alice", 1)];
+                        store.deposit("alice", 1).await;
+                        let another = execution.commit("booked", another).await;
+                        assert!(
+                            matches!(another, Err(CommitError::AlreadyCommitted)),
+                            "{another:?}"
+                        );
+                        Ok("refused".to_owned())
+                    }
+                }
+            });
+        match std::panic::AssertUnwindSafe(running).catch_unwind().await {
+            Ok(outcome) => {
+                assert_eq!(outcome.unwrap(), Outcome::Executed("booked".to_owned()), "{then:?}");
+            }
+            Err(_) => assert!(matches!(then, Then::Panic)),
+        }
+        let runs = Runs::default();
+        let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(repeat, Outcome::Replayed("booked".to_owned()), "{then:?}");
+        assert_eq!(store.counted("effect").await, 1, "{then:?}");
+        if matches!(then, Then::CommitAnother) {
+            assert_eq!(store.counted("alice").await, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_late_copy_of_one_that_was_refused_does_not_land_after_another_answer() {
+    let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+    let idempotency = store.over(&link);
+    link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        book(&execution, store.table()).await.unwrap_err();
+        Ok::<_, CommitError>("refused".to_owned())
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed("refused".to_owned()));
+    let before = store.record("charge#k").await;
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!(store.record("charge#k").await, before);
+    assert_eq!(store.counted("effect").await, 0);
+}
+
+/// Nothing that would keep it from landing is confirmed either.
+#[tokio::test]
+async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_happened() {
+    for says_so in [true, false] {
+        let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+        link.wire.every("DeleteItem", Act::LoseRequest);
+        let result = idempotency.operation("charge").key("k").run(async |execution| {
+            let refused = book(&execution, store.table()).await;
+            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+            if says_so {
+                execution.nothing_executed();
+                return Ok("nothing".to_owned());
+            }
+            refused
+        });
+        assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+        gate.open();
+        link.wire.late_arrivals(1).await;
+        assert_eq!(store.counted("effect").await, 1);
+    }
+}
+
+/// A completion whose response was lost meets itself: the condition after a commit is a stricter one.
+#[tokio::test]
+async fn a_lost_response_to_the_answer_after_a_refused_commit_is_confirmed() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = store.over(&link);
+    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
+        assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+        link.wire.next("PutItem", Act::LoseResponse);
+        Ok::<_, CommitError>("refused".to_owned())
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed("refused".to_owned()));
+    assert_eq!(link.wire.count("PutItem"), 3);
+}
+
+/// A handler that does not wait for its commit: a time-out of its own around it, say.
+async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>, ErrorKind> {
+    let (link, gate) = (Link::default(), Gate::default());
+    let idempotency = store.over(&link);
+    link.wire.next("TransactWriteItems", act(gate.clone()));
+    let result = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        tokio::select! {
+            biased;
+            booked = book(&execution, store.table()) => panic!("too early: {booked:?}"),
+            () = gate.reached() => {}
+        }
+        Ok::<_, CommitError>("not waited for".to_owned())
+    });
+    result.await.map_err(|error| kind::<(), _>(Err::<(), RunError<CommitError>>(error)))
+}
+
+#[tokio::test]
+async fn one_that_the_handler_did_not_wait_for_is_put_beyond_doubt() {
+    let store = Store::open().await;
+    assert_eq!(dropped(Act::HoldRequest, &store).await, Err(ErrorKind::Unavailable));
+    assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+    let landed = dropped(Act::HoldResponse, &store).await;
+    assert_eq!(landed, Ok(Outcome::Executed("booked".to_owned())));
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+/// The record stays owned: nothing is in doubt.
+#[tokio::test]
+async fn one_that_never_gets_through_is_no_doubt() {
+    for act in [Act::Cancel(&["None", "TransactionConflict"]), Act::THROTTLE] {
+        let (store, link) = (Store::open().await, Link::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.every("TransactWriteItems", act);
+        let outcome =
+            idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+                let result = book(&execution, store.table()).await;
+                let Err(CommitError::NotApplied(error)) = &result else { panic!("{result:?}") };
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert_eq!(status(&store.record("charge#k").await), "PENDING");
+                Ok::<_, CommitError>("busy".to_owned())
+            });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed("busy".to_owned()));
+        assert_eq!(store.counted("effect").await, 0);
+    }
+}
+
+/// Without a record there is nothing to release, and a late copy lands wherever there is none.
+#[tokio::test]
+async fn one_without_a_record_stays_in_doubt_unless_the_record_is_completed() {
+    for (record, expected) in [
+        (None, Err(ErrorKind::OutcomeUnknown)),
+        (Some(raw::pending("charge#k")), Err(ErrorKind::OutcomeUnknown)),
+        (
+            Some(raw::completed("charge#k", "\"theirs\"")),
+            Ok(Outcome::Replayed("theirs".to_owned())),
+        ),
+    ] {
+        let (store, link) = (Store::open().await, Link::default());
+        let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));
+        link.wire.down(Act::SERVER_ERROR);
+        let result = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+            link.wire.up();
+            link.wire.every("TransactWriteItems", Act::LoseRequest);
+            if let Some(record) = &record {
+                store.put(record.clone()).await;
+            }
+            book(&execution, store.table()).await
+        });
+        let result = result.await.map_err(|error| kind::<(), _>(Err(error)));
+        assert_eq!(result, expected);
+        assert_eq!(store.item("charge#k").await, record);
+    }
+}
+
+/// The other owner may release its record, and a late copy lands then.
+#[tokio::test]
+async fn one_without_a_record_that_was_refused_for_a_running_owner_stays_in_doubt() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let gate = Gate::default();
+    let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));
+    link.wire.down(Act::SERVER_ERROR);
+    let result = idempotency.operation("charge").key("k").run(async |execution| {
+        link.wire.up();
+        link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        store.put(raw::pending("charge#k")).await;
+        book(&execution, store.table()).await
+    });
+    assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+    store.delete("charge#k").await;
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+#[tokio::test]
+async fn the_attempt_that_takes_over_commits_once_for_both() {
+    let (store, link) = (Store::open().await, Link::default());
+    // The first owner died after its commit was sent and before DynamoDB had it.
+    store.put(raw::abandoned("charge#k")).await;
+    let idempotency = store.over(&link);
+    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        assert_eq!(execution.attempt(), 2);
+        book(&execution, store.table()).await
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
+    assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
+    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
+}
