@@ -94,6 +94,13 @@ impl Commits {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// Nothing that a handler does now can be part of its operation. One that is under way is not
+    /// counted: it may be refused.
+    pub(crate) fn are_over(&self) -> bool {
+        let ledger = self.ledger.try_lock();
+        ledger.is_ok_and(|ledger| matches!(ledger.stage, Stage::Over(_) | Stage::Closed))
+    }
+
     /// A commit was found to have landed after the handler had returned.
     pub(crate) async fn landed(&self, answer: Answer) {
         self.ledger.lock().await.stage = Stage::Over(Fate::Committed(answer));
