@@ -111,6 +111,7 @@ fn panicked<B: WholeBody>(config: &Config) -> Response<B> {
 
 /// Takes a request whose whole effect is one transaction through the protocol. The handler runs
 /// before DynamoDB is asked.
+#[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Config,
     call: Call,
