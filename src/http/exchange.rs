@@ -114,6 +114,7 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 
 /// Takes a request whose whole effect is one transaction through the protocol. The handler runs
 /// before DynamoDB is asked.
+#[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Config,
     call: Call,

@@ -16,10 +16,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     Function,
-    #[cfg_attr(
-        not(any(test, feature = "http")),
-        expect(dead_code, reason = "only the HTTP adapter has them")
-    )]
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter has them"))]
     Http,
 }
 

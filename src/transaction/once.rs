@@ -22,6 +22,7 @@ use crate::table::{Guard, Reply, Sent, Transacted, Write};
 pub(crate) enum Instead<T> {
     Stored(T, AttributeValue),
     /// It goes out, and nothing is stored.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP answers can be so"))]
     Unstored(T),
     Invalid(InvalidTransaction),
 }
