@@ -1,5 +1,7 @@
 //! Who goes on finds what the last owner stored, however that one ended.
 
+use crate::support::effects::count;
+
 use super::*;
 
 /// Drops the call at each of its pauses in turn: an owner that dies between any two store calls. A
@@ -306,4 +308,56 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
     });
     let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
     assert_eq!(error.kind(), ErrorKind::LeaseLost);
+}
+
+#[tokio::test]
+async fn a_commit_ends_the_operation_and_drops_its_steps() {
+    let (store, late) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("order").key("k");
+    let outcome = operation().run(async |execution| {
+        let seat = execution.step("reserve", async { Ok::<_, &str>("A1".to_owned()) }).await;
+        let seat = seat.map_err(|error| error.to_string())?;
+        execution
+            .commit(&seat, [count(store.table(), "effect")])
+            .await
+            .map_err(|e| e.to_string())?;
+        let after = execution.step("mail", async { Ok::<_, &str>(late.add()) }).await;
+        assert!(matches!(after, Err(StepError::NotRun(_))), "{after:?}");
+        Ok::<_, String>(seat)
+    });
+    assert_eq!(outcome.await.unwrap(), "A1");
+    assert_eq!((late.count(), store.counted("effect").await), (0, 1));
+    let record = store.record("order#k").await;
+    assert_eq!(status(&record), "COMPLETED");
+    assert!(!record.contains_key("steps"), "{record:?}");
+}
+
+/// A commit that cannot be confirmed is given up: what was stepped before it stays.
+#[tokio::test]
+async fn a_commit_that_is_given_up_leaves_the_steps_to_the_next_attempt() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.builder(&link).policy(|policy| {
+        policy
+            .lease(Lease::Fixed(Duration::from_secs(60)))
+            .completion_timeout(Duration::from_millis(200))
+    });
+    let idempotency = idempotency.build().unwrap();
+    let order = async |execution: Execution| {
+        let step = execution.step("reserve", async { Ok::<_, &str>(runs.add()) }).await;
+        let seat = step.map_err(|error| error.to_string())?;
+        let items = [count(store.table(), "effect")];
+        execution.commit(&seat, items).await.map_err(|error| error.to_string())?;
+        Ok::<_, String>(seat)
+    };
+    link.wire.every("TransactWriteItems", Act::LoseRequest);
+    let first = idempotency.operation("order").key("k").run(order).await;
+    assert!(first.is_err(), "{first:?}");
+    let record = store.record("order#k").await;
+    assert_eq!(status(&record), "FAILED");
+    assert!(record.contains_key("steps"), "{record:?}");
+    link.wire.up();
+    let second = idempotency.operation("order").key("k").run(order).await;
+    assert_eq!(second.unwrap(), 1);
+    assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
 }
