@@ -110,14 +110,20 @@ pub(crate) fn number(value: &Value) -> i64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{value} is no N"))
 }
 
-/// Changes `item` as `SET #a = :a, … REMOVE #b, …` says.
+/// Changes `item` as `SET #a = :a, #b.#c = :c, … REMOVE #d, …` says.
 pub(crate) fn update(expression: &str, placeholders: &Placeholders<'_>, item: &mut Item) {
     let (set, remove) = expression.split_once("REMOVE ").unwrap_or((expression, ""));
     let set = set.trim().strip_prefix("SET ").expect("the crate sets something");
     for assignment in set.split(", ") {
-        let (name, value) = assignment.split_once(" = ").expect("it is an assignment");
-        let name = placeholders.name(name.trim()).to_owned();
-        item.insert(name, placeholders.value(value.trim()).clone());
+        let (path, value) = assignment.split_once(" = ").expect("it is an assignment");
+        let value = placeholders.value(value.trim()).clone();
+        match path.trim().split_once('.') {
+            None => drop(item.insert(placeholders.name(path.trim()).to_owned(), value)),
+            Some((map, name)) => {
+                let map = item.get_mut(placeholders.name(map)).expect("the map is there");
+                map["M"][placeholders.name(name)] = value;
+            }
+        }
     }
     for name in remove.split(", ").filter(|name| !name.is_empty()) {
         item.remove(placeholders.name(name.trim()));

@@ -37,6 +37,11 @@ pub(crate) enum Guarantee {
     /// Without a pause past the lease, a death or an unconfirmed completion, the handler runs to
     /// success exactly once.
     RunsOnce,
+    /// What is written together with the answer is written at most once, and never after its caller
+    /// was told that nothing was.
+    EffectsOnce,
+    /// Under a live lease no step runs whose result is stored.
+    StepsRunOnce,
     /// No answer is given out as stored that is not stored, byte for byte.
     AnswersAreStored,
     /// A rejected duplicate has changed nothing.

@@ -41,13 +41,24 @@ struct Party {
     changes: u32,
     /// The last record that it was shown was its own.
     saw_itself: bool,
+    transaction: Transaction,
+}
+
+/// A caller's own transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Transaction {
+    #[default]
+    None,
+    Sent,
+    /// It was told that it was not executed, and never will be.
+    Refused,
 }
 
 impl Party {
     /// Drops what no later check asks for, so that equivalent states are equal.
     fn forget(&mut self) {
-        let Self { work, is_protected, lease, has_completed, .. } = *self;
-        *self = Self { work, ..Self::default() };
+        let Self { work, is_protected, lease, has_completed, transaction, .. } = *self;
+        *self = Self { work, transaction, ..Self::default() };
         if work == Work::Lost {
             self.is_protected = is_protected;
             self.lease = lease;
@@ -69,6 +80,10 @@ pub(crate) struct Ledger {
     parties: Vec<Party>,
     /// Successful runs in the record's present life.
     successes: u32,
+    /// Transactions in the record's present life.
+    effects: u32,
+    /// Steps whose result was stored in the record's present life.
+    steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
     may_repeat: bool,
     /// Every answer and every failure that was ever stored.
@@ -82,6 +97,8 @@ impl Ledger {
         Self {
             parties: (0..callers).map(|_| Party::default()).collect(),
             successes: 0,
+            effects: 0,
+            steps: BTreeSet::new(),
             may_repeat: false,
             answers: BTreeSet::new(),
             failures: BTreeSet::new(),
@@ -95,7 +112,8 @@ impl Ledger {
 
     /// All that later checks depend on.
     pub(crate) fn digest(&self) -> u64 {
-        digest_of((&self.parties, self.successes, self.may_repeat, &self.answers, &self.failures))
+        let Self { parties, successes, effects, steps, may_repeat, answers, failures, .. } = self;
+        digest_of((parties, successes, effects, steps, may_repeat, answers, failures))
     }
 
     pub(crate) fn violation(&self) -> Option<&Violation> {
@@ -126,6 +144,9 @@ impl Ledger {
         if let Some(before) = before {
             self.overwritten(now, me, before, after);
         }
+        if request.operation == Operation::Transact {
+            self.transacted(me);
+        }
         let Some(after) = after else {
             // Whoever takes back its own record has left nothing.
             self.parties[me].changes = 0;
@@ -134,6 +155,8 @@ impl Ledger {
         if owner(after) == me {
             self.parties[me].stamped = lease(after).or(self.parties[me].stamped);
         }
+        let steps = after.get("steps").and_then(|steps| steps["M"].as_object());
+        self.steps.extend(steps.into_iter().flat_map(|steps| steps.keys().cloned()));
         let json = answer(after);
         match status(after) {
             "COMPLETED" => {
@@ -147,8 +170,8 @@ impl Ledger {
 
     fn overwritten(&mut self, now: i64, me: usize, before: &Item, after: Option<&Item>) {
         let is_over = !is_held(before, now) && is_expired(before, now);
-        if status(before) == "COMPLETED" && is_over {
-            self.successes = 0;
+        if is_over {
+            self.life_ends(before);
         }
         if status(before) == "COMPLETED" && !is_over {
             let same = after.is_some_and(|after| {
@@ -172,9 +195,38 @@ impl Ledger {
 
     /// TTL has deleted what was past its retention.
     pub(crate) fn expired(&mut self, item: &Item) {
+        self.life_ends(item);
+    }
+
+    fn life_ends(&mut self, item: &Item) {
+        self.steps.clear();
         if status(item) == "COMPLETED" {
-            self.successes = 0;
+            (self.successes, self.effects) = (0, 0);
         }
+    }
+
+    /// A caller sends a transaction.
+    pub(crate) fn transacts(&mut self, me: usize) {
+        self.parties[me].transaction = Transaction::Sent;
+    }
+
+    fn transacted(&mut self, me: usize) {
+        self.effects += 1;
+        let detail = format!("{} is number {}", name(me), self.effects);
+        self.check(self.effects == 1, Guarantee::EffectsOnce, detail);
+        let told = self.parties[me].transaction == Transaction::Refused;
+        self.check(!told, Guarantee::EffectsOnce, format!("{} was told otherwise", name(me)));
+        if self.parties[me].work == Work::NotBegun {
+            self.parties[me].work = Work::Succeeded;
+        }
+    }
+
+    /// A handler runs a step.
+    pub(crate) fn step_runs(&mut self, me: usize, now: i64, step: &str) {
+        let is_stored = self.steps.contains(step);
+        let repeats = is_stored && self.parties[me].is_live(now);
+        let detail = format!("{} runs step {step} again", name(me));
+        self.check(!repeats, Guarantee::StepsRunOnce, detail);
     }
 
     /// A caller got the store's own answer to a request.
@@ -267,6 +319,11 @@ impl Ledger {
         let party = &mut self.parties[me];
         let (work, completed) = (party.work, party.has_completed);
         party.work = Work::Over;
+        if party.transaction == Transaction::Sent
+            && matches!(ended, Ended::Refused(kind) if *kind != ErrorKind::OutcomeUnknown)
+        {
+            party.transaction = Transaction::Refused;
+        }
         match ended {
             Ended::Executed(answer) => {
                 let stored = completed && self.answers.contains(&json(answer));
@@ -296,7 +353,8 @@ impl Ledger {
     fn unconfirmed(&mut self, me: usize, work: Work, ended: &Ended) {
         self.parties[me].work = Work::Lost;
         self.may_repeat = true;
-        self.fits(work == Work::Succeeded, me, ended);
+        let is_open = self.parties[me].transaction == Transaction::Sent;
+        self.fits(work == Work::Succeeded || is_open, me, ended);
     }
 
     fn refused(&mut self, me: usize, now: i64, kind: ErrorKind, work: Work, ended: &Ended) {
@@ -307,7 +365,12 @@ impl Ledger {
                 self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
                 self.fits(work == Work::Succeeded, me, ended);
             }
-            ErrorKind::Unavailable => self.fits(work == Work::NotBegun, me, ended),
+            ErrorKind::Unavailable => {
+                let party = &self.parties[me];
+                let is_undone = party.transaction == Transaction::Refused && !party.has_completed;
+                self.may_repeat |= work == Work::Succeeded;
+                self.fits(work == Work::NotBegun || is_undone, me, ended);
+            }
             ErrorKind::InProgress { .. }
             | ErrorKind::Mismatch
             | ErrorKind::Abandoned
@@ -338,8 +401,9 @@ impl Ledger {
     /// At the very end, after somebody asked once more, without faults; `answered` if it got one.
     pub(crate) fn closing(&mut self, answered: bool) {
         let least = u32::from(answered);
-        let once = self.may_repeat || (least..=1).contains(&self.successes);
-        let detail = format!("{} runs to success", self.successes);
+        let runs = self.successes.max(self.effects);
+        let once = self.may_repeat || (least..=1).contains(&runs);
+        let detail = format!("{runs} runs to success");
         self.check(once, Guarantee::RunsOnce, detail);
     }
 }

@@ -11,6 +11,7 @@ use dynamodb_idempotency::{
 use crate::guarantee::Ended;
 use crate::ledger::name;
 use crate::step::Fate;
+use crate::store::RECORDS;
 use crate::world::{self, End};
 
 type Calling<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
@@ -137,7 +138,7 @@ impl Scenario {
             let basis = Policy::default()
                 .lease(Lease::Fixed(LEASE))
                 .completion_timeout(Duration::from_millis(120));
-            let idempotency = dynamodb_idempotency::Idempotency::builder(client, "table")
+            let idempotency = dynamodb_idempotency::Idempotency::builder(client, RECORDS)
                 .policy(|_| policy(basis))
                 .build()
                 .expect("the settings are right");

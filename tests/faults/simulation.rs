@@ -143,7 +143,7 @@ impl Simulation {
                     steps.push(Step::Arrive(index));
                 }
             }
-            if world.store.item().is_some_and(|item| is_expired(item, world.now())) {
+            if world.store.record().is_some_and(|item| is_expired(item, world.now())) {
                 steps.push(Step::Expire);
             }
             self.mishaps(world, &running, &mut steps);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::guarantee::Violation;
 use crate::ledger::Ledger;
-use crate::store::{Executed, Operation, Store};
+use crate::store::{Executed, Operation, RECORDS, Store};
 
 /// When every simulation begins, in epoch milliseconds.
 const BEGINNING: i64 = 1_900_000_000_000;
@@ -188,6 +188,9 @@ impl World {
         let (reply, delivery) = oneshot::channel();
         let digest = digest_of((caller, operation, digest(&body)));
         let request = Request { caller, operation, body, digest };
+        if operation == Operation::Transact {
+            self.ledger.transacts(caller);
+        }
         self.sweep(caller);
         let slot = self.callers[caller].parked.iter_mut().find(|slot| slot.is_none());
         *slot.expect("a caller sends no third request at once") = Some(Parked { request, reply });
@@ -237,7 +240,7 @@ impl World {
             if let Some(exchanges) = &mut self.exchanges {
                 exchanges.push(Exchange {
                     operation: Operation::Delete,
-                    request: json!({ "Key": { "pk": item["pk"] } }),
+                    request: json!({ "TableName": RECORDS, "Key": { "pk": item["pk"] } }),
                     status: 200,
                     response: json!({}),
                 });
@@ -249,7 +252,7 @@ impl World {
     pub(crate) fn enter(&mut self, caller: usize, execution: &Execution) -> oneshot::Receiver<End> {
         let (gate, end) = oneshot::channel();
         let now = self.now();
-        self.ledger.handler_started(caller, now, execution, self.store.item());
+        self.ledger.handler_started(caller, now, execution, self.store.record());
         self.callers[caller].gate = Some(gate);
         end
     }
