@@ -29,6 +29,10 @@ pub enum Mutant {
     AttemptStays,
     StepUnfenced,
     CompareNoSteps,
+    TransactUnfenced,
+    CommitAnyStatus,
+    DoubtLeftOpen,
+    SettleUnfenced,
 }
 
 #[cfg(not(feature = "fault-injection"))]

@@ -14,6 +14,7 @@ use super::probe::{Probe, Seen};
 use super::{Reply, Table, Write};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{Mutant, mutant};
 use crate::record::{Item, Owner, Version};
 
 /// What the record must be for the write to land.
@@ -108,7 +109,12 @@ impl Table {
     }
 
     fn guarded(&self, record: Item, guard: Guard<'_>) -> Result<TransactWriteItem, Error> {
-        let (expression, names, values) = self.condition(guard).finish();
+        let condition = if mutant(Mutant::TransactUnfenced) {
+            Condition::new(&self.schema)
+        } else {
+            self.condition(guard)
+        };
+        let (expression, names, values) = condition.finish();
         let put = Put::builder()
             .table_name(&self.name)
             .set_item(Some(record))
@@ -128,6 +134,7 @@ impl Table {
         let mut condition = Condition::new(&self.schema);
         match guard {
             Guard::Absent => condition.absent(),
+            Guard::Held(owner) if mutant(Mutant::CommitAnyStatus) => condition.owned_by(owner),
             Guard::Held(owner) => condition.held_by(owner),
             Guard::AbsentOrHeld(owner) => condition.absent_or_held_by(owner),
             Guard::Version(version) => condition.version(version),

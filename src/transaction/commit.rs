@@ -17,6 +17,7 @@ use crate::clock::Timestamp;
 use crate::completion::Ended;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
+use crate::fault_injection::{Mutant, mutant};
 use crate::operation::lease_lost;
 use crate::record::{self, Item, Record, State};
 use crate::response::{Answer, AnswerKind, encode_json};
@@ -198,6 +199,9 @@ impl Execution {
                 Ok(None) | Err(_) => None,
             };
             return found.map_or(Found::from(Fate::Unknown), Found::without_record);
+        }
+        if mutant(Mutant::DoubtLeftOpen) {
+            return Fate::GivenUp.into();
         }
         match self.give_up().await {
             Ended::Applied | Ended::Refused(None) => Fate::GivenUp.into(),

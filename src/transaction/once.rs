@@ -283,6 +283,8 @@ impl Attempt<'_> {
         let table = &self.core.table;
         let written = item.as_ref().and_then(|item| record::completed_at(&table.schema, item));
         let record = item.map(|item| Record::decode(&table.schema, item)).transpose()?;
+        let is_completed =
+            record.as_ref().is_some_and(|record| matches!(record.state, State::Completed { .. }));
         let found = |acquisition| Ok(Step::Ended(Run::Found(acquisition)));
         let record = match record {
             // An earlier try of ours, whose response was lost: of this content, or of another.
@@ -316,6 +318,12 @@ impl Attempt<'_> {
                 return Ok(Step::Look);
             }
             Decision::Replay(answer) => return found(Acquisition::Replay(answer)),
+            // A refusal for good; but the record may go, and what is in doubt may land after it.
+            Decision::ReplayFailure(_) | Decision::Mismatch | Decision::Abandoned
+                if self.in_doubt && !is_completed =>
+            {
+                return Err(unknown());
+            }
             Decision::ReplayFailure(answer) => return found(Acquisition::ReplayFailure(answer)),
             Decision::Mismatch => return found(Acquisition::Mismatch),
             Decision::Abandoned => return found(Acquisition::Abandoned),

@@ -2,6 +2,8 @@
 //! the other, in the same order, and must be answered alike. The engine is the embedded one, or
 //! DynamoDB Local at `DYNAMODB_ENDPOINT`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,28 +34,46 @@ async fn compare(schedules: Vec<Vec<Exchange>>) -> Compared {
     let engine = Engine::open().await;
     let mut compared = Compared::default();
     for schedule in schedules {
-        let Some(key) = schedule.first().map(key) else { continue };
+        let keys: BTreeSet<String> = schedule.iter().flat_map(|it| keys(&it.request)).collect();
         for exchange in schedule {
             let (status, body) = engine.ask(exchange.operation.target(), &exchange.request).await;
             let expected = (exchange.status, essence(&exchange.response));
             assert_eq!((status, essence(&body)), expected, "{:?}", exchange.request);
             *(if status == 200 { &mut compared.executed } else { &mut compared.refused }) += 1;
         }
-        engine.ask(Operation::Delete.target(), &json!({ "Key": key })).await;
+        for key in keys {
+            let request = json!({ "TableName": "", "Key": { "pk": { "S": key } } });
+            engine.ask(Operation::Delete.target(), &request).await;
+        }
     }
     compared
 }
 
-fn key(exchange: &Exchange) -> Value {
-    let request = &exchange.request;
-    let holder = request.get("Item").or_else(|| request.get("Key")).expect("it names an item");
-    json!({ "pk": holder["pk"] })
+/// The keys of all items that a request names.
+fn keys(request: &Value) -> Vec<String> {
+    parts(request)
+        .filter_map(|part| {
+            let holder = part.get("Item").or_else(|| part.get("Key"))?;
+            holder["pk"]["S"].as_str().map(String::from)
+        })
+        .collect()
 }
 
-/// What the crate reads of a response: the error's name and the item.
-fn essence(body: &Value) -> (Option<String>, Option<Value>) {
+/// A request's only part, or those of a transaction.
+fn parts(request: &Value) -> impl Iterator<Item = &Value> {
+    let items = request["TransactItems"].as_array();
+    let of_items = items.into_iter().flatten().filter_map(|item| item.as_object()?.values().next());
+    std::iter::once(request).chain(of_items)
+}
+
+/// What the crate reads of a response: the error's name, the item, and a transaction's reasons.
+fn essence(body: &Value) -> (Option<String>, Option<Value>, Option<Value>) {
     let name = body["__type"].as_str().and_then(|name| name.rsplit('#').next());
-    (name.map(String::from), body.get("Item").cloned())
+    let mut reasons = body.get("CancellationReasons").cloned();
+    for reason in reasons.iter_mut().filter_map(Value::as_array_mut).flatten() {
+        reason.as_object_mut().map(|reason| reason.remove("Message"));
+    }
+    (name.map(String::from), body.get("Item").cloned(), reasons)
 }
 
 struct Engine {
@@ -71,6 +91,7 @@ impl Engine {
         let table = format!("faults-{}", std::process::id());
         let engine = Self { address, table };
         let definition = json!({
+            "TableName": "",
             "BillingMode": "PAY_PER_REQUEST",
             "AttributeDefinitions": [{ "AttributeName": "pk", "AttributeType": "S" }],
             "KeySchema": [{ "AttributeName": "pk", "KeyType": "HASH" }],
@@ -80,10 +101,12 @@ impl Engine {
         engine
     }
 
-    /// One request as the SDK sends it, its table replaced.
+    /// One request as the SDK sends it, but for its tables, which are all the same one here, and
+    /// for the token of a transaction, which the model does not look at.
     async fn ask(&self, target: &str, request: &Value) -> (u16, Value) {
         let mut request = request.clone();
-        request["TableName"] = Value::from(self.table.as_str());
+        request.as_object_mut().map(|request| request.remove("ClientRequestToken"));
+        self.name_table(&mut request);
         let request = request.to_string();
         let head = format!(
             "POST / HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-amz-json-1.0\r\n\
@@ -105,6 +128,22 @@ impl Engine {
         let json = body.find('{').zip(body.rfind('}')).map(|(start, end)| &body[start..=end]);
         let json = serde_json::from_str(json.expect("it answers in JSON"));
         (status.expect("it has a status"), json.unwrap_or_else(|wrong| panic!("{body}: {wrong}")))
+    }
+
+    fn name_table(&self, request: &mut Value) {
+        match request {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    if name == "TableName" {
+                        *value = Value::from(self.table.as_str());
+                    } else {
+                        self.name_table(value);
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| self.name_table(value)),
+            _ => {}
+        }
     }
 }
 

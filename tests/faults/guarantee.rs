@@ -9,6 +9,7 @@ use dynamodb_idempotency::ErrorKind;
 pub(crate) enum Ended {
     Executed(String),
     Replayed(String),
+    Reconciled(String),
     NothingExecuted(String),
     Unconfirmed(String),
     Unprotected(String),
@@ -37,9 +38,12 @@ pub(crate) enum Guarantee {
     /// Without a pause past the lease, a death or an unconfirmed completion, the handler runs to
     /// success exactly once.
     RunsOnce,
+    /// What is written together with the answer is written at most once, and never after its caller
+    /// was told that nothing was.
+    EffectsOnce,
     /// No answer is given out as stored that is not stored, byte for byte.
     AnswersAreStored,
-    /// No attempt does a step again that an earlier one has stored.
+    /// No owner under a live lease does a step again whose result was stored.
     StoredStepsStay,
     /// A rejected duplicate has changed nothing.
     RejectedChangesNothing,

@@ -25,6 +25,15 @@ enum Work {
     Lost,
     Failed,
     Over,
+    /// It is over, and no handler has begun.
+    Skipped,
+}
+
+impl Work {
+    /// Once the call has ended.
+    fn over(self) -> Self {
+        if self == Self::NotBegun { Self::Skipped } else { Self::Over }
+    }
 }
 
 #[derive(Debug, Default, Hash)]
@@ -41,13 +50,24 @@ struct Party {
     changes: u32,
     /// The last record that it was shown was its own.
     saw_itself: bool,
+    transaction: Transaction,
+}
+
+/// A caller's own transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Transaction {
+    #[default]
+    None,
+    Sent,
+    /// It was told that it was not executed, and never will be.
+    Refused,
 }
 
 impl Party {
     /// Drops what no later check asks for, so that equivalent states are equal.
     fn forget(&mut self) {
-        let Self { work, is_protected, lease, has_completed, .. } = *self;
-        *self = Self { work, ..Self::default() };
+        let Self { work, is_protected, lease, has_completed, transaction, .. } = *self;
+        *self = Self { work, transaction, ..Self::default() };
         if work == Work::Lost {
             self.is_protected = is_protected;
             self.lease = lease;
@@ -69,6 +89,10 @@ pub(crate) struct Ledger {
     parties: Vec<Party>,
     /// Successful runs in the record's present life.
     successes: u32,
+    /// Transactions in the record's present life.
+    effects: u32,
+    /// Steps whose result was stored in the record's present life.
+    steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
     may_repeat: bool,
     /// Every answer and every failure that was ever stored.
@@ -82,6 +106,8 @@ impl Ledger {
         Self {
             parties: (0..callers).map(|_| Party::default()).collect(),
             successes: 0,
+            effects: 0,
+            steps: BTreeSet::new(),
             may_repeat: false,
             answers: BTreeSet::new(),
             failures: BTreeSet::new(),
@@ -95,7 +121,8 @@ impl Ledger {
 
     /// All that later checks depend on.
     pub(crate) fn digest(&self) -> u64 {
-        digest_of((&self.parties, self.successes, self.may_repeat, &self.answers, &self.failures))
+        let Self { parties, successes, effects, steps, may_repeat, answers, failures, .. } = self;
+        digest_of((parties, successes, effects, steps, may_repeat, answers, failures))
     }
 
     pub(crate) fn violation(&self) -> Option<&Violation> {
@@ -124,7 +151,10 @@ impl Ledger {
         // An acquisition that its caller never heard of can lock a key for a lease: not promised away.
         self.parties[me].changes += u32::from(before != after && is_heard);
         if let Some(before) = before {
-            self.overwritten(now, me, before, after);
+            self.overwritten(now, me, before, after, request.operation);
+        }
+        if request.operation == Operation::Transact {
+            self.transacted(me, request.is_copy);
         }
         let Some(after) = after else {
             // Whoever takes back its own record has left nothing.
@@ -134,6 +164,8 @@ impl Ledger {
         if owner(after) == me {
             self.parties[me].stamped = lease(after).or(self.parties[me].stamped);
         }
+        let steps = after.get("steps").and_then(|steps| steps["M"].as_object());
+        self.steps.extend(steps.into_iter().flat_map(|steps| steps.keys().cloned()));
         let json = answer(after);
         match status(after) {
             "COMPLETED" => {
@@ -145,10 +177,17 @@ impl Ledger {
         }
     }
 
-    fn overwritten(&mut self, now: i64, me: usize, before: &Item, after: Option<&Item>) {
+    fn overwritten(
+        &mut self,
+        now: i64,
+        me: usize,
+        before: &Item,
+        after: Option<&Item>,
+        operation: Operation,
+    ) {
         let is_over = !is_held(before, now) && is_expired(before, now);
-        if status(before) == "COMPLETED" && is_over {
-            self.successes = 0;
+        if is_over {
+            self.life_ends(before);
         }
         if status(before) == "COMPLETED" && !is_over {
             let same = after.is_some_and(|after| {
@@ -161,8 +200,16 @@ impl Ledger {
             return;
         }
         let who = format!("{} over {}'s {}", name(me), name(owner(before)), status(before));
-        let taken = after.filter(|after| status(after) == "PENDING" && owner(after) == me);
-        self.check(taken.is_some(), Guarantee::ForeignRecordStays, who.clone());
+        let own = after.filter(|after| owner(after) == me);
+        let taken = own.filter(|own| status(own) == "PENDING");
+        // A whole operation as one transaction, or the word of a hook: nothing ran before it.
+        let settled =
+            own.is_some() && matches!(self.parties[me].work, Work::NotBegun | Work::Skipped);
+        let by_a_hook = settled
+            && operation == Operation::Put
+            && own.is_some_and(|own| status(own) == "COMPLETED");
+        self.successes += u32::from(by_a_hook);
+        self.check(taken.is_some() || settled, Guarantee::ForeignRecordStays, who.clone());
         self.check(!is_held(before, now), Guarantee::OneLiveOwner, format!("{who}, lease live"));
         if let Some(taken) = taken.filter(|_| !is_over) {
             let counts = attempt(taken) > attempt(before);
@@ -172,8 +219,42 @@ impl Ledger {
 
     /// TTL has deleted what was past its retention.
     pub(crate) fn expired(&mut self, item: &Item) {
+        self.life_ends(item);
+    }
+
+    fn life_ends(&mut self, item: &Item) {
+        self.steps.clear();
         if status(item) == "COMPLETED" {
-            self.successes = 0;
+            (self.successes, self.effects) = (0, 0);
+        }
+    }
+
+    /// A handler's commit has failed: as far as it knows, it has come to nothing.
+    pub(crate) fn commit_failed(&mut self, me: usize) {
+        let party = &mut self.parties[me];
+        party.work = Work::Failed;
+        self.successes -= u32::from(party.is_protected);
+    }
+
+    /// A caller sends a transaction.
+    pub(crate) fn transacts(&mut self, me: usize) {
+        self.parties[me].transaction = Transaction::Sent;
+    }
+
+    /// That a network's own copy of an answered request arrives is nothing that the crate could know of;
+    /// it must land no second time, though.
+    fn transacted(&mut self, me: usize, is_copy: bool) {
+        self.effects += 1;
+        let detail = format!("{} is number {}", name(me), self.effects);
+        self.check(self.effects == 1, Guarantee::EffectsOnce, detail);
+        let told = self.parties[me].transaction == Transaction::Refused;
+        self.check(
+            !told || is_copy,
+            Guarantee::EffectsOnce,
+            format!("{} was told otherwise", name(me)),
+        );
+        if self.parties[me].work == Work::NotBegun {
+            self.parties[me].work = Work::Succeeded;
         }
     }
 
@@ -228,12 +309,14 @@ impl Ledger {
         self.check_alone(me, now);
     }
 
-    /// An owner does the work of a step: not if its own record has it, from an earlier attempt.
-    pub(crate) fn step_started(&mut self, me: usize, step: &str, record: Option<&Item>) {
+    /// An owner does the work of a step: not if its own record has it from an earlier attempt, and
+    /// under a live lease not if any record of this operation ever had it.
+    pub(crate) fn step_started(&mut self, me: usize, now: i64, step: &str, record: Option<&Item>) {
         let own = record.filter(|record| owner(record) == me);
         let stored = own.and_then(|record| record.get("steps")?["M"].get(step));
+        let was_stored = self.steps.contains(step) && self.parties[me].is_live(now);
         let detail = format!("{} does step {step}, which is stored: {stored:?}", name(me));
-        self.check(stored.is_none(), Guarantee::StoredStepsStay, detail);
+        self.check(stored.is_none() && !was_stored, Guarantee::StoredStepsStay, detail);
     }
 
     fn check_alone(&mut self, me: usize, now: i64) {
@@ -265,7 +348,7 @@ impl Ledger {
             self.may_repeat |= !party.has_completed;
             party.work = Work::Lost;
         } else {
-            party.work = Work::Over;
+            party.work = party.work.over();
         }
         party.forget();
     }
@@ -274,12 +357,21 @@ impl Ledger {
     pub(crate) fn ended(&mut self, me: usize, now: i64, ended: &Ended) {
         let party = &mut self.parties[me];
         let (work, completed) = (party.work, party.has_completed);
-        party.work = Work::Over;
+        party.work = work.over();
+        if party.transaction == Transaction::Sent && says_nothing_happened(ended) {
+            party.transaction = Transaction::Refused;
+        }
         match ended {
             Ended::Executed(answer) => {
                 let stored = completed && self.answers.contains(&json(answer));
                 self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
-                self.fits(work == Work::Succeeded, me, ended);
+                let committed = self.parties[me].transaction == Transaction::Sent;
+                self.fits(work == Work::Succeeded || committed, me, ended);
+            }
+            Ended::Reconciled(answer) => {
+                let stored = completed && self.answers.contains(&json(answer));
+                self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
+                self.fits(work == Work::NotBegun, me, ended);
             }
             Ended::Replayed(answer) => {
                 let stored = self.answers.contains(&json(answer));
@@ -302,9 +394,10 @@ impl Ledger {
     }
 
     fn unconfirmed(&mut self, me: usize, work: Work, ended: &Ended) {
-        self.parties[me].work = Work::Lost;
+        self.parties[me].work = if work == Work::NotBegun { work.over() } else { Work::Lost };
         self.may_repeat = true;
-        self.fits(work == Work::Succeeded, me, ended);
+        let is_open = self.parties[me].transaction == Transaction::Sent;
+        self.fits(work == Work::Succeeded || is_open, me, ended);
     }
 
     fn refused(&mut self, me: usize, now: i64, kind: ErrorKind, work: Work, ended: &Ended) {
@@ -313,9 +406,15 @@ impl Ledger {
             ErrorKind::LeaseLost => {
                 let itself = self.parties[me].saw_itself;
                 self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
-                self.fits(work == Work::Succeeded, me, ended);
+                let committed = self.parties[me].transaction != Transaction::None;
+                self.fits(work == Work::Succeeded || committed, me, ended);
             }
-            ErrorKind::Unavailable => self.fits(work == Work::NotBegun, me, ended),
+            ErrorKind::Unavailable => {
+                let party = &self.parties[me];
+                let is_undone = party.transaction == Transaction::Refused && !party.has_completed;
+                self.may_repeat |= is_undone;
+                self.fits(work == Work::NotBegun || is_undone, me, ended);
+            }
             ErrorKind::InProgress { .. }
             | ErrorKind::Mismatch
             | ErrorKind::Abandoned
@@ -344,11 +443,25 @@ impl Ledger {
     }
 
     /// At the very end, after somebody asked once more, without faults; `answered` if it got one.
-    pub(crate) fn closing(&mut self, answered: bool) {
+    pub(crate) fn closing(&mut self, answered: bool, commits: bool) {
+        let detail = format!("answered, with {} effects", self.effects);
+        let has_effect = !commits || !answered || self.effects == 1;
+        self.check(has_effect, Guarantee::EffectsOnce, detail);
         let least = u32::from(answered);
-        let once = self.may_repeat || (least..=1).contains(&self.successes);
-        let detail = format!("{} runs to success", self.successes);
+        let runs = self.successes.max(self.effects);
+        let once = self.may_repeat || (least..=1).contains(&runs);
+        let detail = format!("{runs} runs to success");
         self.check(once, Guarantee::RunsOnce, detail);
+    }
+}
+
+/// Whether a caller takes this for "what I sent was not executed, and never will be".
+fn says_nothing_happened(ended: &Ended) -> bool {
+    match ended {
+        Ended::HandlerError(_) => true,
+        Ended::Refused(ErrorKind::OutcomeUnknown | ErrorKind::InProgress { .. }) => false,
+        Ended::Refused(_) => true,
+        _ => false,
     }
 }
 

@@ -42,6 +42,11 @@ mutants! {
     expire_before_the_lease_ends: [ExpireBeforeLease] in short_retention breaks OneLiveOwner;
     renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner;
     restamp_may_shorten: [RestampMayShorten] in owner_slow breaks OneLiveOwner;
+    transact_without_a_condition: [TransactUnfenced] in commit breaks EffectsOnce;
+    run_a_transaction_without_a_condition: [TransactUnfenced] in transaction breaks CompletedAnswerStays;
+    commit_in_any_status: [CommitAnyStatus] in commit breaks EffectsOnce;
+    leave_a_commit_in_doubt: [DoubtLeftOpen] in commit breaks EffectsOnce;
+    settle_without_compare_and_set: [SettleUnfenced] in reconcile breaks OneLiveOwner;
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner;
     store_steps_without_owner: [StepUnfenced] in steps breaks ForeignRecordStays;
     take_over_without_comparing_steps: [CompareNoSteps] in steps breaks StoredStepsStay;

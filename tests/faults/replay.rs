@@ -95,7 +95,7 @@ fn show(simulation: &Simulation, step: Option<Step>) {
 /// The record in short: status, owner, attempt, and in how many ms its lease ends.
 fn record() -> String {
     world::with(|world| {
-        let Some(item) = world.store.item() else { return "no record".to_owned() };
+        let Some(item) = world.store.record() else { return "no record".to_owned() };
         let text = |name: &str| item.get(name).map(|value| value["S"].as_str().unwrap_or("?"));
         let number = |name: &str| item.get(name).map(crate::expression::number);
         let lease =

@@ -3,14 +3,16 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use dynamodb_idempotency::{
-    Execution, Failure, InProgress, Lease, Operation, Outage, Outcome, Policy, RunError, Takeover,
-    Unconfirmed,
+    Execution, Failure, InProgress, Lease, Operation, Outage, Outcome, Policy, Reconciled,
+    RunError, Takeover, Transaction, TransactionError, Unconfirmed,
 };
 
 use crate::guarantee::Ended;
 use crate::ledger::name;
 use crate::step::Fate;
+use crate::store::RECORDS;
 use crate::world::{self, End};
 
 type Calling<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
@@ -53,6 +55,8 @@ pub(crate) struct Scenario {
     pub(crate) fates: &'static [Fate],
     /// By when a key must be free, in ms after its owner's end.
     pub(crate) margin: i64,
+    /// Whether each answer comes with an effect in the same transaction.
+    pub(crate) commits: bool,
     /// Whether, besides an answer, the last caller may get this.
     pub(crate) may_end: fn(&Ended) -> bool,
 }
@@ -72,6 +76,7 @@ const BASIC: Scenario = Scenario {
     beats: 0,
     fates: Fate::DISTINCT,
     margin: PAST_LEASE,
+    commits: false,
     may_end: |_| false,
 };
 
@@ -96,6 +101,7 @@ scenarios! {
     replay_errors { call: run_replaying_errors, may_end: is_failure }
     decline { ends: &[End::Decline] }
     mismatch { mismatch: true, may_end: is_mismatch }
+    transaction_mismatch { mismatch: true, call: run_or_transact, may_end: is_mismatch }
     in_progress_wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }) }
     reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
     fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
@@ -103,6 +109,14 @@ scenarios! {
     renewed { bounds: FEW, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     renewed_late { bounds: FEW, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, beats: 2, margin: 9 * SECOND }
     steps { bounds: FEW, call: run_steps }
+    reconcile { bounds: PAIRS, call: run_reconciling, failures: 0 }
+    commit { commits: true, call: run_committing }
+    commit_retain { commits: true, bounds: FEW, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
+    commit_sdk_retries { commits: true, bounds: FEW, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
+    commit_renewed { commits: true, bounds: FEW, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    transaction { commits: true, call: run_transaction, failures: 0 }
+    transaction_wait { commits: true, bounds: FEW, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
+    transaction_beside_runs { call: run_or_transact }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -138,7 +152,7 @@ impl Scenario {
             let basis = Policy::default()
                 .lease(Lease::Fixed(LEASE))
                 .completion_timeout(Duration::from_millis(120));
-            let idempotency = dynamodb_idempotency::Idempotency::builder(client, "table")
+            let idempotency = dynamodb_idempotency::Idempotency::builder(client, RECORDS)
                 .policy(|_| policy(basis))
                 .build()
                 .expect("the settings are right");
@@ -177,6 +191,61 @@ fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> 
     Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
 }
 
+/// Completes an abandoned operation if the caller is an odd one, and runs it again otherwise.
+fn run_reconciling(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+    let operation = operation.reconcile(move |_| async move {
+        Ok::<_, String>(match caller % 2 {
+            1 => Reconciled::Completed(format!("the word of {}", name(caller))),
+            _ => Reconciled::Execute,
+        })
+    });
+    Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
+}
+
+/// The handler writes its effect together with its answer.
+fn run_committing(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+    Box::pin(async move {
+        let committing = async |execution: Execution| {
+            let answer = handler(execution.clone(), caller).await?;
+            if let Err(error) = execution.commit(&answer, [effect(caller)]).await {
+                world::with(|world| world.ledger.commit_failed(caller));
+                return Err(error.to_string());
+            }
+            Ok(answer)
+        };
+        ended(operation.run_with_outcome(committing).await)
+    })
+}
+
+/// The whole operation is one transaction.
+fn run_transaction(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+    Box::pin(async move {
+        let build = async || {
+            let answer = format!("the answer of {}", name(caller));
+            Ok::<_, String>(Transaction::new(answer).items([effect(caller)]))
+        };
+        ended(operation.run_transaction_with_outcome(build).await.map_err(|error| match error {
+            TransactionError::Idempotency(error) => RunError::Idempotency(error),
+            other => panic!("a transaction without conditions: {other}"),
+        }))
+    })
+}
+
+/// The first caller runs a handler, the others are transactions.
+fn run_or_transact(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+    if caller == 0 { run(operation, caller) } else { run_transaction(operation, caller) }
+}
+
+/// A row of the business's.
+fn effect(caller: usize) -> TransactWriteItem {
+    let row = Put::builder()
+        .table_name("business")
+        .item("pk", AttributeValue::S("effect".to_owned()))
+        .item("by", AttributeValue::S(name(caller).to_string()))
+        .build();
+    TransactWriteItem::builder().put(row.expect("it is whole")).build()
+}
+
 /// Runs until the scheduler says how it ends.
 async fn handler(execution: Execution, caller: usize) -> Result<String, String> {
     let end = world::with(|world| world.enter(caller, &execution));
@@ -198,6 +267,7 @@ fn ended(result: Result<Outcome<String>, RunError<String>>) -> Ended {
     match result {
         Ok(Outcome::Executed(answer)) => Ended::Executed(answer),
         Ok(Outcome::Replayed(answer)) => Ended::Replayed(answer),
+        Ok(Outcome::Reconciled(answer)) => Ended::Reconciled(answer),
         Ok(Outcome::NothingExecuted(answer)) => Ended::NothingExecuted(answer),
         Ok(Outcome::Unconfirmed(answer)) => Ended::Unconfirmed(answer),
         Ok(Outcome::Unprotected(answer)) => Ended::Unprotected(answer),

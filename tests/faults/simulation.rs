@@ -15,7 +15,7 @@ use crate::network::{broken, error, response, timed_out};
 use crate::scenarios::Scenario;
 use crate::step::{Fate, Step};
 use crate::store::{Operation, is_expired};
-use crate::world::{self, Delivery, End, Parked, digest_of};
+use crate::world::{self, Delivery, End, Parked, Request, digest_of};
 
 /// How a schedule begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Simulation {
                     steps.push(Step::Arrive(index));
                 }
             }
-            if world.store.item().is_some_and(|item| is_expired(item, world.now())) {
+            if world.store.record().is_some_and(|item| is_expired(item, world.now())) {
                 steps.push(Step::Expire);
             }
             self.mishaps(world, &running, &mut steps);
@@ -269,7 +269,7 @@ impl Simulation {
                 if fate != Fate::LoseReply {
                     world.ledger.heard(now, &request, &executed);
                     if fate == Fate::Twice {
-                        world.delay(request);
+                        world.delay(Request { is_copy: true, ..request });
                     }
                     world.note(caller, (slot, world::digest(&executed.body)));
                     return (reply, Some(Ok(response(executed.status, &executed.body, now))));
@@ -402,11 +402,14 @@ impl Simulation {
         }
         let ended = self.endings[last].clone();
         world::with(|world| {
-            let answered = matches!(ended, Some(Ended::Executed(_) | Ended::Replayed(_)));
+            let answered = matches!(
+                ended,
+                Some(Ended::Executed(_) | Ended::Replayed(_) | Ended::Reconciled(_))
+            );
             let fits = answered || ended.as_ref().is_some_and(self.scenario.may_end);
             let detail = format!("the last caller ended with {ended:?}");
             world.ledger.check(fits, Guarantee::KeyComesFree, detail);
-            world.ledger.closing(answered);
+            world.ledger.closing(answered, self.scenario.commits);
         });
     }
 

@@ -1,11 +1,17 @@
-//! The model store: one table in memory, with exactly the operations that the crate sends. The
+//! The model store: tables in memory, with exactly the operations that the crate sends. The
 //! differential test holds it to a real engine.
+//!
+//! A transaction's client request token is not looked at, as if each repeat came after the ten
+//! minutes that DynamoDB remembers one: the crate must be right without it.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::expression::{Placeholders, holds, number, update};
+
+/// The table of the records; whatever else there is, is the business's.
+pub(crate) const RECORDS: &str = "table";
 
 /// An item in DynamoDB's JSON: `{"status": {"S": "PENDING"}, …}`.
 pub(crate) type Item = BTreeMap<String, Value>;
@@ -16,6 +22,7 @@ pub(crate) enum Operation {
     Put,
     Update,
     Delete,
+    Transact,
 }
 
 impl Operation {
@@ -26,6 +33,7 @@ impl Operation {
             Some("PutItem") => Self::Put,
             Some("UpdateItem") => Self::Update,
             Some("DeleteItem") => Self::Delete,
+            Some("TransactWriteItems") => Self::Transact,
             _ => panic!("the model store does not know {target}"),
         }
     }
@@ -36,6 +44,7 @@ impl Operation {
             Self::Put => "DynamoDB_20120810.PutItem",
             Self::Update => "DynamoDB_20120810.UpdateItem",
             Self::Delete => "DynamoDB_20120810.DeleteItem",
+            Self::Transact => "DynamoDB_20120810.TransactWriteItems",
         }
     }
 }
@@ -43,54 +52,82 @@ impl Operation {
 /// What the store did with one request.
 #[derive(Debug)]
 pub(crate) struct Executed {
+    /// The record; in a transaction its first item.
     pub(crate) before: Option<Item>,
     pub(crate) after: Option<Item>,
     /// Whether a write was refused by its condition.
     pub(crate) is_refused: bool,
     pub(crate) status: u16,
     pub(crate) body: Value,
+    writes: Vec<Write>,
 }
+
+/// What becomes of one item, and what it was.
+#[derive(Clone, Debug)]
+struct Write {
+    key: Key,
+    before: Option<Item>,
+    after: Option<Item>,
+    holds: bool,
+}
+
+/// Table and partition key.
+type Key = (String, String);
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    items: BTreeMap<String, Item>,
+    items: BTreeMap<Key, Item>,
 }
 
 impl Store {
-    pub(crate) fn items(&self) -> &BTreeMap<String, Item> {
+    pub(crate) fn items(&self) -> &BTreeMap<Key, Item> {
         &self.items
     }
 
-    /// The one item of a simulation with one key.
-    pub(crate) fn item(&self) -> Option<&Item> {
-        self.items.values().next()
+    /// The one record of a simulation with one key.
+    pub(crate) fn record(&self) -> Option<&Item> {
+        self.items.iter().find(|((table, _), _)| table == RECORDS).map(|(_, item)| item)
     }
 
     pub(crate) fn execute(&mut self, operation: Operation, body: &Value) -> Executed {
         let executed = self.dry_run(operation, body);
-        let key = key(operation, body);
-        match &executed.after {
-            Some(item) => self.items.insert(key, item.clone()),
-            None => self.items.remove(&key),
-        };
+        for Write { key, after, .. } in &executed.writes {
+            match after {
+                Some(item) => self.items.insert(key.clone(), item.clone()),
+                None => self.items.remove(key),
+            };
+        }
         executed
     }
 
     /// What [`execute`](Self::execute) would do.
     pub(crate) fn dry_run(&self, operation: Operation, body: &Value) -> Executed {
-        let before = self.items.get(&key(operation, body)).cloned();
-        if operation == Operation::Get {
-            assert_eq!(body.get("ConsistentRead"), Some(&Value::Bool(true)), "{body}");
-            let body = before.as_ref().map_or_else(|| json!({}), |item| json!({ "Item": item }));
-            return executed(before.clone(), before, body);
+        match operation {
+            Operation::Get => self.get(body),
+            Operation::Transact => self.transaction(body),
+            Operation::Put | Operation::Update | Operation::Delete => {
+                let write = self.write(operation, body);
+                if write.holds { executed(vec![write]) } else { refused(&write, body) }
+            }
         }
+    }
+
+    fn get(&self, body: &Value) -> Executed {
+        assert_eq!(body.get("ConsistentRead"), Some(&Value::Bool(true)), "{body}");
+        let before = self.items.get(&key(Operation::Get, body)).cloned();
+        let body = before.as_ref().map_or_else(|| json!({}), |item| json!({ "Item": item }));
+        let (after, writes) = (before.clone(), Vec::new());
+        Executed { before, after, is_refused: false, status: 200, body, writes }
+    }
+
+    fn write(&self, operation: Operation, body: &Value) -> Write {
+        let key = key(operation, body);
+        let before = self.items.get(&key).cloned();
         let placeholders = Placeholders::of(body);
         let condition = text(body, "ConditionExpression").unwrap_or_default();
-        if !condition.is_empty() && !holds(condition, &placeholders, before.as_ref()) {
-            return refused(before, body);
-        }
+        let holds = condition.is_empty() || holds(condition, &placeholders, before.as_ref());
         let after = match operation {
-            Operation::Get | Operation::Delete => None,
+            _ if !holds => before.clone(),
             Operation::Put => Some(item(&body["Item"])),
             Operation::Update => {
                 let mut item = before.clone().unwrap_or_else(|| item(&body["Key"]));
@@ -98,13 +135,51 @@ impl Store {
                 update(expression, &placeholders, &mut item);
                 Some(item)
             }
+            _ => None,
         };
-        executed(before, after, json!({}))
+        Write { key, before, after, holds }
+    }
+
+    /// All or nothing; the record is the first item.
+    fn transaction(&self, body: &Value) -> Executed {
+        let items = body["TransactItems"].as_array().expect("a transaction has items");
+        let parts: Vec<(&Value, Write)> = items
+            .iter()
+            .map(|item| {
+                let (kind, part) =
+                    item.as_object().and_then(|item| item.iter().next()).expect("an item");
+                let operation = match kind.as_str() {
+                    "Put" => Operation::Put,
+                    "Update" => Operation::Update,
+                    "Delete" => Operation::Delete,
+                    other => panic!("the model store does not know {other} in a transaction"),
+                };
+                (part, self.write(operation, part))
+            })
+            .collect();
+        if parts.iter().all(|(_, write)| write.holds) {
+            return executed(parts.into_iter().map(|(_, write)| write).collect());
+        }
+        let reasons: Vec<Value> = parts.iter().map(|(part, write)| reason(part, write)).collect();
+        let codes: Vec<&str> =
+            reasons.iter().map(|reason| text(reason, "Code").unwrap_or_default()).collect();
+        let body = json!({
+            "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+            "Message": format!(
+                "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+                codes.join(", ")
+            ),
+            "CancellationReasons": reasons,
+        });
+        let before = parts.into_iter().next().and_then(|(_, write)| write.before);
+        let (after, writes) = (before.clone(), Vec::new());
+        Executed { before, after, is_refused: true, status: 400, body, writes }
     }
 
     /// What DynamoDB does, some time, with items whose `expires_at` is past; returns them.
     pub(crate) fn expire(&mut self, now: i64) -> Vec<Item> {
-        self.items.extract_if(.., |_, item| is_expired(item, now)).map(|(_, item)| item).collect()
+        let expired = |_: &Key, item: &mut Item| is_expired(item, now);
+        self.items.extract_if(.., expired).map(|(_, item)| item).collect()
     }
 }
 
@@ -113,9 +188,10 @@ pub(crate) fn is_expired(item: &Item, now: i64) -> bool {
     item.get("expires_at").is_some_and(|expires_at| number(expires_at) * 1000 < now)
 }
 
-fn key(operation: Operation, body: &Value) -> String {
+fn key(operation: Operation, body: &Value) -> Key {
     let holder = if operation == Operation::Put { &body["Item"] } else { &body["Key"] };
-    holder["pk"]["S"].as_str().expect("the key is a string").to_owned()
+    let table = text(body, "TableName").expect("a request names its table").to_owned();
+    (table, holder["pk"]["S"].as_str().expect("the key is a string").to_owned())
 }
 
 fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
@@ -127,19 +203,40 @@ fn item(value: &Value) -> Item {
     fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-fn executed(before: Option<Item>, after: Option<Item>, body: Value) -> Executed {
-    Executed { before, after, is_refused: false, status: 200, body }
+fn executed(writes: Vec<Write>) -> Executed {
+    let Write { before, after, .. } = writes[0].clone();
+    Executed { before, after, is_refused: false, status: 200, body: json!({}), writes }
 }
 
-fn refused(before: Option<Item>, request: &Value) -> Executed {
+fn refused(write: &Write, request: &Value) -> Executed {
     let mut body = json!({
         "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
         "message": "The conditional request failed",
     });
-    if let Some(item) = before.as_ref()
-        && text(request, "ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD")
-    {
+    if let Some(item) = shown(write, request) {
         body["Item"] = json!(item);
     }
-    Executed { before: before.clone(), after: before, is_refused: true, status: 400, body }
+    let (before, after) = (write.before.clone(), write.before.clone());
+    Executed { before, after, is_refused: true, status: 400, body, writes: Vec::new() }
+}
+
+/// Why, for one item of it, a transaction was cancelled.
+fn reason(request: &Value, write: &Write) -> Value {
+    if write.holds {
+        return json!({ "Code": "None" });
+    }
+    let mut reason = json!({
+        "Code": "ConditionalCheckFailed",
+        "Message": "The conditional request failed",
+    });
+    if let Some(item) = shown(write, request) {
+        reason["Item"] = json!(item);
+    }
+    reason
+}
+
+/// The item that a refused write lost to, if the request asks for it.
+fn shown<'a>(write: &'a Write, request: &Value) -> Option<&'a Item> {
+    let asked = text(request, "ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD");
+    write.before.as_ref().filter(|_| asked)
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::guarantee::Violation;
 use crate::ledger::Ledger;
-use crate::store::{Executed, Operation, Store};
+use crate::store::{Executed, Operation, RECORDS, Store};
 
 /// When every simulation begins, in epoch milliseconds.
 const BEGINNING: i64 = 1_900_000_000_000;
@@ -32,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) operation: Operation,
     pub(crate) body: Value,
     pub(crate) digest: u64,
+    /// It comes once more, without its caller's doing.
+    pub(crate) is_copy: bool,
 }
 
 /// What the store was asked, and what it answered.
@@ -187,7 +189,10 @@ impl World {
     ) -> oneshot::Receiver<Delivery> {
         let (reply, delivery) = oneshot::channel();
         let digest = digest_of((caller, operation, digest(&body)));
-        let request = Request { caller, operation, body, digest };
+        let request = Request { caller, operation, body, digest, is_copy: false };
+        if operation == Operation::Transact {
+            self.ledger.transacts(caller);
+        }
         self.sweep(caller);
         let slot = self.callers[caller].parked.iter_mut().find(|slot| slot.is_none());
         *slot.expect("a caller sends no third request at once") = Some(Parked { request, reply });
@@ -237,7 +242,7 @@ impl World {
             if let Some(exchanges) = &mut self.exchanges {
                 exchanges.push(Exchange {
                     operation: Operation::Delete,
-                    request: json!({ "Key": { "pk": item["pk"] } }),
+                    request: json!({ "TableName": RECORDS, "Key": { "pk": item["pk"] } }),
                     status: 200,
                     response: json!({}),
                 });
@@ -247,14 +252,15 @@ impl World {
 
     /// A handler does the work of a step.
     pub(crate) fn begin_step(&mut self, caller: usize, step: &str) {
-        self.ledger.step_started(caller, step, self.store.item());
+        let now = self.now();
+        self.ledger.step_started(caller, now, step, self.store.record());
     }
 
     /// A handler has begun; it ends when the scheduler says how.
     pub(crate) fn enter(&mut self, caller: usize, execution: &Execution) -> oneshot::Receiver<End> {
         let (gate, end) = oneshot::channel();
         let now = self.now();
-        self.ledger.handler_started(caller, now, execution, self.store.item());
+        self.ledger.handler_started(caller, now, execution, self.store.record());
         self.callers[caller].gate = Some(gate);
         end
     }
