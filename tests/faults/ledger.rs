@@ -458,10 +458,10 @@ impl Ledger {
 /// Whether a caller takes this for "what I sent was not executed, and never will be".
 fn says_nothing_happened(ended: &Ended) -> bool {
     match ended {
-        Ended::HandlerError(_) => true,
-        Ended::Refused(ErrorKind::OutcomeUnknown | ErrorKind::InProgress { .. }) => false,
-        Ended::Refused(_) => true,
-        _ => false,
+        Ended::Refused(kind) => {
+            !matches!(kind, ErrorKind::OutcomeUnknown | ErrorKind::InProgress { .. })
+        }
+        ended => matches!(ended, Ended::HandlerError(_)),
     }
 }
 
