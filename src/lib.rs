@@ -88,6 +88,8 @@ mod acquire;
 mod clock;
 mod completion;
 mod error;
+#[cfg(feature = "event")]
+pub mod event;
 mod execution;
 #[cfg(not(feature = "fault-injection"))]
 mod fault_injection;
@@ -124,7 +126,9 @@ pub use crate::from_env::TABLE_VARIABLE;
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
-pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
+pub use crate::policy::{
+    Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,
+};
 pub use crate::schema::{Attribute, TableSchema};
 
 /// The README's snippets compile.
