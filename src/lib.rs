@@ -110,6 +110,8 @@ mod key;
 pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
+#[cfg(feature = "messages")]
+pub mod messages;
 mod operation;
 mod policy;
 mod protocol;
