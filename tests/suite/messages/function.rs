@@ -44,7 +44,11 @@ pub(crate) fn context_of(seconds: u64) -> Context {
 }
 
 pub(crate) fn context_in(left: Duration) -> Context {
-    let deadline = SystemTime::now() + left;
+    context_until(SystemTime::now() + left)
+}
+
+/// The context of an invocation whose time is over then.
+pub(crate) fn context_until(deadline: SystemTime) -> Context {
     let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let mut context = Context::default();
     context.deadline = deadline.as_millis().try_into().expect("it fits");
