@@ -9,5 +9,6 @@
 mod dynamodb;
 mod function;
 mod http;
+mod payment_events;
 mod payments;
 mod server;
