@@ -65,6 +65,8 @@ mod batch;
 mod consumer;
 mod envelope;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod key;
 mod message;
 mod response;

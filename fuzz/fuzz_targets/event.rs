@@ -1,0 +1,6 @@
+//! Events of AWS services.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| dynamodb_idempotency::fuzzing::event(input));
