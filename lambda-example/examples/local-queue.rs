@@ -251,13 +251,12 @@ async fn deliver_all(
         tally.deliveries += batch.len();
         tally.invocations += 1;
         let answer = invoke(&service, &stage, &batch).await?;
-        let again = match answer {
-            Some(answer) => settle(queue, &batch, &answer, &mut chance),
-            None => {
-                tally.crashes += 1;
-                queue.invisible.push((Instant::now() + VISIBILITY_TIMEOUT, batch.clone()));
-                vec!["the function died".to_owned()]
-            }
+        let again = if let Some(answer) = answer {
+            settle(queue, &batch, &answer, &mut chance)
+        } else {
+            tally.crashes += 1;
+            queue.invisible.push((Instant::now() + VISIBILITY_TIMEOUT, batch.clone()));
+            vec!["the function died".to_owned()]
         };
         let names: Vec<_> = batch.iter().map(|sent| sent.id.as_str()).collect();
         let ran = std::mem::take(&mut *locked(&stage.ran));

@@ -18,7 +18,7 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// messages, with two ids, and two effects. Where producers retry, have them send a key.
 pub struct MessageKey<R>(Rule<R>);
 
-type Find<R> = Arc<dyn Fn(&Message<R>) -> Option<String> + Send + Sync>;
+type Find<R> = Arc<dyn Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync>;
 
 enum Rule<R> {
     Attribute(String),
@@ -68,7 +68,16 @@ impl<R> MessageKey<R> {
     pub fn with<Key: Into<Option<String>>>(
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {
-        Self(Rule::With(Arc::new(move |message| find(message).into())))
+        Self::found_by(move |message| {
+            let missing = || NoKey::Missing("the message has no idempotency key".to_owned());
+            find(message).into().ok_or_else(missing)
+        })
+    }
+
+    pub(crate) fn found_by(
+        find: impl Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Rule::With(Arc::new(find)))
     }
 
     pub(crate) fn default_attribute() -> Self {
@@ -83,8 +92,7 @@ impl<R> MessageKey<R> {
             Rule::BrokerId => body.broker_id.clone().ok_or_else(|| {
                 NoKey::Invalid("the record does not carry its broker's id".to_owned())
             })?,
-            Rule::With(find) => find(message)
-                .ok_or_else(|| NoKey::Missing("the message has no idempotency key".to_owned()))?,
+            Rule::With(find) => find(message)?,
         };
         if key.is_empty() {
             return Err(NoKey::Invalid("the idempotency key is empty".to_owned()));

@@ -67,6 +67,8 @@ mod envelope;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+#[cfg(feature = "jmespath")]
+mod jmespath;
 mod key;
 mod message;
 mod response;

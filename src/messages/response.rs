@@ -110,8 +110,8 @@ pub(crate) fn report(
 mod tests {
     use super::*;
 
-    fn id(id: &str) -> Option<ItemIdentifier> {
-        Some(ItemIdentifier::Id(id.to_owned()))
+    fn id(id: &str) -> ItemIdentifier {
+        ItemIdentifier::Id(id.to_owned())
     }
 
     fn json(response: Result<BatchResponse, BatchError>) -> String {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_response_has_the_names_that_lambda_reads() {
         assert_eq!(
-            json(report(Reporting::Items, vec![id("a"), id("b"), id("a")], 4, None)),
+            json(report(Reporting::Items, [id("a"), id("b"), id("a")].map(Some).into(), 4, None)),
             r#"{"batchItemFailures":[{"itemIdentifier":"a"},{"itemIdentifier":"b"}]}"#
         );
         let kafka = ItemIdentifier::Kafka { partition: "orders-0".into(), offset: 7 };
@@ -136,16 +136,16 @@ mod tests {
     fn a_stream_is_told_the_first_and_its_state_is_passed_on() {
         let state = RawValue::from_string(r#"{"count":1.0}"#.into()).unwrap();
         assert_eq!(
-            json(report(Reporting::First, vec![id("5"), None], 4, Some(state))),
+            json(report(Reporting::First, vec![Some(id("5")), None], 4, Some(state))),
             r#"{"batchItemFailures":[{"itemIdentifier":"5"}],"state":{"count":1.0}}"#
         );
     }
 
     #[test]
     fn a_failure_that_cannot_be_named_fails_the_whole_batch() {
-        let nameless = report(Reporting::Items, vec![id("a"), None], 2, None);
+        let nameless = report(Reporting::Items, vec![Some(id("a")), None], 2, None);
         assert!(matches!(nameless, Err(BatchError::Nameless { failed: 2, total: 2 })));
-        let event = report(Reporting::Event, vec![id("a")], 2, None);
+        let event = report(Reporting::Event, vec![Some(id("a"))], 2, None);
         assert!(matches!(event, Err(BatchError::Failed { failed: 1, total: 2 })));
     }
 }

@@ -4,7 +4,7 @@ use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Content, Incoming, Source, Split, other_source};
+use super::{Batch, Body, Content, Incoming, Source, Split, decode, other_source};
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
@@ -28,9 +28,7 @@ impl Split for EventBridge {
     fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
         let body = body(event).map_err(|error| other_source(Self::NAME, &error.to_string()))?;
         let item = body.broker_id.clone().map(ItemIdentifier::Id);
-        let record = serde_json::from_str(event)
-            .map_err(|error| format!("the event is not one of {}'s: {error}", Self::NAME));
-        let content = record.map(|record| Content { record, body });
+        let content = decode(event, Self::NAME).map(|record| Content { record, body });
         Ok(Batch { messages: vec![Incoming { item, group: None, content }], state: None })
     }
 

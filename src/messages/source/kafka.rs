@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, other_source};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, decode, other_source};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
@@ -107,8 +107,7 @@ fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaReco
     for header in headers.into_iter().flatten().filter_map(Value::as_object).flatten() {
         attributes.push(header.0, text(header.1));
     }
-    let record: KafkaRecord = serde_json::from_str(raw.text)
-        .map_err(|error| format!("the record is not one of {}'s: {error}", Kafka::NAME))?;
+    let record: KafkaRecord = decode(raw.text, Kafka::NAME)?;
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
         .map_err(|error| format!("the record's value is not in base64: {error}"))?;

@@ -1,12 +1,14 @@
 //! What cannot be read harms nothing else.
 
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{BatchError, Disposal, Message, MessageKey};
+use dynamodb_idempotency::messages::{BatchError, Disposal, Message, MessageKey, Order};
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
 
 use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
-use super::queue::{attribute, example, fifo, kinesis_record, message, sqs, without_key};
+use super::queue::{
+    attribute, example, fifo, kafka_record, kinesis_record, message, sqs, without_key,
+};
 use crate::support::{Link, Store};
 
 #[tokio::test]
@@ -170,7 +172,7 @@ async fn an_event_of_another_source_runs_nothing() {
             ("eventbridge", invoke_in(&eventbridge, &event, context()).await),
             ("s3", invoke_in(&s3, &event, context()).await),
         ];
-        for (service, answer) in answers.into_iter() {
+        for (service, answer) in answers {
             let is_own = service == name;
             assert_eq!(answer.is_ok(), is_own, "{service} with the event of {name}: {answer:?}");
         }
@@ -188,5 +190,20 @@ async fn a_record_that_names_another_source_is_not_run() {
     other["eventSource"] = "aws:mq".into();
     let answer = invoke(&service, &sqs([other, message("2", "l", "b")])).await;
     assert_eq!(failures(&answer), ["1"]);
+    assert_eq!(ran.all(), ["b"]);
+}
+
+/// `aws_lambda_events` panics at a fraction of a millisecond.
+#[tokio::test]
+async fn a_record_at_which_its_type_panics_fails_alone() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+    let service = consumer.handler(noting(&ran));
+    let mut event = example!("kafka_msk");
+    let mut broken = kafka_record(1, "a", "a");
+    broken["timestamp"] = json!(1_545_084_650_987.5);
+    event["records"] = json!({"orders-0": [broken, kafka_record(2, "b", "b")]});
+    let item = json!({"itemIdentifier": {"partition": "orders-0", "offset": 1}});
+    assert_eq!(invoke(&service, &event).await, json!({"batchItemFailures": [item]}));
     assert_eq!(ran.all(), ["b"]);
 }

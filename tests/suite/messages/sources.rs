@@ -30,7 +30,7 @@ async fn both_kinds_of_kafka_run_once_by_header_and_by_broker_id() {
     }
 }
 
-fn topic(partition_0: Value, partition_1: Value) -> Value {
+fn topic(partition_0: &[Value], partition_1: &[Value]) -> Value {
     let mut event = example!("kafka_msk");
     event["records"] = json!({"orders-0": partition_0, "orders-1": partition_1});
     event
@@ -41,12 +41,8 @@ async fn a_kafka_partition_stops_at_its_first_failure_and_the_invocation_fails()
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().kafka("book").handler(noting(&ran));
     let event = topic(
-        json!([
-            kafka_record(1, "a", "0-1"),
-            kafka_record(2, "b", "fail"),
-            kafka_record(3, "c", "0-3")
-        ]),
-        json!([kafka_record(11, "a", "1-1"), kafka_record(12, "b", "1-2")]),
+        &[kafka_record(1, "a", "0-1"), kafka_record(2, "b", "fail"), kafka_record(3, "c", "0-3")],
+        &[kafka_record(11, "a", "1-1"), kafka_record(12, "b", "1-2")],
     );
     let failed = message(invoke_in(&service, &event, context_of(30)).await);
     assert!(failed.starts_with("2 of 5 messages are not done"), "{failed}");
@@ -60,12 +56,8 @@ async fn kafka_can_be_told_each_record_that_is_not_done() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().kafka("book").partial_response(true).handler(noting(&ran));
     let event = topic(
-        json!([
-            kafka_record(1, "a", "0-1"),
-            kafka_record(2, "b", "fail"),
-            kafka_record(3, "c", "0-3")
-        ]),
-        json!([kafka_record(11, "a", "1-1")]),
+        &[kafka_record(1, "a", "0-1"), kafka_record(2, "b", "fail"), kafka_record(3, "c", "0-3")],
+        &[kafka_record(11, "a", "1-1")],
     );
     let item = |offset: i64| json!({"itemIdentifier": {"partition": "orders-0", "offset": offset}});
     let answer = invoke(&service, &event).await;
@@ -78,8 +70,8 @@ async fn kafka_records_of_different_keys_need_not_wait() {
     let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
     let service = consumer.handler(noting(&ran));
     let event = topic(
-        json!([kafka_record(1, "a", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "a", "a")]),
-        json!([]),
+        &[kafka_record(1, "a", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "a", "a")],
+        &[],
     );
     let answer = invoke(&service, &event).await;
     assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(2), "{answer}");
@@ -93,7 +85,7 @@ async fn a_tombstone_is_an_empty_payload() {
     let service = store.idempotency().kafka("book").handler(noting(&ran));
     let mut tombstone = kafka_record(1, "a", "");
     tombstone["value"] = Value::Null;
-    invoke(&service, &topic(json!([tombstone]), json!([]))).await;
+    invoke(&service, &topic(&[tombstone], &[])).await;
     assert_eq!(ran.all(), [""]);
 }
 
