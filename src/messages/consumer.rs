@@ -106,6 +106,14 @@ impl<S: Source> Consumer<S> {
         self
     }
 
+    /// The idempotency key is what `find` makes of a message: a `String`, or an `Option<String>`.
+    pub fn key_with<Key: Into<Option<String>>>(
+        self,
+        find: impl Fn(&Message<S::Record>) -> Key + Send + Sync + 'static,
+    ) -> Self {
+        self.key(MessageKey::with(find))
+    }
+
     /// Changes the inherited policy for these messages.
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).

@@ -64,7 +64,8 @@ impl<R> MessageKey<R> {
         Self(Rule::BrokerId)
     }
 
-    /// Whatever `find` makes of the message: a `String`, or an `Option<String>`.
+    /// Whatever `find` makes of the message: a `String`, or an `Option<String>`. The closure has to
+    /// name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
     pub fn with<Key: Into<Option<String>>>(
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {

@@ -44,6 +44,18 @@ async fn each_rule_finds_its_key() {
 }
 
 #[tokio::test]
+async fn a_closure_finds_the_key() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = store.idempotency().sqs("book");
+    let consumer = consumer.key_with(|message| message.record().md5_of_body.clone());
+    let service = consumer.handler(noting(&ran));
+    // Both have the same one, as AWS's documentation has them: the second is another request.
+    let answer = invoke(&service, &example!("sqs")).await;
+    assert_eq!(failures(&answer), ["2e1424d4-f796-459a-8184-9c92662be6da"]);
+    store.record("book#e4e68fb7bd0e697a0ae8f1bb342846b3").await;
+}
+
+#[tokio::test]
 async fn both_messages_of_the_documented_event_run() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().sqs("book").handler(noting(&ran));
