@@ -38,7 +38,8 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     pub(crate) answers: AnswerKind,
     pub(crate) commits: Commits,
-    /// False if it runs without a record, under [`Outage::Open`](crate::Outage::Open).
+    /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
+    /// without a key.
     is_protected: bool,
 }
 
@@ -78,7 +79,7 @@ impl Execution {
     }
 
     /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
-    /// [`Outage::Open`](crate::Outage::Open).
+    /// [`Outage::Open`](crate::Outage::Open), nor for a message without a key that runs all the same.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.inner.is_protected

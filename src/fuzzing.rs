@@ -99,6 +99,16 @@ pub fn json(text: &[u8]) {
     assert_eq!(value(text), value(&spelled));
 }
 
+/// An event of AWS's, of whichever source.
+pub fn event(text: &[u8]) {
+    crate::messages::fuzzing::event(text);
+}
+
+/// What a message carries: its body, its data, its value.
+pub fn message(payload: &[u8]) {
+    crate::messages::fuzzing::payload(payload);
+}
+
 /// Bytes as an attribute value: a letter for the type, then a text to the end of its line.
 ///
 /// Every input is some value, and what is cut off or doubled still is one, which is what a fuzzer
@@ -202,6 +212,8 @@ mod tests {
         corpus("record", record);
         corpus("response", response);
         corpus("json", json);
+        corpus("event", event);
+        corpus("message", message);
     }
 
     /// Were the notation misread, the fuzzer would look at nothing but errors.

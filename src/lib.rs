@@ -74,18 +74,27 @@
 //! `lambda_http` services, `layer` for `tower` ones. See [`mod@http`] for the rules and
 //! [`lambda`] for a whole function.
 //!
+//! # Messages and events
+//!
+//! [`Idempotency::event`] makes `lambda_runtime` handlers of any JSON event idempotent, see
+//! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
+//! topics, each by its own failure protocol, see [`messages`].
+//!
 //! # Features
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
 //! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
-//! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` |
+//! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
+//! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
+//! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
+//! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
 //! Without default features the crate needs the DynamoDB client that you give it, and brings
 //! neither a Lambda crate nor a TLS stack.
 #![cfg_attr(
-    not(all(feature = "from-env", feature = "lambda")),
+    not(all(feature = "from-env", feature = "lambda", feature = "messages")),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
@@ -94,6 +103,8 @@ mod clock;
 mod completion;
 mod derived_key;
 mod error;
+#[cfg(feature = "event")]
+pub mod event;
 mod execution;
 #[cfg(not(feature = "fault-injection"))]
 mod fault_injection;
@@ -114,6 +125,8 @@ mod key;
 pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
+#[cfg(feature = "messages")]
+pub mod messages;
 mod operation;
 mod policy;
 mod protocol;
@@ -134,7 +147,9 @@ pub use crate::from_env::TABLE_VARIABLE;
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
-pub use crate::policy::{Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed};
+pub use crate::policy::{
+    Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,
+};
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
 pub use crate::steps::StepError;
@@ -144,7 +159,13 @@ pub use crate::transaction::{
 };
 
 /// The README's snippets compile.
-#[cfg(all(doctest, feature = "lambda"))]
+#[cfg(all(doctest, feature = "lambda", feature = "messages"))]
 #[doc = include_str!("../README.md")]
 #[derive(Debug)]
 pub struct Readme;
+
+/// So do the guide's.
+#[cfg(all(doctest, feature = "from-env", feature = "messages"))]
+#[doc = include_str!("../docs/messages.md")]
+#[derive(Debug)]
+pub struct MessagesGuide;

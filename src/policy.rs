@@ -36,6 +36,8 @@ pub struct Policy {
     /// [`Takeover::Execute`]. A hook has its say in the place of this:
     /// [`Operation::reconcile`](crate::Operation::reconcile).
     pub takeover: Takeover,
+    /// What a repeat gets once the operation has completed. Default [`Completed::Replay`].
+    pub completed: Completed,
     /// What happens while DynamoDB cannot be reached. Default [`Outage::Closed`].
     pub outage: Outage,
     /// What the caller gets when the handler ran and its completion cannot be confirmed. Default
@@ -56,6 +58,7 @@ impl Default for Policy {
             in_progress: InProgress::Reject,
             failure: Failure::Release,
             takeover: Takeover::Execute,
+            completed: Completed::Replay,
             outage: Outage::Closed,
             unconfirmed: Unconfirmed::Answer,
             completion_timeout: Duration::from_secs(10),
@@ -129,6 +132,20 @@ pub enum Takeover {
     Reject,
 }
 
+/// What a repeat gets once the operation has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Completed {
+    /// The stored answer.
+    Replay,
+    /// It becomes the owner and runs the handler again, with `attempt` one higher; its answer
+    /// takes the place of the stored one. Two of them still never run at once: for handlers that
+    /// only read, or that may be repeated but not side by side. The same key with another payload
+    /// stays a mismatch, and a repeat that waits for a running one
+    /// ([`InProgress::Wait`]) runs after it.
+    Execute,
+}
+
 /// What happens while DynamoDB cannot be reached, throttles or fails.
 ///
 /// A missing table, permission or credential is never an outage: it is an error under both.
@@ -172,6 +189,7 @@ impl Policy {
         in_progress: InProgress,
         failure: Failure,
         takeover: Takeover,
+        completed: Completed,
         outage: Outage,
         unconfirmed: Unconfirmed,
         completion_timeout: Duration,
@@ -244,6 +262,7 @@ mod tests {
         assert_eq!(policy.in_progress, InProgress::Reject);
         assert_eq!(policy.failure, Failure::Release);
         assert_eq!(policy.takeover, Takeover::Execute);
+        assert_eq!(policy.completed, Completed::Replay);
         assert_eq!(policy.outage, Outage::Closed);
         assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
         assert_eq!(policy.completion_timeout, Duration::from_secs(10));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
-use crate::policy::{Failure, Policy, Takeover};
+use crate::policy::{Completed, Failure, Policy, Takeover};
 use crate::record::{Owner, Record, State, Version};
 use crate::response::Answer;
 use crate::steps::Checkpoints;
@@ -96,7 +96,10 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
     let orphan = Orphan { version, attempt, created_at, steps };
     match (state, lease_left) {
         // D5
-        (State::Completed { answer }, _) => Decision::Replay(answer),
+        (State::Completed { answer }, _) => match request.policy.completed {
+            Completed::Replay => Decision::Replay(answer),
+            Completed::Execute => Decision::TakeOver(orphan),
+        },
         // D6
         (State::Failed { answer }, _) => match request.policy.failure {
             Failure::Retain { max_attempts } if attempt < max_attempts => {

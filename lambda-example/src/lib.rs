@@ -1,4 +1,8 @@
-//! A payments API: one handler, on Lambda and on a local port.
+//! Two Lambda functions: a payments API, and a consumer of payment events.
+//!
+//! # The payments API
+//!
+//! One handler, on Lambda (`src/main.rs`) and on a local port (`examples/local.rs`).
 //!
 //! | request | answer |
 //! |---|---|
@@ -18,12 +22,22 @@
 //! 1.5 s, `tok_declined` is refused for good (402), `tok_processing_error` may be tried again (503),
 //! and `tok_crash` makes the handler panic; that of `/charges` in its first attempt only, and the next
 //! one finds the charge made.
+//!
+//! # The consumer
+//!
+//! [`payment_events`] books each event of an SQS queue into a [`Ledger`]: as a Lambda function
+//! (`src/bin/payment_events.rs`), and fed with duplicates, reorderings and crashes by
+//! `examples/local-queue.rs`.
 
 mod api;
 mod charge;
 mod charges;
+mod ledger;
+mod payment_events;
 mod payments;
 mod transfers;
 
 pub use api::service;
+pub use ledger::{Entry, Ledger};
+pub use payment_events::{book, payment_events};
 pub use payments::{Payment, Payments};

@@ -2,7 +2,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::*;
 use crate::clock::Timestamp;
-use crate::policy::Failure;
+use crate::policy::{Completed, Failure};
 use crate::record::{Record, State, Status};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -111,6 +111,20 @@ fn another_payload_is_a_mismatch_in_every_state() {
 #[test]
 fn completed_replays() {
     assert!(matches!(by_default(completed()), Decision::Replay(Answer::Json(text)) if text == "1"));
+}
+
+#[test]
+fn completed_can_run_again_by_compare_and_set() {
+    let policy = Policy::default().completed(Completed::Execute);
+    let Decision::TakeOver(Orphan { version, attempt: 2, .. }) = decided(completed(), &policy)
+    else {
+        panic!("not taken over");
+    };
+    assert_eq!((version.owner, version.status), (owner("theirs"), Status::Completed));
+    // What says no to a repeat under `Replay` says no here too.
+    assert!(matches!(decided(pending(LATER), &policy), Decision::InProgress { .. }));
+    let other = Record { fingerprint: fingerprint("other"), ..completed() };
+    assert!(matches!(decided(other, &policy), Decision::Mismatch));
 }
 
 #[test]

@@ -25,9 +25,12 @@ mod late_owner;
 mod late_writes;
 mod leases;
 mod lost_responses;
+#[cfg(feature = "messages")]
+mod messages;
 mod mismatch;
 mod one_winner;
 mod outage;
+mod re_execution;
 mod reconcile;
 mod replay;
 mod retention;

@@ -48,7 +48,7 @@ async fn answer(
     StatusCode::ACCEPTED
 }
 
-struct Function {
+pub struct Function {
     events: mpsc::Sender<Value>,
     answers: mpsc::Receiver<Value>,
     endpoint: String,
@@ -57,12 +57,20 @@ struct Function {
 }
 
 impl Function {
+    /// The payments API.
     async fn start() -> Self {
-        let endpoint = endpoint().await;
-        let dynamodb = client(&endpoint);
-        let (table, ledger) = (unique("idempotency"), unique("payments"));
-        Idempotency::new(dynamodb.clone(), &table).create_table().await.expect("a table");
-        Payments::new(dynamodb, &ledger).create_table().await.expect("a table");
+        let (endpoint, payments) = (endpoint().await, unique("payments"));
+        let client = client(&endpoint);
+        Payments::new(client, &payments).create_table().await.expect("a table");
+        let variable = ("PAYMENTS_TABLE", payments.as_str());
+        Self::of(env!("CARGO_BIN_EXE_payments"), variable, endpoint).await
+    }
+
+    /// A Lambda binary with a table of its own business, named by a variable.
+    pub async fn of(program: &str, business: (&str, &str), endpoint: String) -> Self {
+        let table = unique("idempotency");
+        let idempotency = Idempotency::new(client(&endpoint), &table);
+        idempotency.create_table().await.expect("a table");
 
         let (events, receiver) = mpsc::channel(1);
         let (sender, answers) = mpsc::channel(1);
@@ -75,7 +83,7 @@ impl Function {
         let address = listener.local_addr().expect("its address");
         tokio::spawn(async { axum::serve(listener, router).await });
 
-        let process = Command::new(env!("CARGO_BIN_EXE_payments"))
+        let process = Command::new(program)
             .env("AWS_LAMBDA_RUNTIME_API", address.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", "payments")
             .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
@@ -85,7 +93,7 @@ impl Function {
             .env("AWS_SECRET_ACCESS_KEY", "local")
             .env("AWS_ENDPOINT_URL_DYNAMODB", &endpoint)
             .env("IDEMPOTENCY_TABLE", &table)
-            .env("PAYMENTS_TABLE", &ledger)
+            .env(business.0, business.1)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
@@ -94,13 +102,13 @@ impl Function {
         Self { events, answers, endpoint, table, _process: process }
     }
 
-    async fn invoke(&mut self, event: Value) -> Value {
+    pub async fn invoke(&mut self, event: Value) -> Value {
         self.events.send(event).await.expect("a function that asks for events");
         let answer = tokio::time::timeout(Duration::from_secs(60), self.answers.recv());
         answer.await.expect("an answer in time").expect("an answer")
     }
 
-    async fn record(&self, pk: &str) -> HashMap<String, AttributeValue> {
+    pub async fn record(&self, pk: &str) -> HashMap<String, AttributeValue> {
         let found = client(&self.endpoint)
             .get_item()
             .table_name(&self.table)

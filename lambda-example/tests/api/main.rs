@@ -10,6 +10,7 @@ mod charges;
 mod dynamodb;
 mod function;
 mod http;
+mod payment_events;
 mod payments;
 mod server;
 mod transfers;

@@ -1,0 +1,89 @@
+//! The ledger of payment events: one entry a booking.
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, Put, ScalarAttributeType,
+};
+use lambda_http::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::charge::random_id;
+use crate::payment_events::PaymentEvent;
+
+/// One booking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Whose balance it changes.
+    pub account: String,
+    id: String,
+    /// The payment that it books.
+    pub payment: String,
+    /// In the currency's smallest unit; negative for a refund.
+    pub amount: i64,
+}
+
+/// The table of entries: partition key `account`, sort key `id`.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    client: Client,
+    table: String,
+}
+
+impl Ledger {
+    /// Uses `table` through `client`.
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self { client, table: table.into() }
+    }
+
+    /// The write that books an event: each booking is an entry of its own, so that the ledger would
+    /// show one too many.
+    pub(crate) fn booking(&self, event: &PaymentEvent) -> Result<Put, Error> {
+        let entry = Entry {
+            account: event.account.clone(),
+            id: random_id("entry")?,
+            payment: event.payment.clone(),
+            amount: event.amount,
+        };
+        let item = serde_dynamo::to_item(entry)?;
+        Ok(Put::builder().table_name(&self.table).set_item(Some(item)).build()?)
+    }
+
+    /// All entries, in no order.
+    ///
+    /// # Errors
+    /// What DynamoDB says.
+    pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
+        let scan = self.client.scan().table_name(&self.table).consistent_read(true);
+        let mut pages = scan.into_paginator().items().send();
+        let mut entries = Vec::new();
+        while let Some(item) = pages.next().await {
+            entries.push(serde_dynamo::from_item(item?)?);
+        }
+        Ok(entries)
+    }
+
+    /// Creates the table where there is none.
+    ///
+    /// # Errors
+    /// What DynamoDB says.
+    pub async fn create_table(&self) -> Result<(), Error> {
+        let mut request = self
+            .client
+            .create_table()
+            .table_name(&self.table)
+            .billing_mode(BillingMode::PayPerRequest);
+        for (name, key_type) in [("account", KeyType::Hash), ("id", KeyType::Range)] {
+            let attribute = AttributeDefinition::builder().attribute_name(name);
+            let key = KeySchemaElement::builder().attribute_name(name).key_type(key_type);
+            request = request
+                .attribute_definitions(attribute.attribute_type(ScalarAttributeType::S).build()?)
+                .key_schema(key.build()?);
+        }
+        match request.send().await.map_err(SdkError::into_service_error) {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_resource_in_use_exception() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! An event as Lambda sends it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// The JSON of an event, letter for letter: what the services of this crate take from
+/// `lambda_runtime`.
+///
+/// Read by each service itself, so that one message that cannot be read fails alone. In a test,
+/// make it of a text or of any serialisable value:
+///
+/// ```
+/// use dynamodb_idempotency::event::JsonEvent;
+///
+/// # fn main() -> Result<(), serde_json::Error> {
+/// let one: JsonEvent = r#"{"file": "a.csv"}"#.parse()?;
+/// let other = JsonEvent::of(&serde_json::json!({"file": "a.csv"}))?;
+/// assert_eq!(one.get().replace(' ', ""), other.get());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct JsonEvent(Box<RawValue>);
+
+impl JsonEvent {
+    /// The event that a value is written as.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        to_raw_value(value).map(Self)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl FromStr for JsonEvent {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
+}
+
+/// Events carry what customers sent: only their size is shown.
+impl fmt::Debug for JsonEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JsonEvent({} bytes)", self.get().len())
+    }
+}

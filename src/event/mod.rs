@@ -1,0 +1,144 @@
+//! Events: the wrapper for `lambda_runtime` handlers of any JSON event.
+//!
+//! ```no_run
+//! use dynamodb_idempotency::{Execution, Idempotency};
+//! use lambda_runtime::{Error, LambdaEvent};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Deserialize)]
+//! struct Import { file: String }
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Imported { rows: u64 }
+//!
+//! async fn import(event: LambdaEvent<Import>, _: Execution) -> Result<Imported, Error> {
+//!     # let _ = event;
+//!     Ok(Imported { rows: 3 }) // your business here
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Error> {
+//!     let idempotency = Idempotency::from_env().await?;
+//!     let key_of = |import: &Import| import.file.clone();
+//!     lambda_runtime::run(idempotency.event("import", key_of, import)).await
+//! }
+//! ```
+//!
+//! 1. The key is what `key_of` finds in the event. Without one (`None`) nothing runs, and the
+//!    invocation fails with [`ErrorKind::InvalidInput`].
+//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events count by their JSON
+//!    value; [`Event::fingerprint`] chooses what of them counts.
+//! 3. The lease ends with the invocation, by its own `Context`.
+//! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails
+//!    with the same event; an answer that is stored ends that.
+//!
+//! Batches of messages have a protocol of their own: see [`messages`](crate::messages).
+
+mod json;
+mod service;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use lambda_runtime::{Context, Diagnostic, LambdaEvent};
+
+pub use self::json::JsonEvent;
+pub use self::service::{Event, EventFuture};
+
+use self::service::Config;
+use crate::error::{ErrorKind, RunError};
+use crate::execution::Execution;
+use crate::idempotency::Idempotency;
+use crate::key::Scope;
+
+impl Idempotency {
+    /// Makes a `lambda_runtime` handler idempotent under `scope`, by the key that `key_of` finds in
+    /// its event: a `String`, or an `Option<String>`. Give the result to `lambda_runtime::run`.
+    ///
+    /// The handler takes the event and the [`Execution`]; its answer is stored as JSON.
+    pub fn event<P, Key, F, Fut>(
+        &self,
+        scope: impl Into<Scope>,
+        key_of: impl Fn(&P) -> Key + Send + Sync + 'static,
+        handler: F,
+    ) -> Event<P, F>
+    where
+        Key: Into<Option<String>>,
+        F: Fn(LambdaEvent<P>, Execution) -> Fut,
+        Fut: Future,
+    {
+        Event {
+            config: Arc::new(Config {
+                idempotency: self.clone(),
+                scope: scope.into(),
+                policy: self.core.policy.clone(),
+                fingerprint: None,
+                key_of: Arc::new(move |payload| key_of(payload).into()),
+            }),
+            handler: Arc::new(handler),
+        }
+    }
+}
+
+/// The end of the invocation. A context that was made by hand, for a test, has none.
+pub(crate) fn deadline(context: &Context) -> Option<SystemTime> {
+    (context.deadline != 0).then(|| context.deadline())
+}
+
+/// What Lambda reports of a failed invocation: the handler's own diagnosis, or `Idempotency.` and
+/// the [`ErrorKind`], which alarms can match.
+impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
+    fn from(error: RunError<E>) -> Self {
+        match error {
+            RunError::Handler(error) => error.into(),
+            RunError::Idempotency(error) => Self {
+                error_type: format!("Idempotency.{}", name(error.kind())),
+                error_message: error.to_string(),
+            },
+        }
+    }
+}
+
+/// The kind's name without its data.
+fn name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidInput => "InvalidInput",
+        ErrorKind::Mismatch => "Mismatch",
+        ErrorKind::InProgress { .. } => "InProgress",
+        ErrorKind::Failed => "Failed",
+        ErrorKind::Abandoned => "Abandoned",
+        ErrorKind::LeaseLost => "LeaseLost",
+        ErrorKind::DeadlineExceeded => "DeadlineExceeded",
+        ErrorKind::Configuration => "Configuration",
+        ErrorKind::Unavailable => "Unavailable",
+        ErrorKind::OutcomeUnknown => "OutcomeUnknown",
+        ErrorKind::UnknownRecord => "UnknownRecord",
+        ErrorKind::AnswerUnavailable => "AnswerUnavailable",
+        ErrorKind::AnswerUnreadable => "AnswerUnreadable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn alarms_can_match_the_kind_and_the_handlers_own_error_stays_its_own() {
+        let error = Error::new(ErrorKind::Mismatch, "another event");
+        let diagnostic = Diagnostic::from(RunError::<String>::from(error));
+        assert_eq!(diagnostic.error_type, "Idempotency.Mismatch");
+        assert_eq!(diagnostic.error_message, "another event");
+        let handlers = Diagnostic::from(RunError::Handler("no such file".to_owned()));
+        assert_eq!(handlers, Diagnostic::from("no such file".to_owned()));
+    }
+
+    #[test]
+    fn a_context_made_by_hand_has_no_deadline() {
+        let mut context = Context::default();
+        assert_eq!(deadline(&context), None);
+        context.deadline = 1;
+        assert_eq!(deadline(&context), Some(context.deadline()));
+    }
+}

@@ -1,0 +1,167 @@
+//! The service around a handler of events.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lambda_runtime::LambdaEvent;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower_service::Service;
+
+use super::{JsonEvent, deadline};
+use crate::error::{Error, ErrorKind, RunError};
+use crate::execution::Execution;
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::Idempotency;
+use crate::key::Scope;
+use crate::policy::Policy;
+
+/// A handler of events whose repeats get the same answer; made by
+/// [`Idempotency::event`](crate::Idempotency::event).
+pub struct Event<P, F> {
+    pub(super) config: Arc<Config<P>>,
+    pub(super) handler: Arc<F>,
+}
+
+type KeyOf<P> = Arc<dyn Fn(&P) -> Option<String> + Send + Sync>;
+type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
+
+pub(super) struct Config<P> {
+    pub(super) idempotency: Idempotency,
+    pub(super) scope: Scope,
+    pub(super) policy: Policy,
+    pub(super) fingerprint: Option<EventFingerprint>,
+    pub(super) key_of: KeyOf<P>,
+}
+
+impl<P> Clone for Config<P> {
+    fn clone(&self) -> Self {
+        Self {
+            idempotency: self.idempotency.clone(),
+            scope: self.scope.clone(),
+            policy: self.policy.clone(),
+            fingerprint: self.fingerprint.clone(),
+            key_of: Arc::clone(&self.key_of),
+        }
+    }
+}
+
+impl<P, F> Event<P, F> {
+    /// Changes the inherited policy for these events.
+    #[must_use]
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        config.policy = change(config.policy.clone());
+        self
+    }
+
+    /// What of an event must be the same in a repeat. Default: its JSON value.
+    #[must_use]
+    pub fn fingerprint(
+        mut self,
+        fingerprint: impl Fn(&JsonEvent) -> Fingerprint + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.config).fingerprint = Some(Arc::new(fingerprint));
+        self
+    }
+}
+
+impl<P, F> Clone for Event<P, F> {
+    fn clone(&self) -> Self {
+        Self { config: Arc::clone(&self.config), handler: Arc::clone(&self.handler) }
+    }
+}
+
+impl<P, F> fmt::Debug for Event<P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("scope", &self.config.scope)
+            .field("policy", &self.config.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer of an [`Event`] on its way.
+#[must_use = "futures do nothing unless polled"]
+pub struct EventFuture<T, E>(Running<T, E>);
+
+type Running<T, E> = Pin<Box<dyn Future<Output = Result<T, RunError<E>>> + Send>>;
+
+impl<T, E> Future for EventFuture<T, E> {
+    type Output = Result<T, RunError<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<T, E> fmt::Debug for EventFuture<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventFuture").finish_non_exhaustive()
+    }
+}
+
+impl<P, F, Fut, T, E> Service<LambdaEvent<JsonEvent>> for Event<P, F>
+where
+    P: DeserializeOwned + Send + 'static,
+    F: Fn(LambdaEvent<P>, Execution) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, E>> + Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
+    E: Send + 'static,
+{
+    type Response = T;
+    type Error = RunError<E>;
+    type Future = EventFuture<T, E>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
+        let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
+        EventFuture(Box::pin(async move { answer(&config, &*handler, event).await }))
+    }
+}
+
+async fn answer<P, F, Fut, T, E>(
+    config: &Config<P>,
+    handler: &F,
+    event: LambdaEvent<JsonEvent>,
+) -> Result<T, RunError<E>>
+where
+    P: DeserializeOwned,
+    F: Fn(LambdaEvent<P>, Execution) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize + DeserializeOwned,
+{
+    let (event, context) = (event.payload, event.context);
+    let payload: P = serde_json::from_str(event.get()).map_err(|source| {
+        invalid("the event is not of the type that the handler takes").with_source(source)
+    })?;
+    let key = (config.key_of)(&payload)
+        .ok_or_else(|| invalid("the event has no idempotency key: nothing was run"))?;
+    let fingerprint = match &config.fingerprint {
+        Some(fingerprint) => fingerprint(&event),
+        None => Fingerprint::builder().json(event.get().as_bytes()).finish(),
+    };
+    // What the handler does not need any more: an event may be some megabytes.
+    drop(event);
+    let operation = config
+        .idempotency
+        .operation(config.scope.clone())
+        .policy(|_| config.policy.clone())
+        .key(key)
+        .fingerprint(fingerprint);
+    let operation = match deadline(&context) {
+        Some(deadline) => operation.deadline(deadline),
+        None => operation,
+    };
+    operation.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}

@@ -1,0 +1,140 @@
+//! One batch through the protocol: the driver of its [`Schedule`].
+
+use std::fmt;
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::consumer::Config;
+use super::message::Message;
+use super::response::ItemIdentifier;
+use super::schedule::{Schedule, Slot, Verdict};
+use super::source::{Incoming, Source};
+use super::work::{Work, perform, prepare};
+use crate::clock::Timestamp;
+use crate::execution::Execution;
+
+/// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
+/// Lambda would end it, and with it the answers of all the others.
+const ANSWER_MARGIN: Duration = Duration::from_millis(250);
+
+/// When a batch has to be brought to its end, by the local clock.
+struct Times {
+    last_start: Timestamp,
+    cut_off: Timestamp,
+}
+
+impl Times {
+    fn new(now: Timestamp, deadline: Timestamp, margin: Duration) -> Self {
+        // Or else a margin that is longer than the invocation would let nothing run at all.
+        let margin = margin.min(deadline.since(now) / 2);
+        Self { last_start: deadline.minus(margin), cut_off: deadline.minus(ANSWER_MARGIN) }
+    }
+}
+
+/// Runs each message by its turn; gives those that are not done, in order. `None` is one that has no
+/// identifier.
+pub(super) async fn run<S, F, Fut, E>(
+    config: &Config<S>,
+    handler: &F,
+    messages: Vec<Incoming<S::Record>>,
+    deadline: Option<SystemTime>,
+) -> Vec<Option<ItemIdentifier>>
+where
+    S: Source,
+    F: Fn(Message<S::Record>, Execution) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: fmt::Display,
+{
+    let clock = &config.idempotency.core.table.clock;
+    let times = deadline.map(|deadline| {
+        let deadline = Timestamp::from_system(deadline);
+        Times::new(clock.local_now(), deadline, config.deadline_margin)
+    });
+    let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+    for Incoming { item, group, content } in messages {
+        let work = prepare(config, content);
+        slots.push(Slot { group, identity: work.identity() });
+        works.push(Some(work));
+        items.push(item);
+    }
+    let mut schedule = Schedule::new(slots);
+    let mut running = FuturesUnordered::new();
+    loop {
+        if times.as_ref().is_some_and(|times| clock.local_now() >= times.last_start) {
+            schedule.stop();
+        }
+        while running.len() < config.concurrency {
+            let Some(index) = schedule.next() else { break };
+            let (work, item) = (works[index].take(), items[index].as_ref());
+            running.push(async move {
+                let is_done = match work {
+                    Some(work) => perform(config, handler, item, work, deadline).await,
+                    // It has run: the schedule gives each message once.
+                    None => false,
+                };
+                (index, is_done)
+            });
+        }
+        let left =
+            times.as_ref().map_or(Duration::MAX, |times| times.cut_off.since(clock.local_now()));
+        match clock.within(left, running.next()).await {
+            Some(Some((index, is_done))) => schedule.ended(index, is_done),
+            Some(None) => break,
+            None => {
+                schedule.cut_off();
+                break;
+            }
+        }
+    }
+    drop(running);
+    let verdicts: Vec<_> = schedule.verdicts().collect();
+    log_unfinished(config, &verdicts);
+    let failed = items.into_iter().zip(verdicts);
+    failed.filter(|(_, verdict)| *verdict != Verdict::Done).map(|(item, _)| item).collect()
+}
+
+/// What did not run to its end has said nothing of itself.
+fn log_unfinished<S: Source>(config: &Config<S>, verdicts: &[Verdict]) {
+    let count = |of: Verdict| verdicts.iter().filter(|verdict| **verdict == of).count();
+    let (held, no_turn, cut_off) =
+        (count(Verdict::Held), count(Verdict::NoTurn), count(Verdict::CutOff));
+    if held + no_turn + cut_off > 0 {
+        tracing::warn!(
+            operation = config.scope.operation(),
+            source = S::NAME,
+            held,
+            no_turn,
+            cut_off,
+            "messages of a batch did not run to their end: behind a failed one of their group, \
+             without time for their turn, or cut off by the invocation's end; they come again"
+        );
+    }
+}
+
+/// A message's place among the others.
+impl<R> Work<R> {
+    fn identity(&self) -> Option<(String, crate::fingerprint::Fingerprint)> {
+        match self {
+            Self::Run { message, fingerprint } => {
+                message.key.clone().map(|key| (key, *fingerprint))
+            }
+            Self::RunUnprotected { .. } | Self::Refuse { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_margin_leaves_half_of_the_invocation_for_starting() {
+        let at = Timestamp::from_millis;
+        let times = Times::new(at(1_000), at(61_000), Duration::from_secs(10));
+        assert_eq!((times.last_start, times.cut_off), (at(51_000), at(60_750)));
+        let times = Times::new(at(1_000), at(4_000), Duration::from_secs(10));
+        assert_eq!(times.last_start, at(2_500));
+    }
+}

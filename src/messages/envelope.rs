@@ -1,0 +1,64 @@
+//! Messages that came through another service into a queue.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::key::Attributes;
+use super::source::{Body, eventbridge_body};
+
+/// What a queue's message body is wrapped in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Envelope {
+    /// A notification of an SNS topic that the queue subscribes to without raw message delivery: the
+    /// payload is its `Message`, attributes are its `MessageAttributes`, the broker's id is its
+    /// `MessageId`.
+    Sns,
+    /// An event of an EventBridge rule whose target is the queue: the payload is its `detail`, the
+    /// broker's id its `source` and `id`.
+    EventBridge,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Notification {
+    message_id: String,
+    message: String,
+    #[serde(default)]
+    message_attributes: Option<BTreeMap<String, Attribute>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Attribute {
+    #[serde(rename = "Type")]
+    kind: String,
+    value: String,
+}
+
+impl Envelope {
+    /// Opens a body.
+    pub(crate) fn open(self, body: &Body) -> Result<Body, String> {
+        let text = std::str::from_utf8(&body.payload).unwrap_or_default();
+        match self {
+            Self::Sns => match serde_json::from_str(text) {
+                Ok(notification) => Ok(opened(notification)),
+                Err(error) => Err(format!("the body is not a notification of SNS's: {error}")),
+            },
+            Self::EventBridge => eventbridge_body(text)
+                .map_err(|error| format!("the body is not an event of EventBridge's: {error}")),
+        }
+    }
+}
+
+fn opened(notification: Notification) -> Body {
+    let mut attributes = Attributes::default();
+    for (name, Attribute { kind, value }) in notification.message_attributes.unwrap_or_default() {
+        let is_text = kind != "Binary";
+        attributes
+            .push(&name, if is_text { Ok(value) } else { Err("is binary, and a key is text") });
+    }
+    let payload = notification.message.into_bytes();
+    Body::new(payload, attributes, Some(notification.message_id))
+}

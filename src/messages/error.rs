@@ -1,0 +1,64 @@
+//! When a whole invocation fails, and not a message of it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lambda_runtime::Diagnostic;
+
+/// Why a batch has no answer: the invocation fails, and the source sends all of its messages again.
+/// Those that are done by then are not run again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// The event is not one of the source that the consumer is for. Nothing ran. **Mend the
+    /// trigger.**
+    OtherSource {
+        /// What was expected, and what was found.
+        message: String,
+    },
+    /// Messages failed, and this source (or
+    /// [`partial_response(false)`](super::Consumer::partial_response)) takes no partial response.
+    Failed {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        total: usize,
+    },
+    /// Messages failed that carry no identifier to report them by.
+    Nameless {
+        /// How many failed.
+        failed: usize,
+        /// Of how many.
+        total: usize,
+    },
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherSource { message } => f.write_str(message),
+            Self::Failed { failed, total } => {
+                write!(f, "{failed} of {total} messages are not done: all of them come again")
+            }
+            Self::Nameless { failed, total } => write!(
+                f,
+                "{failed} of {total} messages are not done, and one of them has no identifier to \
+                 report: all of them come again"
+            ),
+        }
+    }
+}
+
+impl StdError for BatchError {}
+
+/// `Messages.` and the variant's name, which alarms can match.
+impl From<BatchError> for Diagnostic {
+    fn from(error: BatchError) -> Self {
+        let error_type = match error {
+            BatchError::OtherSource { .. } => "Messages.OtherSource",
+            BatchError::Failed { .. } => "Messages.Failed",
+            BatchError::Nameless { .. } => "Messages.Nameless",
+        };
+        Self { error_type: error_type.to_owned(), error_message: error.to_string() }
+    }
+}

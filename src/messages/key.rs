@@ -1,0 +1,215 @@
+//! Where a message's idempotency key stands.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::message::Message;
+use super::source::Body;
+
+/// The attribute that carries the key by default, as the HTTP header does.
+const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
+
+/// Where the idempotency key of a message stands; `R` is the source's record.
+///
+/// A **broker's id** tells deliveries of one message from other messages. It does not tell that a
+/// producer sent the same thing twice, because its own call timed out, say: then there are two
+/// messages, with two ids, and two effects. Where producers retry, have them send a key.
+pub struct MessageKey<R>(Rule<R>);
+
+type Find<R> = Arc<dyn Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync>;
+
+enum Rule<R> {
+    Attribute(String),
+    Json(String),
+    BrokerId,
+    With(Find<R>),
+}
+
+/// Why there is no key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// The message has none where it should stand.
+    Missing(String),
+    /// What stands there is no key.
+    Invalid(String),
+}
+
+impl<R> MessageKey<R> {
+    /// A message attribute (SQS, SNS) or a header (Kafka), spelled exactly so, whose value is text.
+    pub fn attribute(name: impl Into<String>) -> Self {
+        Self(Rule::Attribute(name.into()))
+    }
+
+    /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A text, or a whole
+    /// number.
+    pub fn json(pointer: impl Into<String>) -> Self {
+        Self(Rule::Json(pointer.into()))
+    }
+
+    /// The id by which the source knows the message:
+    ///
+    /// | source | id |
+    /// |---|---|
+    /// | SQS | `messageId`; inside of an envelope, the id of what it carries |
+    /// | Kinesis | stream ARN, shard, sequence number |
+    /// | DynamoDB Streams | stream ARN, sequence number |
+    /// | Kafka | cluster ARN (or the bootstrap servers, sorted), topic, partition, offset |
+    /// | SNS | `MessageId` |
+    /// | EventBridge | `source`, `id` |
+    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer |
+    #[must_use]
+    pub fn broker_id() -> Self {
+        Self(Rule::BrokerId)
+    }
+
+    /// Whatever `find` makes of the message: a `String`, or an `Option<String>`. The closure has to
+    /// name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
+    pub fn with<Key: Into<Option<String>>>(
+        find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
+    ) -> Self {
+        Self::found_by(move |message| {
+            let missing = || NoKey::Missing("the message has no idempotency key".to_owned());
+            find(message).into().ok_or_else(missing)
+        })
+    }
+
+    pub(crate) fn found_by(
+        find: impl Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Rule::With(Arc::new(find)))
+    }
+
+    pub(crate) fn default_attribute() -> Self {
+        Self::attribute(DEFAULT_ATTRIBUTE)
+    }
+
+    /// The key of a message that was read from `body`.
+    pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, NoKey> {
+        let key = match &self.0 {
+            Rule::Attribute(name) => body.attributes.find(name)?,
+            Rule::Json(pointer) => member(&message.payload, pointer)?,
+            Rule::BrokerId => body.broker_id.clone().ok_or_else(|| {
+                NoKey::Invalid("the record does not carry its broker's id".to_owned())
+            })?,
+            Rule::With(find) => find(message)?,
+        };
+        if key.is_empty() {
+            return Err(NoKey::Invalid("the idempotency key is empty".to_owned()));
+        }
+        Ok(key)
+    }
+}
+
+/// The member of a JSON text as a key.
+pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
+    let invalid = |what: &str| NoKey::Invalid(format!("the key at `{pointer}` {what}"));
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return Err(invalid("is not at an RFC 6901 pointer, which begins with `/`"));
+    }
+    let Ok(payload) = serde_json::from_slice::<Value>(payload) else {
+        return Err(invalid("cannot be found: the payload is not JSON"));
+    };
+    match payload.pointer(pointer) {
+        None | Some(Value::Null) => {
+            Err(NoKey::Missing(format!("the payload has no member `{pointer}`")))
+        }
+        Some(Value::String(text)) => Ok(text.clone()),
+        // Others lose digits, and two keys could become one.
+        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
+        Some(_) => Err(invalid("is neither a text nor a whole number of 64 bits")),
+    }
+}
+
+impl<R> Clone for MessageKey<R> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Rule::Attribute(name) => Rule::Attribute(name.clone()),
+            Rule::Json(pointer) => Rule::Json(pointer.clone()),
+            Rule::BrokerId => Rule::BrokerId,
+            Rule::With(find) => Rule::With(Arc::clone(find)),
+        })
+    }
+}
+
+impl<R> fmt::Debug for MessageKey<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Rule::Attribute(name) => write!(f, "attribute({name:?})"),
+            Rule::Json(pointer) => write!(f, "json({pointer:?})"),
+            Rule::BrokerId => f.write_str("broker_id()"),
+            Rule::With(_) => f.write_str("with(..)"),
+        }
+    }
+}
+
+/// Named values beside the payload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes(Vec<(String, Result<String, &'static str>)>);
+
+impl Attributes {
+    /// Adds one; the error says why its value is no text.
+    pub(crate) fn push(&mut self, name: &str, value: Result<String, &'static str>) {
+        self.0.push((name.to_owned(), value));
+    }
+
+    fn find(&self, name: &str) -> Result<String, NoKey> {
+        let mut found = self.0.iter().filter(|(other, _)| other == name);
+        let (first, second) = (found.next(), found.next());
+        match (first, second) {
+            (None, _) => Err(NoKey::Missing(format!("the message has no attribute `{name}`"))),
+            (Some((_, Ok(value))), None) => Ok(value.clone()),
+            (Some((_, Err(why))), None) => {
+                Err(NoKey::Invalid(format!("the attribute `{name}` {why}")))
+            }
+            (Some(_), Some(_)) => {
+                Err(NoKey::Invalid(format!("the message has several attributes `{name}`")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_a_key_if_it_is_a_text_or_a_whole_number() {
+        let payload = br#"{"a":{"b/c":"k"},"n":9007199254740993,"m":-1,"e":""}"#;
+        for (pointer, key) in
+            [("/a/b~1c", "k"), ("/n", "9007199254740993"), ("/m", "-1"), ("/e", "")]
+        {
+            assert_eq!(member(payload, pointer).as_deref(), Ok(key), "{pointer}");
+        }
+        assert_eq!(member(b"\"k\"", "").as_deref(), Ok("k"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_from_what_is_no_key() {
+        let payload = br#"{"f":1.5,"big":18446744073709551616,"t":true,"o":{},"l":["k"],"z":null}"#;
+        for pointer in ["/x", "/o/x", "/l/1", "/z"] {
+            assert!(matches!(member(payload, pointer), Err(NoKey::Missing(_))), "{pointer}");
+        }
+        for pointer in ["/f", "/big", "/t", "/o", "/l", "", "f"] {
+            assert!(matches!(member(payload, pointer), Err(NoKey::Invalid(_))), "{pointer}");
+        }
+        for payload in ["", "k", "{", "{\"f\":1"] {
+            assert!(matches!(member(payload.as_bytes(), "/f"), Err(NoKey::Invalid(_))));
+        }
+    }
+
+    #[test]
+    fn an_attribute_has_to_be_there_once_and_to_be_text() {
+        let mut attributes = Attributes::default();
+        attributes.push("one", Ok("1".into()));
+        attributes.push("two", Ok("2".into()));
+        attributes.push("two", Ok("2".into()));
+        attributes.push("bytes", Err("is binary"));
+        assert_eq!(attributes.find("one").as_deref(), Ok("1"));
+        assert!(matches!(attributes.find("One"), Err(NoKey::Missing(_))));
+        for name in ["two", "bytes"] {
+            assert!(matches!(attributes.find(name), Err(NoKey::Invalid(_))), "{name}");
+        }
+    }
+}

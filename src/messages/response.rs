@@ -1,0 +1,151 @@
+//! What Lambda is told of a batch.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::error::BatchError;
+
+/// The partial batch response: the messages that have to come again.
+///
+/// Written as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It counts only where the event
+/// source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct BatchResponse {
+    /// Those that failed, were in progress elsewhere, or had no turn. Of a stream, the first.
+    pub batch_item_failures: Vec<BatchItemFailure>,
+    /// The state of a tumbling window, as the event brought it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<Box<RawValue>>,
+}
+
+impl BatchResponse {
+    /// The identifiers, in the order of the batch.
+    pub fn item_identifiers(&self) -> impl Iterator<Item = &ItemIdentifier> {
+        self.batch_item_failures.iter().map(|failure| &failure.item_identifier)
+    }
+}
+
+/// One message that has to come again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct BatchItemFailure {
+    /// Which one.
+    pub item_identifier: ItemIdentifier,
+}
+
+/// The name by which a source knows a message of its batch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum ItemIdentifier {
+    /// SQS: the `messageId`. Kinesis and DynamoDB Streams: the sequence number.
+    Id(String),
+    /// Kafka.
+    Kafka {
+        /// The topic and the number of its partition, joined by `-`: `orders-0`.
+        partition: String,
+        /// The record's offset.
+        offset: i64,
+    },
+}
+
+impl std::fmt::Display for ItemIdentifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => f.write_str(id),
+            Self::Kafka { partition, offset } => write!(f, "{partition}-{offset}"),
+        }
+    }
+}
+
+/// How much a source wants to know of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reporting {
+    /// Each message that is not done.
+    Items,
+    /// The first that is not done: all from there on come again.
+    First,
+    /// That there was one, by an error: the whole event comes again.
+    Event,
+}
+
+/// Makes the answer of a batch from the messages that are not done, in order; `None` is one that has
+/// no name.
+pub(crate) fn report(
+    reporting: Reporting,
+    failed: Vec<Option<ItemIdentifier>>,
+    total: usize,
+    state: Option<Box<RawValue>>,
+) -> Result<BatchResponse, BatchError> {
+    let count = failed.len();
+    if count == 0 {
+        return Ok(BatchResponse { batch_item_failures: Vec::new(), state });
+    }
+    let mut failed = match reporting {
+        Reporting::Items => failed,
+        Reporting::First => failed.into_iter().take(1).collect(),
+        Reporting::Event => return Err(BatchError::Failed { failed: count, total }),
+    };
+    // An identifier that is empty or unknown fails the whole batch, and one that is left out loses
+    // its message: so the whole batch comes again, aloud.
+    if failed.iter().any(Option::is_none) {
+        return Err(BatchError::Nameless { failed: count, total });
+    }
+    let mut seen = HashSet::new();
+    let batch_item_failures = failed
+        .drain(..)
+        .flatten()
+        .filter(|item| seen.insert(item.clone()))
+        .map(|item_identifier| BatchItemFailure { item_identifier })
+        .collect();
+    Ok(BatchResponse { batch_item_failures, state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(id: &str) -> ItemIdentifier {
+        ItemIdentifier::Id(id.to_owned())
+    }
+
+    fn json(response: Result<BatchResponse, BatchError>) -> String {
+        serde_json::to_string(&response.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_response_has_the_names_that_lambda_reads() {
+        assert_eq!(
+            json(report(Reporting::Items, [id("a"), id("b"), id("a")].map(Some).into(), 4, None)),
+            r#"{"batchItemFailures":[{"itemIdentifier":"a"},{"itemIdentifier":"b"}]}"#
+        );
+        let kafka = ItemIdentifier::Kafka { partition: "orders-0".into(), offset: 7 };
+        assert_eq!(
+            json(report(Reporting::Items, vec![Some(kafka)], 4, None)),
+            r#"{"batchItemFailures":[{"itemIdentifier":{"partition":"orders-0","offset":7}}]}"#
+        );
+        assert_eq!(json(report(Reporting::Event, vec![], 4, None)), r#"{"batchItemFailures":[]}"#);
+    }
+
+    #[test]
+    fn a_stream_is_told_the_first_and_its_state_is_passed_on() {
+        let state = RawValue::from_string(r#"{"count":1.0}"#.into()).unwrap();
+        assert_eq!(
+            json(report(Reporting::First, vec![Some(id("5")), None], 4, Some(state))),
+            r#"{"batchItemFailures":[{"itemIdentifier":"5"}],"state":{"count":1.0}}"#
+        );
+    }
+
+    #[test]
+    fn a_failure_that_cannot_be_named_fails_the_whole_batch() {
+        let nameless = report(Reporting::Items, vec![Some(id("a")), None], 2, None);
+        assert!(matches!(nameless, Err(BatchError::Nameless { failed: 2, total: 2 })));
+        let event = report(Reporting::Event, vec![Some(id("a"))], 2, None);
+        assert!(matches!(event, Err(BatchError::Failed { failed: 1, total: 2 })));
+    }
+}

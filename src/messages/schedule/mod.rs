@@ -1,0 +1,189 @@
+//! Which message of a batch runs when: no I/O, no clock, no tasks.
+//!
+//! The driver asks [`next`](Schedule::next) as long as it has room for another one, says how each
+//! ended by [`ended`](Schedule::ended), and may call [`stop`](Schedule::stop) at any time. When
+//! nothing runs any more, and `next` has no more to give, every message has its [`Verdict`].
+//!
+//! 1. The messages of a group run one at a time, in order. After one that is not done, the rest of
+//!    its group is held.
+//! 2. Messages with one key never run at once. Of those that also ask for the same, one runs, and
+//!    the others count as it does.
+//! 3. Otherwise the first in the batch is the first to run.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::fingerprint::Fingerprint;
+
+/// What matters of a message for its turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    /// Whose order it stands in, if any.
+    pub(crate) group: Option<String>,
+    /// Its key, if it has one, and what it asks for.
+    pub(crate) identity: Option<(String, Fingerprint)>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It need not come again.
+    Done,
+    /// It ran, or was refused, without success.
+    Failed,
+    /// An earlier message of its group is not done.
+    Held,
+    /// There was no time left for it.
+    NoTurn,
+    /// It ran when the time was over.
+    CutOff,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Over(Verdict),
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Index of its group.
+    group: usize,
+    /// Index of its key's lane.
+    lane: Option<usize>,
+    fingerprint: Option<Fingerprint>,
+    state: State,
+}
+
+/// The messages of one key.
+#[derive(Debug, Default)]
+struct Lane {
+    is_running: bool,
+    /// How those that ran ended, by what they asked for.
+    ended: Vec<(Fingerprint, Verdict)>,
+    /// Those whose turn came while another one ran.
+    waiting: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    entries: Vec<Entry>,
+    /// What is left of each group, in order; a message without one is a group of its own.
+    groups: Vec<VecDeque<usize>>,
+    lanes: Vec<Lane>,
+    /// Those that may start.
+    ready: BTreeSet<usize>,
+}
+
+impl Schedule {
+    pub(crate) fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
+        let (mut named, mut keyed) = (HashMap::new(), HashMap::new());
+        let (mut groups, mut lanes) = (Vec::<VecDeque<usize>>::new(), Vec::new());
+        let mut entries = Vec::new();
+        for (index, slot) in slots.into_iter().enumerate() {
+            let group = match slot.group {
+                Some(name) => *named.entry(name).or_insert(groups.len()),
+                None => groups.len(),
+            };
+            if group == groups.len() {
+                groups.push(VecDeque::new());
+            }
+            groups[group].push_back(index);
+            let (key, fingerprint) = slot.identity.unzip();
+            let lane = key.map(|key| {
+                *keyed.entry(key).or_insert_with(|| {
+                    lanes.push(Lane::default());
+                    lanes.len() - 1
+                })
+            });
+            entries.push(Entry { group, lane, fingerprint, state: State::Waiting });
+        }
+        let ready = groups.iter().filter_map(|group| group.front().copied()).collect();
+        Self { entries, groups, lanes, ready }
+    }
+
+    /// The next message to run, if one may start now.
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        while let Some(index) = self.ready.pop_first() {
+            let Entry { lane, fingerprint, .. } = self.entries[index];
+            let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) else {
+                return Some(self.start(index));
+            };
+            let twin = lane.ended.iter().find(|(asked, _)| Some(*asked) == fingerprint);
+            if let Some((_, verdict)) = twin {
+                let verdict = *verdict;
+                self.conclude(index, verdict);
+            } else if lane.is_running {
+                lane.waiting.push(index);
+            } else {
+                lane.is_running = true;
+                return Some(self.start(index));
+            }
+        }
+        None
+    }
+
+    fn start(&mut self, index: usize) -> usize {
+        self.entries[index].state = State::Running;
+        index
+    }
+
+    /// A message that ran is done, or not.
+    pub(crate) fn ended(&mut self, index: usize, is_done: bool) {
+        let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
+        let Entry { lane, fingerprint, .. } = self.entries[index];
+        if let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) {
+            lane.is_running = false;
+            lane.ended.extend(fingerprint.map(|fingerprint| (fingerprint, verdict)));
+            self.ready.extend(lane.waiting.drain(..));
+        }
+        self.conclude(index, verdict);
+    }
+
+    /// Writes a verdict down, and what follows from it for the group.
+    fn conclude(&mut self, index: usize, verdict: Verdict) {
+        self.entries[index].state = State::Over(verdict);
+        let group = &mut self.groups[self.entries[index].group];
+        group.pop_front();
+        if verdict == Verdict::Done {
+            self.ready.extend(group.front());
+        } else {
+            for held in group.drain(..) {
+                self.entries[held].state = State::Over(Verdict::Held);
+            }
+        }
+    }
+
+    /// No further message starts.
+    pub(crate) fn stop(&mut self) {
+        self.ready.clear();
+        self.groups.iter_mut().for_each(VecDeque::clear);
+        self.lanes.iter_mut().for_each(|lane| lane.waiting.clear());
+        self.end_all(State::Waiting, Verdict::NoTurn);
+    }
+
+    /// No further message starts, and those that run are given up.
+    pub(crate) fn cut_off(&mut self) {
+        self.stop();
+        self.end_all(State::Running, Verdict::CutOff);
+    }
+
+    fn end_all(&mut self, state: State, verdict: Verdict) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.state == state) {
+            entry.state = State::Over(verdict);
+        }
+    }
+
+    /// What became of each message. One that has none yet would be one that is forgotten: it comes
+    /// again.
+    pub(crate) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        self.entries.iter().map(|entry| match entry.state {
+            State::Over(verdict) => verdict,
+            State::Waiting => Verdict::NoTurn,
+            State::Running => Verdict::CutOff,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The service that takes a source's events.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lambda_runtime::LambdaEvent;
+use tower_service::Service;
+
+use super::consumer::Config;
+use super::error::BatchError;
+use super::message::Message;
+use super::source::Source;
+use super::{batch, response};
+use crate::event::JsonEvent;
+use crate::execution::Execution;
+
+/// A handler that runs once for each message of a source's events; made by
+/// [`Consumer::handler`](super::Consumer::handler).
+pub struct MessageService<S: Source, F> {
+    pub(super) config: Arc<Config<S>>,
+    pub(super) handler: Arc<F>,
+}
+
+impl<S: Source, F> Clone for MessageService<S, F> {
+    fn clone(&self) -> Self {
+        Self { config: Arc::clone(&self.config), handler: Arc::clone(&self.handler) }
+    }
+}
+
+impl<S: Source, F> fmt::Debug for MessageService<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+/// The answer of a [`MessageService`] on its way.
+#[must_use = "futures do nothing unless polled"]
+pub struct BatchFuture<T>(Running<T>);
+
+type Running<T> = Pin<Box<dyn Future<Output = Result<T, BatchError>> + Send>>;
+
+impl<T> Future for BatchFuture<T> {
+    type Output = Result<T, BatchError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<T> fmt::Debug for BatchFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchFuture").finish_non_exhaustive()
+    }
+}
+
+impl<S, F, Fut, E> Service<LambdaEvent<JsonEvent>> for MessageService<S, F>
+where
+    S: Source,
+    F: Fn(Message<S::Record>, Execution) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: fmt::Display + Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BatchError;
+    type Future = BatchFuture<S::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
+        let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
+        BatchFuture(Box::pin(async move { answer(&config, &*handler, event).await }))
+    }
+}
+
+async fn answer<S, F, Fut, E>(
+    config: &Config<S>,
+    handler: &F,
+    event: LambdaEvent<JsonEvent>,
+) -> Result<S::Response, BatchError>
+where
+    S: Source,
+    F: Fn(Message<S::Record>, Execution) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: fmt::Display,
+{
+    let deadline = crate::event::deadline(&event.context);
+    let batch = S::split(event.payload.get(), config.order)?;
+    // The records have been read out of it, and it may be some megabytes.
+    drop(event);
+    let (total, state) = (batch.messages.len(), batch.state);
+    let failed = batch::run(config, handler, batch.messages, deadline).await;
+    let reporting = if config.partial_response { S::REPORTING } else { response::Reporting::Event };
+    response::report(reporting, failed, total, state).map(S::respond)
+}

@@ -1,0 +1,58 @@
+//! Amazon DynamoDB Streams.
+
+use aws_lambda_events::dynamodb::EventRecord;
+
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use crate::messages::error::BatchError;
+use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::response::{BatchResponse, Reporting};
+use crate::messages::settings::Order;
+
+/// Amazon DynamoDB Streams: in order of each shard, or of each item.
+#[derive(Clone, Copy, Debug)]
+pub struct DynamoDbStreams;
+
+impl Source for DynamoDbStreams {
+    type Record = EventRecord;
+    type Response = BatchResponse;
+}
+
+impl Split for DynamoDbStreams {
+    const NAME: &'static str = "DynamoDB Streams";
+    const REPORTING: Reporting = Reporting::First;
+    const PARTIAL_BY_DEFAULT: bool = true;
+
+    fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
+        let (records, state) = records(event, Self::NAME)?;
+        let messages = records.iter().map(|record| incoming(&Raw::new(record), order)).collect();
+        Ok(Batch { messages, state })
+    }
+
+    fn default_key() -> MessageKey<EventRecord> {
+        MessageKey::broker_id()
+    }
+
+    fn respond(response: BatchResponse) -> BatchResponse {
+        response
+    }
+}
+
+fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
+    let group = match order {
+        // A batch is of one shard.
+        Order::Source => Some(String::new()),
+        // Of a tree, whose members are sorted.
+        Order::Key => raw.tree.pointer("/dynamodb/Keys").map(ToString::to_string),
+    };
+    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, content: content(raw) }
+}
+
+fn content(raw: &Raw<'_>) -> Result<Content<EventRecord>, String> {
+    let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", DynamoDbStreams::NAME)?;
+    let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
+        (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),
+        _ => None,
+    };
+    let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
+    Ok(Content { record, body })
+}

@@ -1,0 +1,154 @@
+//! Apache Kafka, Amazon MSK or self-managed.
+
+use std::collections::BTreeMap;
+
+use aws_lambda_events::kafka::KafkaRecord;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, decode, other_source};
+use crate::messages::error::BatchError;
+use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
+use crate::messages::settings::Order;
+
+/// Apache Kafka (Amazon MSK, self-managed): in order of each partition, or of each record key.
+#[derive(Clone, Copy, Debug)]
+pub struct Kafka;
+
+impl Source for Kafka {
+    type Record = KafkaRecord;
+    type Response = BatchResponse;
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Topics {
+    event_source: Option<String>,
+    event_source_arn: Option<String>,
+    bootstrap_servers: Option<String>,
+    /// By topic and partition.
+    records: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
+}
+
+impl Split for Kafka {
+    const NAME: &'static str = "Kafka";
+    const REPORTING: Reporting = Reporting::Items;
+    // Only provisioned pollers with `ReportBatchItemFailures` read it; for others it would be
+    // nothing but success.
+    const PARTIAL_BY_DEFAULT: bool = false;
+
+    fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
+        let event = match serde_json::from_str::<Topics>(event) {
+            Ok(event) => event,
+            Err(error) => return Err(other_source(Self::NAME, &error.to_string())),
+        };
+        match event.event_source.as_deref() {
+            None | Some("aws:kafka" | "SelfManagedKafka") => {}
+            Some(other) => return Err(other_source(Self::NAME, &format!("it is from {other}"))),
+        }
+        let cluster =
+            event.event_source_arn.or_else(|| event.bootstrap_servers.as_deref().map(sorted));
+        let Some(partitions) = event.records else {
+            return Err(other_source(Self::NAME, "it has no map of `records`"));
+        };
+        let records = partitions.iter().flat_map(|(partition, records)| {
+            records.iter().map(move |record| (partition, Raw::new(record)))
+        });
+        let messages = records
+            .map(|(partition, raw)| incoming(&raw, partition, cluster.as_deref(), order))
+            .collect();
+        Ok(Batch { messages, state: None })
+    }
+
+    fn default_key() -> MessageKey<KafkaRecord> {
+        MessageKey::default_attribute()
+    }
+
+    fn respond(response: BatchResponse) -> BatchResponse {
+        response
+    }
+}
+
+/// A list of servers in an order that does not change.
+fn sorted(servers: &str) -> String {
+    let mut servers: Vec<_> = servers.split(',').map(str::trim).collect();
+    servers.sort_unstable();
+    servers.join(",")
+}
+
+fn incoming(
+    raw: &Raw<'_>,
+    partition: &str,
+    cluster: Option<&str>,
+    order: Order,
+) -> Incoming<KafkaRecord> {
+    let offset = raw.tree.pointer("/offset").and_then(Value::as_i64);
+    let item =
+        offset.map(|offset| ItemIdentifier::Kafka { partition: partition.to_owned(), offset });
+    let group = match order {
+        Order::Source => Some(partition.to_owned()),
+        // Records without a key have no order among each other.
+        Order::Key => raw.text("/key").map(|key| format!("{partition}/{key}")),
+    };
+    let broker_id = match (cluster, &item) {
+        (Some(cluster), Some(item)) => Some(format!("{cluster}/{item}")),
+        _ => None,
+    };
+    Incoming { item, group, content: content(raw, broker_id) }
+}
+
+fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaRecord>, String> {
+    let mut attributes = Attributes::default();
+    let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
+    for header in headers.into_iter().flatten().filter_map(Value::as_object).flatten() {
+        attributes.push(header.0, text(header.1));
+    }
+    let record: KafkaRecord = decode(raw.text, Kafka::NAME)?;
+    let payload = STANDARD
+        .decode(record.value.as_deref().unwrap_or_default())
+        .map_err(|error| format!("the record's value is not in base64: {error}"))?;
+    Ok(Content { record, body: Body::new(payload, attributes, broker_id) })
+}
+
+/// A header's value: a list of bytes, which Java counts from -128 to 127.
+fn text(value: &Value) -> Result<String, &'static str> {
+    const WRONG: &str = "is not text in UTF-8";
+    let byte = |byte: &Value| {
+        let number = byte.as_i64()?;
+        u8::try_from(number).ok().or_else(|| i8::try_from(number).ok().map(i8::cast_unsigned))
+    };
+    let bytes = value.as_array().and_then(|bytes| bytes.iter().map(byte).collect());
+    String::from_utf8(bytes.ok_or(WRONG)?).map_err(|_| WRONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_headers_bytes_may_be_signed_or_not() {
+        for (bytes, expected) in [
+            (json!([107]), Some("k")),
+            (json!([-61, -87]), Some("é")),
+            (json!([195, 169]), Some("é")),
+            (json!([]), Some("")),
+            (json!([-61]), None),
+            (json!([256]), None),
+            (json!("k"), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(text(&bytes).ok().as_deref(), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_servers_does_not_matter() {
+        assert_eq!(sorted("b:1, a:1"), sorted("a:1,b:1"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The AWS services that send messages, each with its own event and its own way to be told of a
+//! failure. A source only takes events apart; what runs when is not its business.
+
+mod dynamodb;
+mod eventbridge;
+mod kafka;
+mod kinesis;
+mod s3;
+mod sns;
+mod sqs;
+
+use std::fmt::Debug;
+use std::panic::catch_unwind;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+pub use self::dynamodb::DynamoDbStreams;
+pub use self::eventbridge::EventBridge;
+pub(super) use self::eventbridge::body as eventbridge_body;
+pub use self::kafka::Kafka;
+pub use self::kinesis::Kinesis;
+pub use self::s3::S3;
+pub use self::sns::Sns;
+pub use self::sqs::Sqs;
+
+use super::error::BatchError;
+use super::key::{Attributes, MessageKey};
+use super::response::{BatchResponse, ItemIdentifier, Reporting};
+use super::settings::Order;
+use crate::fingerprint::Fingerprint;
+
+/// A service that sends messages to Lambda. Implemented by the crate alone.
+pub trait Source: Split + Debug + Send + Sync + 'static {
+    /// One message, as `aws_lambda_events` has it.
+    type Record: DeserializeOwned + Send + 'static;
+    /// What Lambda is answered.
+    type Response: Serialize + Send + 'static;
+}
+
+/// What a source does for its consumer; in a private module, so that nobody else can.
+pub trait Split: Sized {
+    /// The service's name, for messages to people.
+    const NAME: &'static str;
+    /// What it can be told of a failure.
+    const REPORTING: Reporting;
+    /// Whether its partial responses are used unless the user says otherwise.
+    const PARTIAL_BY_DEFAULT: bool;
+
+    /// Takes an event apart.
+    fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError>
+    where
+        Self: Source;
+
+    /// Where the key stands by default.
+    fn default_key() -> MessageKey<Self::Record>
+    where
+        Self: Source;
+
+    /// The response in the source's own type.
+    fn respond(response: BatchResponse) -> Self::Response
+    where
+        Self: Source;
+}
+
+/// The messages of an event.
+#[derive(Debug)]
+pub struct Batch<S: Source> {
+    pub(crate) messages: Vec<Incoming<S::Record>>,
+    /// The state of a tumbling window, to be handed back.
+    pub(crate) state: Option<Box<RawValue>>,
+}
+
+/// One message of an event.
+pub(crate) struct Incoming<R> {
+    /// The name by which its failure is reported; never empty.
+    pub(crate) item: Option<ItemIdentifier>,
+    /// Whose order it stands in, if any.
+    pub(crate) group: Option<String>,
+    /// What it says, or why that cannot be read.
+    pub(crate) content: Result<Content<R>, String>,
+}
+
+impl<R> Debug for Incoming<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Incoming").field("item", &self.item).finish_non_exhaustive()
+    }
+}
+
+/// A message that can be read.
+pub(crate) struct Content<R> {
+    pub(crate) record: R,
+    pub(crate) body: Body,
+}
+
+/// What of a message its key is found in, and what it is compared by.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) attributes: Attributes,
+    pub(crate) broker_id: Option<String>,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl Body {
+    /// A payload that is compared by its JSON value, or by its bytes where it is not JSON.
+    pub(crate) fn new(payload: Vec<u8>, attributes: Attributes, broker_id: Option<String>) -> Self {
+        let fingerprint = Fingerprint::builder().json(&payload).finish();
+        Self { payload, attributes, broker_id, fingerprint }
+    }
+}
+
+/// An event of the usual shape.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "Records")]
+    records: Option<Vec<Box<RawValue>>>,
+    /// There if the event is one of a tumbling window.
+    window: Option<Box<RawValue>>,
+    state: Option<Box<RawValue>>,
+}
+
+type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
+
+/// The `Records` of an event, and the state of its window.
+fn records(event: &str, service: &str) -> Result<Records, BatchError> {
+    match serde_json::from_str::<Event>(event) {
+        Ok(Event { records: Some(records), window, state }) => {
+            Ok((records, state.filter(|_| window.is_some())))
+        }
+        Ok(Event { records: None, .. }) | Err(_) => {
+            Err(other_source(service, "it has no list of `Records`"))
+        }
+    }
+}
+
+fn other_source(service: &str, why: &str) -> BatchError {
+    BatchError::OtherSource {
+        message: format!("the event is not one of {service}'s: {why}; nothing was run"),
+    }
+}
+
+/// A record twice: as it came, to be read as the source's type, and as a tree, to find in it what a
+/// record has to have even where that type cannot be read.
+struct Raw<'a> {
+    text: &'a str,
+    tree: Value,
+}
+
+impl<'a> Raw<'a> {
+    fn new(text: &'a RawValue) -> Self {
+        let text = text.get();
+        // Nested too deep, at the worst: then nothing is found in it, and reading it fails too.
+        Self { text, tree: serde_json::from_str(text).unwrap_or_default() }
+    }
+
+    /// The text at a pointer, unless it is empty.
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.tree.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    /// The name by which a failure is reported.
+    fn item(&self, pointer: &str) -> Option<ItemIdentifier> {
+        self.text(pointer).map(|id| ItemIdentifier::Id(id.to_owned()))
+    }
+
+    /// Reads the record as its source's type. One that says that it is another source's is not read.
+    fn read<R: DeserializeOwned>(
+        &self,
+        source_at: &str,
+        expected: &str,
+        service: &str,
+    ) -> Result<R, String> {
+        match self.text(source_at) {
+            Some(other) if other != expected => {
+                return Err(format!("the record is not one of {service}'s: it is from {other}"));
+            }
+            Some(_) | None => {}
+        }
+        decode(self.text, service)
+    }
+}
+
+/// Reads a record as its source's type. Those are another crate's: should one panic on a record that
+/// nobody thought of, then the record is unreadable, and the others of its batch are not.
+fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, String> {
+    match catch_unwind(|| serde_json::from_str(text)) {
+        Ok(Ok(record)) => Ok(record),
+        Ok(Err(error)) => Err(format!("the record is not one of {service}'s: {error}")),
+        Err(_) => Err(format!("the record is not one of {service}'s: reading it panicked")),
+    }
+}

@@ -1,0 +1,68 @@
+//! Amazon S3 event notifications.
+
+use aws_lambda_events::s3::S3EventRecord;
+
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use crate::fingerprint::Fingerprint;
+use crate::messages::error::BatchError;
+use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
+use crate::messages::settings::Order;
+
+/// Amazon S3 event notifications: an asynchronous invocation, which Lambda retries as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct S3;
+
+impl Source for S3 {
+    type Record = S3EventRecord;
+    type Response = ();
+}
+
+impl Split for S3 {
+    const NAME: &'static str = "Amazon S3";
+    const REPORTING: Reporting = Reporting::Event;
+    const PARTIAL_BY_DEFAULT: bool = false;
+
+    fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
+        let (records, _) = records(event, Self::NAME)?;
+        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
+        Ok(Batch { messages, state: None })
+    }
+
+    fn default_key() -> MessageKey<S3EventRecord> {
+        MessageKey::broker_id()
+    }
+
+    fn respond(_: BatchResponse) {}
+}
+
+fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
+    let content = content(raw);
+    let id = content.as_ref().ok().and_then(|content| content.body.broker_id.clone());
+    Incoming { item: id.map(ItemIdentifier::Id), group: None, content }
+}
+
+fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, String> {
+    let record: S3EventRecord = raw.read("/eventSource", "aws:s3", S3::NAME)?;
+    let (bucket, object) = (&record.s3.bucket, &record.s3.object);
+    // Neither a bucket's name nor a version nor a sequencer has a `/`.
+    let version = object.version_id.as_deref().unwrap_or_default();
+    let broker_id = match (&bucket.name, &object.key, &object.sequencer) {
+        (Some(bucket), Some(key), Some(sequencer)) => {
+            Some(format!("{bucket}/{key}/{version}/{sequencer}"))
+        }
+        _ => None,
+    };
+    // S3 may notify twice of one change, with other request ids.
+    let of = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    let fingerprint = Fingerprint::builder()
+        .bytes(&of(&record.event_name))
+        .bytes(&of(&bucket.name))
+        .bytes(&of(&object.key))
+        .bytes(version.as_bytes())
+        .bytes(&of(&object.sequencer))
+        .finish();
+    let payload = raw.text.as_bytes().to_vec();
+    let attributes = Attributes::default();
+    Ok(Content { record, body: Body { payload, attributes, broker_id, fingerprint } })
+}

@@ -1,0 +1,260 @@
+//! One message: what is to be done with it, and doing that.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::SystemTime;
+
+use futures_util::FutureExt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::consumer::Config;
+use super::key::NoKey;
+use super::message::Message;
+use super::response::ItemIdentifier;
+use super::settings::{Disposal, MissingKey};
+use super::source::{Content, Source};
+use crate::acquire::Call;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, RunError};
+use crate::execution::Execution;
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::record::{Claim, Owner};
+use crate::response::AnswerKind;
+
+/// What is to be done with a message.
+pub(super) enum Work<R> {
+    /// Run it once; its key is in the message.
+    Run { message: Message<R>, fingerprint: Fingerprint },
+    /// Run it: it has no key, and the user wants that.
+    RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
+    /// Do not run it.
+    Refuse { reason: String, disposal: Disposal },
+}
+
+/// Finds a message's key, or why it is not to run.
+pub(super) fn prepare<S: Source>(
+    config: &Config<S>,
+    content: Result<Content<S::Record>, String>,
+) -> Work<S::Record> {
+    // The user's own closures find key and fingerprint; a panic in one is that message's alone.
+    let prepared = catch_unwind(AssertUnwindSafe(|| read(config, content)));
+    let prepared = prepared.unwrap_or_else(|panic| {
+        Err(format!("looking for its key panicked: {}", panic_text(panic.as_ref())))
+    });
+    prepared.unwrap_or_else(|reason| Work::Refuse { reason, disposal: config.malformed })
+}
+
+fn read<S: Source>(
+    config: &Config<S>,
+    content: Result<Content<S::Record>, String>,
+) -> Result<Work<S::Record>, String> {
+    let Content { record, mut body } = content?;
+    if let Some(envelope) = config.envelope {
+        body = envelope.open(&body)?;
+    }
+    let payload = std::mem::take(&mut body.payload);
+    let mut message = Message { record, payload, key: None };
+    let fingerprint = match &config.fingerprint {
+        Some(fingerprint) => fingerprint(&message),
+        None => body.fingerprint,
+    };
+    match config.key.find(&message, &body) {
+        Ok(key) => {
+            message.key = Some(key);
+            Ok(Work::Run { message, fingerprint })
+        }
+        Err(NoKey::Invalid(reason)) => Err(reason),
+        Err(NoKey::Missing(reason)) => Ok(match config.missing_key {
+            MissingKey::Fail => Work::Refuse { reason, disposal: Disposal::Report },
+            MissingKey::Acknowledge => Work::Refuse { reason, disposal: Disposal::Acknowledge },
+            MissingKey::RunUnprotected => Work::RunUnprotected { message, fingerprint },
+        }),
+    }
+}
+
+/// Does it; whether the message is done and need not come again.
+pub(super) async fn perform<S, F, Fut, E>(
+    config: &Config<S>,
+    handler: &F,
+    item: Option<&ItemIdentifier>,
+    work: Work<S::Record>,
+    deadline: Option<SystemTime>,
+) -> bool
+where
+    S: Source,
+    F: Fn(Message<S::Record>, Execution) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: fmt::Display,
+{
+    let log = Log { operation: config.scope.operation(), service: S::NAME, item };
+    let running = async {
+        match work {
+            Work::Refuse { reason, disposal } => log.disposed(disposal, &reason),
+            Work::RunUnprotected { message, fingerprint } => {
+                match without_record(config, fingerprint, deadline) {
+                    Ok(execution) => {
+                        log.unprotected();
+                        log.ended(
+                            config,
+                            handler(message, execution).await.map_err(RunError::Handler),
+                        )
+                    }
+                    Err(error) => log.ended::<S, E>(config, Err(error.into())),
+                }
+            }
+            Work::Run { message, fingerprint } => {
+                let operation = config
+                    .idempotency
+                    .operation(config.scope.clone())
+                    .policy(|_| config.policy.clone())
+                    .key(message.key.clone().unwrap_or_default())
+                    .fingerprint(fingerprint);
+                let operation = match deadline {
+                    Some(deadline) => operation.deadline(deadline),
+                    None => operation,
+                };
+                let run = operation.run(|execution| {
+                    let handling = handler(message, execution);
+                    async { handling.await.map(|()| Done) }
+                });
+                log.ended(config, run.await.map(|Done| ()))
+            }
+        }
+    };
+    match AssertUnwindSafe(running).catch_unwind().await {
+        Ok(is_done) => is_done,
+        Err(panic) => log.panicked(panic.as_ref()),
+    }
+}
+
+/// The answer to a message: that it is done. Read from any stored JSON, because what an earlier
+/// version stored says that too.
+struct Done;
+
+impl Serialize for Done {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_unit()
+    }
+}
+
+impl<'de> Deserialize<'de> for Done {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+/// An execution that no record stands for. Its key is drawn anew, so that it meets no other one.
+fn without_record<S: Source>(
+    config: &Config<S>,
+    fingerprint: Fingerprint,
+    deadline: Option<SystemTime>,
+) -> Result<Execution, Error> {
+    let core = &config.idempotency.core;
+    let owner = Owner::random()?;
+    let limit = core.table.schema.max_key_bytes();
+    let key = RecordKey::new(&config.scope, owner.as_str(), config.policy.key_form, limit)?;
+    let created_at = core.table.clock.store_now();
+    let claim = Claim { key: key.clone(), owner, attempt: 1, fingerprint, created_at };
+    let deadline = deadline.map(Timestamp::from_system);
+    let (policy, answers) = (config.policy.clone(), AnswerKind::Function);
+    let call = Call { key, fingerprint, policy, deadline, answers };
+    Ok(Execution::unprotected(core, claim, call, None))
+}
+
+/// What the log is told of a message: never its key nor its payload.
+struct Log<'a> {
+    operation: &'a str,
+    service: &'static str,
+    item: Option<&'a ItemIdentifier>,
+}
+
+impl Log<'_> {
+    /// Tells how a run ended; whether the message is done by it.
+    fn ended<S: Source, E: fmt::Display>(
+        &self,
+        config: &Config<S>,
+        result: Result<(), RunError<E>>,
+    ) -> bool {
+        let error = match result {
+            Ok(()) => return true,
+            Err(RunError::Handler(error)) => return self.failed(&format!("{error:#}")),
+            Err(RunError::Idempotency(error)) => error,
+        };
+        match error.kind() {
+            // It completed, whatever became of its answer.
+            ErrorKind::AnswerUnavailable | ErrorKind::AnswerUnreadable => true,
+            ErrorKind::Mismatch => self.disposed(config.mismatched, &error),
+            ErrorKind::Failed => self.disposed(config.exhausted, &error),
+            ErrorKind::InvalidInput => self.disposed(config.malformed, &error),
+            ErrorKind::InProgress { .. } => self.in_progress(),
+            ErrorKind::Abandoned
+            | ErrorKind::LeaseLost
+            | ErrorKind::DeadlineExceeded
+            | ErrorKind::Configuration
+            | ErrorKind::Unavailable
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::UnknownRecord => self.failed(&format!("{error:?}")),
+        }
+    }
+
+    fn failed(&self, error: &str) -> bool {
+        let Self { operation, service, .. } = *self;
+        tracing::error!(
+            operation,
+            source = service,
+            message_id = self.id(),
+            error,
+            "a message failed"
+        );
+        false
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> bool {
+        self.failed(&format!("the handler panicked: {}", panic_text(panic)))
+    }
+
+    fn in_progress(&self) -> bool {
+        let Self { operation, service, .. } = *self;
+        tracing::warn!(
+            operation,
+            source = service,
+            message_id = self.id(),
+            "a message is being handled elsewhere: it comes again"
+        );
+        false
+    }
+
+    /// A message that no further delivery would mend.
+    fn disposed(&self, disposal: Disposal, reason: &(dyn fmt::Display + Sync)) -> bool {
+        let Self { operation, service, .. } = *self;
+        let (message_id, is_done) = (self.id(), disposal == Disposal::Acknowledge);
+        tracing::error!(
+            operation, source = service, message_id, %reason, acknowledged = is_done,
+            "a message is refused, and no further delivery would mend it"
+        );
+        is_done
+    }
+
+    fn unprotected(&self) {
+        let Self { operation, service, .. } = *self;
+        tracing::warn!(
+            operation,
+            source = service,
+            message_id = self.id(),
+            "a message without a key runs WITHOUT idempotency (MissingKey::RunUnprotected)"
+        );
+    }
+
+    fn id(&self) -> String {
+        self.item.map_or_else(|| "none".to_owned(), ToString::to_string)
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
+}

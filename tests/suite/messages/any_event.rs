@@ -1,0 +1,176 @@
+//! `lambda_runtime` handlers of any JSON event.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::event::JsonEvent;
+use dynamodb_idempotency::{ErrorKind, Execution, Failure, Fingerprint, RunError};
+use lambda_runtime::{Context, Diagnostic, LambdaEvent};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::function::{Ran, context_of, invoke, invoke_in};
+use crate::support::{Gate, Link, Store, raw};
+
+#[derive(Deserialize)]
+struct Import {
+    file: Option<String>,
+    #[serde(default)]
+    fails: bool,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Imported {
+    run: usize,
+    deadline: u64,
+}
+
+type Answer = futures::future::BoxFuture<'static, Result<Imported, String>>;
+
+/// Answers with the number of its run and the deadline that it was told.
+fn import(ran: &Ran) -> impl Fn(LambdaEvent<Import>, Execution) -> Answer + Send + Sync + 'static {
+    let ran = ran.clone();
+    move |event, _| {
+        let (Import { file, fails }, context) = event.into_parts();
+        ran.add(file.unwrap_or_default());
+        let imported = Imported { run: ran.count(), deadline: context.deadline };
+        Box::pin(async move { if fails { Err("declined".to_owned()) } else { Ok(imported) } })
+    }
+}
+
+fn file(import: &Import) -> Option<String> {
+    import.file.clone()
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, RunError<String>>) -> ErrorKind {
+    crate::support::kind(result)
+}
+
+#[tokio::test]
+async fn a_repeat_gets_the_first_answer() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let service = store.over(&link).event("import", file, import(&ran));
+    let context = context_of(60);
+    let event = json!({"file": "a.csv", "n": 9_007_199_254_740_993_u64});
+    let first = invoke_in(&service, &event, context.clone()).await.unwrap();
+    assert_eq!(first, json!({"run": 1, "deadline": context.deadline}));
+    let spelled_anew: Value =
+        serde_json::from_str(r#"{"n":9007199254740993, "file":"a.csv"}"#).unwrap();
+    assert_eq!(invoke(&service, &spelled_anew).await, first);
+    assert_eq!(invoke(&service, &json!({"file": "b.csv"})).await["run"], 2);
+    assert_eq!(link.wire.requests(), ["PutItem"; 5]);
+    let stored = format!("{{\"run\":1,\"deadline\":{}}}", context.deadline);
+    assert_eq!(store.record("import#a.csv").await["response"], raw::answer("json", &stored));
+}
+
+/// Two numbers that one double stands for.
+#[tokio::test]
+async fn another_event_with_the_same_key_is_a_mismatch_to_the_last_digit() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().event("import", file, import(&ran));
+    let event = |n: &str| format!(r#"{{"file":"a.csv","n":{n}}}"#).parse::<JsonEvent>().unwrap();
+    let call = async |n: &str| {
+        let event = LambdaEvent::new(event(n), context_of(30));
+        tower::ServiceExt::oneshot(service.clone(), event).await
+    };
+    call("12345678901234567890123").await.unwrap();
+    let other = call("12345678901234567890124").await;
+    assert_eq!((kind(other), ran.count()), (ErrorKind::Mismatch, 1));
+    call("12345678901234567890123").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_counts_of_an_event_can_be_chosen() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().event("import", file, import(&ran));
+    let service = service.fingerprint(|event| {
+        let event: Import = serde_json::from_str(event.get()).unwrap();
+        Fingerprint::of(&event.file).unwrap()
+    });
+    for sent_at in [1, 2] {
+        let event = json!({"file": "a.csv", "sent_at": sent_at});
+        assert_eq!(invoke(&service, &event).await["run"], 1);
+    }
+}
+
+#[tokio::test]
+async fn the_lease_ends_with_the_invocation() {
+    let store = Store::open().await;
+    for seconds in [50, 800] {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let handler = move |_: LambdaEvent<Import>, _: Execution| {
+            let held = held.clone();
+            async move {
+                held.pass().await;
+                Ok::<_, String>(())
+            }
+        };
+        let service = store.idempotency().event("import", file, handler);
+        let context = context_of(seconds);
+        let deadline = i64::try_from(context.deadline).unwrap();
+        let key = seconds.to_string();
+        let event = json!({"file": key});
+        let (answer, ()) = tokio::join!(invoke_in(&service, &event, context), async {
+            gate.reached().await;
+            let lease =
+                raw::number(&store.record(&format!("import#{key}")).await, "lease_expires_at");
+            assert!((lease - deadline - 2_000).abs() <= 3_000, "{lease} {deadline}");
+            gate.open();
+        });
+        answer.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn bad_events_run_nothing_and_say_why() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let service = store.over(&link).event("import", file, import(&ran));
+    let mut over = Context::default();
+    over.deadline = 1;
+    for (event, context, expected) in [
+        (json!({}), context_of(30), ErrorKind::InvalidInput),
+        (json!({"file": null}), context_of(30), ErrorKind::InvalidInput),
+        (json!({"file": ""}), context_of(30), ErrorKind::InvalidInput),
+        (json!({"file": 7}), context_of(30), ErrorKind::InvalidInput),
+        (json!([]), context_of(30), ErrorKind::InvalidInput),
+        (json!({"file": "a".repeat(3000)}), context_of(30), ErrorKind::InvalidInput),
+        (json!({"file": "a.csv"}), over, ErrorKind::DeadlineExceeded),
+    ] {
+        let error = invoke_in(&service, &event, context).await.unwrap_err();
+        let (error_kind, diagnostic) =
+            (error.idempotency().map(dynamodb_idempotency::Error::kind), Diagnostic::from(error));
+        assert_eq!(error_kind, Some(expected), "{event}");
+        assert_eq!(diagnostic.error_type, format!("Idempotency.{expected:?}"));
+    }
+    assert_eq!(ran.count() + link.wire.requests().len(), 0);
+}
+
+/// Lambda retries an asynchronous invocation that fails.
+#[tokio::test]
+async fn the_handlers_error_is_the_invocations_and_attempts_are_counted() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().event("import", file, import(&ran));
+    let retain = Failure::Retain { max_attempts: 2 };
+    let service = service.policy(|policy| policy.failure(retain));
+    let event = json!({"file": "a.csv", "fails": true});
+    for _ in 0..2 {
+        let error = invoke_in(&service, &event, context_of(30)).await.unwrap_err();
+        assert_eq!(Diagnostic::from(error).error_message, "declined");
+    }
+    let given_up = invoke_in(&service, &event, context_of(30)).await;
+    assert_eq!((kind(given_up), ran.count()), (ErrorKind::Failed, 2));
+}
+
+#[tokio::test]
+async fn a_context_made_by_hand_has_a_lease_that_is_renewed() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let noted = ran.clone();
+    let handler = move |_: LambdaEvent<Import>, execution: Execution| {
+        let left = execution.lease_remaining();
+        noted.add(format!("{}", left > Duration::from_secs(20) && left <= Duration::from_secs(33)));
+        async { Ok::<_, String>(()) }
+    };
+    let service = store.idempotency().event("import", file, handler);
+    invoke_in(&service, &json!({"file": "a"}), Context::default()).await.unwrap();
+    assert_eq!(ran.all(), ["true"]);
+}

@@ -1,0 +1,209 @@
+//! What cannot be read harms nothing else.
+
+use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use dynamodb_idempotency::messages::{BatchError, Disposal, Message, MessageKey, Order};
+use lambda_runtime::Diagnostic;
+use serde_json::{Value, json};
+
+use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
+use super::queue::{
+    attribute, example, fifo, kafka_record, kinesis_record, message, sqs, without_key,
+};
+use crate::support::{Link, Store};
+
+#[tokio::test]
+async fn a_body_that_is_not_json_fails_where_a_member_was_asked_for() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = store.idempotency().sqs("book").key(MessageKey::json("/id"));
+    let service = consumer.handler(noting(&ran));
+    let batch = sqs([
+        without_key("1", "plain"),
+        without_key("2", r#"{"id": "k"}"#),
+        without_key("3", r#"{"id": {"a": 1}}"#),
+        without_key("4", r#"{"other": 1}"#),
+        without_key("5", r#"{"id": 1.5}"#),
+        without_key("6", ""),
+        without_key("7", r#"{"id": ""}"#),
+        without_key("8", &format!("{}{}", "[".repeat(200), "]".repeat(200))),
+    ]);
+    let expected = ["1", "3", "4", "5", "6", "7", "8"];
+    assert_eq!(failures(&invoke(&service, &batch).await), expected);
+    assert_eq!(ran.all(), [r#"{"id": "k"}"#]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_fails_its_message_alone() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    let with = |id: &str, attribute: Value| {
+        let mut message = without_key(id, "a");
+        message["messageAttributes"]["Idempotency-Key"] = attribute;
+        message
+    };
+    let binary = json!({"binaryValue": "aw==", "dataType": "Binary"});
+    let batch = sqs([
+        with("1", attribute("")),
+        with("2", binary),
+        with("3", attribute(&"k".repeat(2048))),
+        with("4", attribute("k")),
+    ]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2", "3"]);
+    assert_eq!((ran.count(), link.wire.requests().len()), (1, 2));
+}
+
+/// What a typed event as a whole would fail by.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_fails_alone() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let mut wrong_type = message("1", "k1", "a");
+    wrong_type["body"] = json!(["not", "a", "text"]);
+    let mut wrong_attribute = message("2", "k2", "b");
+    wrong_attribute["messageAttributes"]["other"] = json!({"binaryValue": "not base64"});
+    let batch = sqs([wrong_type, wrong_attribute, message("3", "k3", "c")]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
+    assert_eq!(ran.all(), ["c"]);
+}
+
+#[tokio::test]
+async fn an_unreadable_record_keeps_its_place_in_the_order() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let mut broken = fifo("a", "1", "a1");
+    broken["body"] = json!(7);
+    let batch = sqs([broken, fifo("a", "2", "a2"), fifo("b", "3", "b1")]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
+    let stream = store.idempotency().kinesis("stream").handler(noting(&ran));
+    let mut broken = kinesis_record("a", 8, "x");
+    broken["kinesis"]["data"] = "not base64".into();
+    let batch =
+        json!({"Records": [kinesis_record("a", 7, "s1"), broken, kinesis_record("a", 9, "s3")]});
+    assert_eq!(failures(&invoke(&stream, &batch).await), ["8"]);
+    assert_eq!(ran.all(), ["b1", "s1"]);
+}
+
+#[tokio::test]
+async fn what_no_delivery_mends_can_be_acknowledged() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let idempotency = store.idempotency();
+    let consumer = idempotency.sqs("book").malformed(Disposal::Acknowledge);
+    let service = consumer.mismatched(Disposal::Acknowledge).handler(noting(&ran));
+    invoke(&service, &sqs([message("1", "k", "a")])).await;
+    let mut broken = fifo("g", "2", "b");
+    broken["body"] = json!(7);
+    let mismatch = {
+        let mut message = fifo("g", "3", "other");
+        message["messageAttributes"]["Idempotency-Key"] = attribute("k");
+        message
+    };
+    let batch = sqs([broken, mismatch, fifo("g", "4", "d")]);
+    assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+    assert_eq!(ran.all(), ["a", "d"]);
+    // A message without a key is another thing.
+    let keyless = without_key("5", "e");
+    assert_eq!(failures(&invoke(&service, &sqs([keyless])).await), ["5"]);
+}
+
+#[tokio::test]
+async fn a_closure_that_panics_fails_its_message_alone() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let key = MessageKey::with(|message: &Message<SqsMessage>| {
+        let body: Value = message.json().unwrap();
+        body["id"].as_str().map(str::to_owned)
+    });
+    let service = store.idempotency().sqs("book").key(key).handler(noting(&ran));
+    let batch = sqs([without_key("1", "not json"), without_key("2", r#"{"id":"k"}"#)]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["1"]);
+    assert_eq!(ran.count(), 1);
+}
+
+/// Were it left out of the answer, it would be lost; with an empty or unknown name, Lambda would
+/// take the whole batch for failed without a word.
+#[tokio::test]
+async fn a_failure_without_a_name_fails_the_invocation() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    for id in [Value::Null, "".into(), 7.into()] {
+        let mut nameless = message("1", "k", "fail");
+        nameless["messageId"] = id;
+        let batch = sqs([message("2", "l", "b"), nameless.clone()]);
+        let failed = invoke_in(&service, &batch, context_of(30)).await.unwrap_err();
+        assert!(matches!(failed, BatchError::Nameless { failed: 1, total: 2 }), "{failed:?}");
+        assert_eq!(Diagnostic::from(failed).error_type, "Messages.Nameless");
+    }
+    // One that is done needs no name.
+    let mut nameless = message("1", "m", "c");
+    nameless.as_object_mut().unwrap().remove("messageId");
+    assert_eq!(failures(&invoke(&service, &sqs([nameless])).await), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_event_of_another_source_runs_nothing() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let idempotency = store.over(&link);
+    let sqs = idempotency.sqs("s").handler(noting(&ran));
+    let kinesis = idempotency.kinesis("s").handler(noting(&ran));
+    let dynamodb = idempotency.dynamodb_streams("s").handler(noting(&ran));
+    let kafka = idempotency.kafka("s").handler(noting(&ran));
+    let sns = idempotency.sns("sns").handler(noting(&ran));
+    let eventbridge = idempotency.eventbridge("s").handler(noting(&ran));
+    let s3 = idempotency.s3("s").handler(noting(&ran));
+    let all = [
+        ("sqs", example!("sqs")),
+        ("kinesis", example!("kinesis")),
+        ("dynamodb", example!("dynamodb")),
+        ("kafka", example!("kafka_msk")),
+        ("sns", example!("sns")),
+        ("eventbridge", example!("eventbridge")),
+        ("s3", example!("s3")),
+        ("no object", json!(["Records"])),
+        ("no records", json!({"Records": null})),
+        ("other records", json!({"Records": {"a": 1}, "records": [1]})),
+        ("nothing", Value::Null),
+    ];
+    for (name, event) in all {
+        let context = || context_of(30);
+        let answers = [
+            ("sqs", invoke_in(&sqs, &event, context()).await),
+            ("kinesis", invoke_in(&kinesis, &event, context()).await),
+            ("dynamodb", invoke_in(&dynamodb, &event, context()).await),
+            ("kafka", invoke_in(&kafka, &event, context()).await),
+            ("sns", invoke_in(&sns, &event, context()).await),
+            ("eventbridge", invoke_in(&eventbridge, &event, context()).await),
+            ("s3", invoke_in(&s3, &event, context()).await),
+        ];
+        for (service, answer) in answers {
+            let is_own = service == name;
+            assert_eq!(answer.is_ok(), is_own, "{service} with the event of {name}: {answer:?}");
+        }
+    }
+    // Each has run its own two, or one, and nothing else was sent.
+    assert_eq!((ran.count(), link.wire.requests().len()), (10, 20));
+}
+
+/// Its own names are there, but it says that it is another service's.
+#[tokio::test]
+async fn a_record_that_names_another_source_is_not_run() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let mut other = message("1", "k", "a");
+    other["eventSource"] = "aws:mq".into();
+    let answer = invoke(&service, &sqs([other, message("2", "l", "b")])).await;
+    assert_eq!(failures(&answer), ["1"]);
+    assert_eq!(ran.all(), ["b"]);
+}
+
+/// `aws_lambda_events` panics at a fraction of a millisecond.
+#[tokio::test]
+async fn a_record_at_which_its_type_panics_fails_alone() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+    let service = consumer.handler(noting(&ran));
+    let mut event = example!("kafka_msk");
+    let mut broken = kafka_record(1, "a", "a");
+    broken["timestamp"] = json!(1_545_084_650_987.5);
+    event["records"] = json!({"orders-0": [broken, kafka_record(2, "b", "b")]});
+    let item = json!({"itemIdentifier": {"partition": "orders-0", "offset": 1}});
+    assert_eq!(invoke(&service, &event).await, json!({"batchItemFailures": [item]}));
+    assert_eq!(ran.all(), ["b"]);
+}

@@ -1,0 +1,20 @@
+//! The rules of message and event consumers, on the events that AWS documents.
+//!
+//! - [`invoke`](function::invoke) takes an event's JSON to a service and gives the answer's.
+//! - [`Ran`](function::Ran) is what a handler has run, in order.
+//! - [`sqs`](queue::sqs) and its siblings make events of messages.
+
+mod function;
+mod queue;
+
+mod any_event;
+mod bad_input;
+mod fifo;
+mod keys;
+mod model;
+mod policies;
+mod round_trips;
+mod sources;
+mod standard;
+mod streams;
+mod time;

@@ -1,0 +1,151 @@
+//! Attempts across deliveries, waiting, takeovers and outages.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use dynamodb_idempotency::messages::{Disposal, Message};
+use dynamodb_idempotency::{
+    Completed, Execution, Failure, InProgress, Outage, Takeover, Unconfirmed,
+};
+
+use super::function::{Ran, failures, invoke, noting};
+use super::queue::{fifo, message, sqs};
+use crate::support::{Act, Gate, Link, Store, raw};
+
+#[tokio::test]
+async fn attempts_are_counted_across_deliveries_and_then_given_up() {
+    let retain = Failure::Retain { max_attempts: 3 };
+    for (disposal, last) in [(Disposal::Report, vec!["1", "2"]), (Disposal::Acknowledge, vec![])] {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
+        let service = consumer.exhausted(disposal).handler(noting(&ran));
+        let batch = sqs([fifo("g", "1", "fail"), fifo("g", "2", "b")]);
+        for _ in 0..3 {
+            assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
+        }
+        assert_eq!(ran.all(), ["fail"; 3]);
+        assert_eq!(failures(&invoke(&service, &batch).await), last);
+        let record = store.record("book#1").await;
+        assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("FAILED", 3));
+        // Acknowledged, it lets its group go on.
+        let expected = if disposal == Disposal::Acknowledge { 4 } else { 3 };
+        assert_eq!(ran.count(), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_handler_sees_the_attempt() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let noted = ran.clone();
+    let retain = Failure::Retain { max_attempts: 5 };
+    let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
+    let service = consumer.handler(move |_: Message<SqsMessage>, execution: Execution| {
+        noted.add(execution.attempt().to_string());
+        async { Err("declined") }
+    });
+    for _ in 0..2 {
+        invoke(&service, &sqs([message("1", "k", "a")])).await;
+    }
+    assert_eq!(ran.all(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn a_message_can_wait_for_the_one_that_runs_elsewhere() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let gate = Gate::default();
+    let held = gate.clone();
+    let elsewhere = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            Ok::<_, String>(())
+        }
+    });
+    let link = Link::default();
+    let wait = InProgress::Wait { timeout: Duration::from_secs(20) };
+    let waiting = store.over(&link).sqs("book").policy(|policy| policy.in_progress(wait));
+    let waiting = waiting.handler(noting(&ran));
+    let looked = Gate::default();
+    link.wire.next("GetItem", Act::HoldResponse(looked.clone()));
+    let batch = sqs([message("1", "k", "a")]);
+    let (first, (second, ())) = tokio::join!(invoke(&elsewhere, &batch), async {
+        gate.reached().await;
+        tokio::join!(invoke(&waiting, &batch), async {
+            looked.reached().await;
+            looked.open();
+            gate.open();
+        })
+    });
+    assert_eq!((failures(&first), failures(&second), ran.count()), (vec![], vec![], 0));
+}
+
+#[tokio::test]
+async fn a_message_of_a_dead_owner_is_taken_over_or_left_alone() {
+    for (takeover, failed, runs) in
+        [(Takeover::Execute, vec![], 1), (Takeover::Reject, vec!["1"], 0)]
+    {
+        let (store, ran) = (Store::open().await, Ran::default());
+        // Abandoned by whoever asked for the same: a body of no bytes has a fingerprint of its own.
+        let body = "a";
+        let hang = store
+            .idempotency()
+            .sqs("book")
+            .handler(|_: Message<SqsMessage>, _| std::future::pending::<Result<(), String>>());
+        let batch = sqs([message("1", "k", body)]);
+        let cut = super::function::context_in(Duration::from_secs(1));
+        let answer = super::function::invoke_in(&hang, &batch, cut).await.unwrap();
+        assert_eq!(failures(&answer), ["1"]);
+        let later = store.over(&Link::later(60));
+        let consumer = later.sqs("book").policy(|policy| policy.takeover(takeover));
+        let service = consumer.handler(noting(&ran));
+        let context = super::function::context_of(120);
+        let answer = super::function::invoke_in(&service, &batch, context).await.unwrap();
+        assert_eq!(failures(&answer), failed);
+        assert_eq!(ran.count(), runs);
+    }
+}
+
+#[tokio::test]
+async fn a_completed_message_can_run_again() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer =
+        store.idempotency().sqs("book").policy(|policy| policy.completed(Completed::Execute));
+    let service = consumer.handler(noting(&ran));
+    for _ in 0..3 {
+        assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), [""; 0]);
+    }
+    assert_eq!(ran.count(), 3);
+    let record = store.record("book#k").await;
+    assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("COMPLETED", 3));
+}
+
+#[tokio::test]
+async fn an_outage_policy_that_is_open_runs_messages_without_a_record() {
+    let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
+    let consumer = store.over(&link).sqs("book").policy(|policy| policy.outage(Outage::Open));
+    let service = consumer.handler(noting(&ran));
+    link.wire.down(Act::LoseRequest);
+    assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), [""; 0]);
+    assert_eq!(ran.count(), 1);
+}
+
+/// The handler has said `Ok`: to report it would invite the second effect, unless the user wants to
+/// know.
+#[tokio::test]
+async fn an_unconfirmed_completion_is_done_unless_the_policy_says_otherwise() {
+    for (unconfirmed, failed) in [(Unconfirmed::Answer, vec![]), (Unconfirmed::Error, vec!["1"])] {
+        let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
+        let consumer = store.over(&link).sqs("book").policy(|policy| {
+            policy.unconfirmed(unconfirmed).completion_timeout(Duration::from_millis(200))
+        });
+        let (wire, noted) = (link.wire.clone(), ran.clone());
+        let service = consumer.handler(move |_: Message<SqsMessage>, _| {
+            noted.add("a");
+            wire.down(Act::LoseRequest);
+            async { Ok::<_, String>(()) }
+        });
+        let answer = invoke(&service, &sqs([message("1", "k", "a")])).await;
+        assert_eq!(failures(&answer), failed);
+        assert_eq!(ran.count(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! SQS standard queues: each message alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dynamodb_idempotency::Execution;
+use dynamodb_idempotency::messages::Message;
+use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use serde_json::json;
+
+use super::function::{Handled, Ran, failures, invoke, noting};
+use super::queue::{message, sqs};
+use crate::support::{Act, Gate, Link, Store, raw};
+
+#[tokio::test]
+async fn exactly_those_that_failed_are_reported() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let batch = sqs([
+        message("1", "k1", "a"),
+        message("2", "k2", "fail"),
+        message("3", "k3", "panic"),
+        message("4", "k4", "d"),
+    ]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["2", "3"]);
+    let expected = ["a", "fail", "panic", "d"].map(str::to_owned);
+    assert_eq!(BTreeSet::from_iter(ran.all()), BTreeSet::from(expected));
+    for (key, status) in [("k1", Some("COMPLETED")), ("k2", None), ("k3", None)] {
+        let record = store.item(&format!("book#{key}")).await;
+        assert_eq!(record.as_ref().map(raw::status), status, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_comes_again_is_done_without_running() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    for id in ["1", "1", "another id of what the producer sent twice"] {
+        let answer = invoke(&service, &sqs([message(id, "k", "a")])).await;
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+    }
+    assert_eq!(ran.all(), ["a"]);
+}
+
+#[tokio::test]
+async fn a_failed_message_runs_again_when_it_comes_again() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    for _ in 0..2 {
+        let answer = invoke(&service, &sqs([message("1", "k", "fail")])).await;
+        assert_eq!(failures(&answer), ["1"]);
+    }
+    assert_eq!(ran.count(), 2);
+}
+
+#[tokio::test]
+async fn what_runs_elsewhere_is_reported_and_does_not_run() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let gate = Gate::default();
+    let held = gate.clone();
+    let elsewhere = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            Ok::<_, String>(())
+        }
+    });
+    let here = store.idempotency().sqs("book").handler(noting(&ran));
+    let first = sqs([message("1", "k", "a")]);
+    let (answer, ()) = tokio::join!(invoke(&elsewhere, &first), async {
+        gate.reached().await;
+        let both = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+        assert_eq!(failures(&invoke(&here, &both).await), ["1"]);
+        gate.open();
+    });
+    assert_eq!((failures(&answer), ran.all()), (vec![], vec!["b".to_owned()]));
+}
+
+#[tokio::test]
+async fn duplicates_in_one_batch_run_once_and_count_the_same() {
+    for (body, expected) in [("a", vec![]), ("fail", vec!["1", "2", "4"])] {
+        let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+        let service = store.over(&link).sqs("book").handler(noting(&ran));
+        let batch = sqs([
+            message("1", "k", body),
+            message("2", "k", body),
+            message("3", "l", "b"),
+            message("4", "k", body),
+        ]);
+        assert_eq!(failures(&invoke(&service, &batch).await), expected);
+        assert_eq!((ran.count(), link.wire.requests().len()), (2, 4));
+    }
+}
+
+#[tokio::test]
+async fn one_key_with_two_payloads_in_one_batch_is_a_mismatch_of_the_second() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let batch = sqs([message("1", "k", "a"), message("2", "k", "b")]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["2"]);
+    assert_eq!(ran.all(), ["a"]);
+}
+
+#[tokio::test]
+async fn no_more_than_the_limit_are_in_flight() {
+    let store = Arc::new(Store::open().await);
+    let (gate, ran) = (Gate::default(), Ran::default());
+    let (held, noted) = (gate.clone(), ran.clone());
+    let handler = move |_: Message<SqsMessage>, _: Execution| -> Handled {
+        let (held, noted) = (held.clone(), noted.clone());
+        Box::pin(async move {
+            noted.add("started");
+            held.pass().await;
+            Ok(())
+        })
+    };
+    let service = store.idempotency().sqs("book").concurrency(3).handler(handler);
+    let batch = sqs(["1", "2", "3", "4", "5", "6", "7"].map(|id| message(id, id, "a")));
+    let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
+        gate.reached_by(3).await;
+        // Whoever else could start has had the time of three round trips for it.
+        for _ in 0..3 {
+            store.item("book#1").await;
+        }
+        assert_eq!(ran.count(), 3);
+        gate.open();
+    });
+    assert_eq!((failures(&answer), ran.count()), (vec![], 7));
+}
+
+/// The answer of each is unknown, or it did not run: all of them come again.
+#[tokio::test]
+async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
+    let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
+    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    link.wire.down(Act::LoseRequest);
+    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
+    assert_eq!(ran.count(), 0);
+    link.wire.up();
+    assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+    assert_eq!(ran.count(), 2);
+}
+
+#[tokio::test]
+async fn an_empty_batch_is_a_success() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    assert_eq!(invoke(&service, &sqs([])).await, json!({"batchItemFailures": []}));
+}
+
+/// A mapping without `ReportBatchItemFailures` takes every answer for success.
+#[tokio::test]
+async fn without_partial_responses_the_invocation_fails() {
+    use super::function::{context_of, invoke_in, message as error};
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").partial_response(false).handler(noting(&ran));
+    let batch = sqs([message("1", "k", "a"), message("2", "l", "fail")]);
+    let failed = error(invoke_in(&service, &batch, context_of(30)).await);
+    assert!(failed.starts_with("1 of 2 messages"), "{failed}");
+    let done = sqs([message("1", "k", "a")]);
+    assert_eq!(invoke(&service, &done).await, json!({"batchItemFailures": []}));
+    assert_eq!(ran.count(), 2);
+}
+
+/// What stands in the record of a message is read by programs too.
+#[tokio::test]
+async fn a_function_s_answer_under_the_same_key_counts_as_done() {
+    for answer in ["\"an answer\"", "null", "{\"id\":1}"] {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let body = "a";
+        let service = store.idempotency().sqs("book").handler(noting(&ran));
+        let operation = store.idempotency();
+        let operation = operation.operation("book").key("k").fingerprint(
+            dynamodb_idempotency::Fingerprint::builder().json(body.as_bytes()).finish(),
+        );
+        let value: serde_json::Value = serde_json::from_str(answer).unwrap();
+        operation.run(async |_| Ok::<_, String>(value)).await.unwrap();
+        assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", body)])).await), [""; 0]);
+        assert_eq!(ran.count(), 0);
+    }
+}

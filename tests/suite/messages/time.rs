@@ -1,0 +1,107 @@
+//! The invocation's time: the lease, the last start, and what is cut off.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::messages::Message;
+use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use lambda_runtime::Context;
+
+use super::function::{Ran, context_in, context_of, failures, invoke, invoke_in, noting};
+use super::queue::{fifo, message, sqs};
+use crate::support::{Gate, Link, LocalClock, Store, raw};
+
+#[tokio::test]
+async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
+    let store = Store::open().await;
+    let (gate, ran) = (Gate::default(), Ran::default());
+    let held = gate.clone();
+    let service = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            Ok::<_, String>(())
+        }
+    });
+    let context = context_of(100);
+    let deadline = i64::try_from(context.deadline).unwrap();
+    let batch = sqs([message("1", "k", "a")]);
+    let (answer, ()) = tokio::join!(invoke_in(&service, &batch, context), async {
+        gate.reached().await;
+        let lease = raw::number(&store.record("book#k").await, "lease_expires_at");
+        assert!((lease - deadline - 2_000).abs() <= 3_000, "{lease} {deadline}");
+        gate.open();
+    });
+    assert_eq!((failures(&answer.unwrap()), ran.count()), (vec![], 0));
+}
+
+/// The first takes, by its clock, all the time that there was for starting.
+#[tokio::test]
+async fn what_gets_no_turn_in_time_is_reported_and_runs_when_it_comes_again() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let clock = LocalClock::default();
+    let link = Link::default().clock(clock.clone());
+    let (noted, passing) = (ran.clone(), clock.clone());
+    let consumer = store.over(&link).sqs("book").concurrency(1);
+    let consumer = consumer.deadline_margin(Duration::from_secs(20));
+    let service = consumer.handler(move |message: Message<SqsMessage>, _| {
+        noted.add(String::from_utf8_lossy(message.payload()));
+        passing.advance(45);
+        async { Ok::<_, String>(()) }
+    });
+    let all = ["1", "2", "3"].map(|id| message(id, id, id));
+    // One minute, less the margin: enough for one of 45 s.
+    let answer = invoke_in(&service, &sqs(all.clone()), context_of(60)).await.unwrap();
+    assert_eq!((failures(&answer), ran.all()), (vec!["2".into(), "3".into()], vec!["1".into()]));
+    clock.advance(-45);
+    let answer = invoke_in(&service, &sqs(all), context_of(60)).await.unwrap();
+    assert_eq!((failures(&answer), ran.all().len()), (vec!["3".into()], 2));
+}
+
+/// A hanging handler would have Lambda end the function, and bring all of the batch back.
+#[tokio::test]
+async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let noted = ran.clone();
+    let service =
+        store.idempotency().sqs("book").handler(move |message: Message<SqsMessage>, _| {
+            let noted = noted.clone();
+            async move {
+                let body = String::from_utf8_lossy(message.payload()).into_owned();
+                if body == "hang" {
+                    std::future::pending::<()>().await;
+                }
+                noted.add(body);
+                Ok::<_, String>(())
+            }
+        });
+    let batch = sqs([fifo("a", "1", "hang"), fifo("a", "2", "after"), fifo("b", "3", "b")]);
+    let answer = invoke_in(&service, &batch, context_in(Duration::from_secs(2))).await.unwrap();
+    assert_eq!(failures(&answer), ["1", "2"]);
+    assert_eq!(ran.all(), ["b"]);
+    // Its key is free when the lease is over, and not before.
+    assert_eq!(raw::status(&store.record("book#1").await), "PENDING");
+    assert_eq!(raw::status(&store.record("book#3").await), "COMPLETED");
+}
+
+#[tokio::test]
+async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    let mut context = Context::default();
+    context.deadline = 1;
+    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+    let answer = invoke_in(&service, &batch, context).await.unwrap();
+    assert_eq!(failures(&answer), ["1", "2"]);
+    assert_eq!((ran.count(), link.wire.requests().len()), (0, 0));
+}
+
+/// For a test of one's own: a context made by hand has no deadline.
+#[tokio::test]
+async fn without_a_deadline_all_of_it_runs() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+    let answer = invoke_in(&service, &batch, Context::default()).await.unwrap();
+    assert_eq!((failures(&answer), ran.count()), (vec![], 2));
+    assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+}
