@@ -199,18 +199,23 @@ impl Execution {
         self.note(ended).await;
     }
 
-    /// Gives the record up, so that a commit under way can never land: released, or, where the
-    /// policy counts attempts, as one that failed.
+    /// Gives the record up, so that a commit under way can never land: as one that failed and runs
+    /// again. Under [`Failure::Replay`] that would be final, so it is released.
     pub(crate) async fn give_up(&self) -> Ended {
         let ending = match self.inner.policy.failure {
-            Failure::Release | Failure::Replay => self.released(),
-            Failure::Retain { .. } => self.failed(None),
+            Failure::Release | Failure::Retain { .. } => self.failed(None),
+            Failure::Replay => self.released(),
         };
         self.end(&ending).await
     }
 
+    /// What is left of a release: the record as a failed one if its steps must stay, or if a commit is
+    /// in doubt and a late copy of the acquisition could make it land after a deletion.
     fn released(&self) -> Ending {
-        if self.inner.steps.may_be_stored() { self.failed(None) } else { Ending::Release }
+        let runs_again = self.inner.policy.failure == Failure::Release;
+        let must_stay =
+            self.inner.steps.may_be_stored() || (runs_again && self.inner.commits.are_in_doubt());
+        if must_stay { self.failed(None) } else { Ending::Release }
     }
 
     /// A failure that meets its own execution's commit has come too late: the commit stands.

@@ -95,6 +95,10 @@ impl Commits {
         self.sent.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn are_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
     /// Nothing that a handler does now can be part of its operation. One that is under way is not
     /// counted: it may be refused.
     pub(crate) fn are_over(&self) -> bool {
@@ -110,7 +114,7 @@ impl Commits {
     /// The record could not be finished after the handler had returned: "nothing has happened" is
     /// not for sure if a try of a commit is in doubt.
     pub(crate) async fn unfinished(&self) {
-        if self.in_doubt.load(Ordering::Relaxed) {
+        if self.are_in_doubt() {
             self.ledger.lock().await.stage = Stage::Over(Fate::Unknown);
         }
     }

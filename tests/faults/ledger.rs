@@ -156,6 +156,12 @@ impl Ledger {
         if request.operation == Operation::Transact {
             self.transacted(me, request.is_copy);
         }
+        if after.is_none_or(|after| status(after) == "FAILED")
+            && self.parties[me].transaction != Transaction::None
+        {
+            // It has given its record up: its effect can land no more, even if it does not know.
+            self.parties[me].lease = None;
+        }
         let Some(after) = after else {
             // Whoever takes back its own record has left nothing.
             self.parties[me].changes = 0;

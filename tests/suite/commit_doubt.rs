@@ -48,11 +48,11 @@ async fn one_that_has_landed_is_found_to_have() {
     assert_eq!(store.counted("effect").await, 1);
     assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
     assert!(link.wire.count("TransactWriteItems") > 3);
-    assert_eq!(link.wire.count("DeleteItem"), 1);
+    assert_eq!(link.wire.count("UpdateItem"), 1);
 }
 
 #[tokio::test]
-async fn one_that_has_not_is_given_up_and_its_key_is_free() {
+async fn one_that_has_not_is_given_up_and_the_next_call_runs() {
     for handler_fails in [true, false] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = hasty(&store, &link);
@@ -68,7 +68,8 @@ async fn one_that_has_not_is_given_up_and_its_key_is_free() {
         } else {
             assert_eq!(kind(result), ErrorKind::Unavailable);
         }
-        assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+        assert_eq!(status(&store.record("charge#k").await), "FAILED");
+        assert_eq!(store.counted("effect").await, 0);
         charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
         assert_eq!(runs.count(), 1);
     }
@@ -125,7 +126,8 @@ async fn a_late_copy_of_one_that_was_given_up_never_lands() {
     gate.open();
     let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
     link.wire.late_arrivals(copies).await;
-    assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(store.counted("effect").await, 0);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +221,7 @@ async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_hap
         let idempotency = hasty(&store, &link);
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
-        link.wire.every("DeleteItem", Act::LoseRequest);
+        link.wire.every("UpdateItem", Act::LoseRequest);
         let result = idempotency.operation("charge").key("k").run(async |execution| {
             let refused = book(&execution, store.table()).await;
             assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
@@ -271,7 +273,8 @@ async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>,
 async fn one_that_the_handler_did_not_wait_for_is_put_beyond_doubt() {
     let store = Store::open().await;
     assert_eq!(dropped(Act::HoldRequest, &store).await, Err(ErrorKind::Unavailable));
-    assert_eq!((store.item("charge#k").await, store.counted("effect").await), (None, 0));
+    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(store.counted("effect").await, 0);
     let landed = dropped(Act::HoldResponse, &store).await;
     assert_eq!(landed, Ok(Outcome::Executed("booked".to_owned())));
     assert_eq!(store.counted("effect").await, 1);
@@ -358,4 +361,27 @@ async fn the_attempt_that_takes_over_commits_once_for_both() {
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
     assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
+}
+
+/// A late copy of the acquisition makes the record PENDING again where it was deleted; a late commit
+/// would land in it, after its caller was told that it never will.
+#[tokio::test]
+async fn no_late_acquisition_lets_one_land_that_was_given_up() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let (acquisition, commits) = (Gate::default(), Gate::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
+    link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
+    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    acquisition.open();
+    link.wire.late_arrivals(1).await;
+    commits.open();
+    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
+    link.wire.late_arrivals(copies).await;
+    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(store.counted("effect").await, 0);
 }
