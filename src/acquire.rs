@@ -228,7 +228,7 @@ impl<'a> Acquirer<'a> {
     /// The operation starts from its beginning.
     fn anew(&mut self, way: Way) -> Next {
         (self.claim.attempt, self.claim.created_at) = (1, self.core.table.clock.store_now());
-        self.steps = None;
+        (self.steps, self.taken) = (None, None);
         Next::Own(way)
     }
 

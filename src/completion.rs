@@ -44,11 +44,9 @@ impl Execution {
     pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
-        let expires_at = self.expires_at(completed_at);
         let claim = &self.inner.claim;
-        let item = |response| {
-            record::completed_item(&table.schema, claim, completed_at, expires_at, response)
-        };
+        // The lease may be renewed between two tries, and no record expires before it ends.
+        let item = |response| self.committed_item(completed_at, response);
         let mut unstorable = false;
         let mut retries = self.retries();
         loop {
@@ -199,22 +197,16 @@ impl Execution {
         self.note(ended).await;
     }
 
-    /// Gives the record up, so that a commit under way can never land: as one that failed and runs
-    /// again. Under [`Failure::Replay`] that would be final, so it is released.
+    /// Gives the record up as a failed one, so that a commit under way can never land: not even after
+    /// a late copy of the acquisition, which a deleted record would let in.
     pub(crate) async fn give_up(&self) -> Ended {
-        let ending = match self.inner.policy.failure {
-            Failure::Release | Failure::Retain { .. } => self.failed(None),
-            Failure::Replay => self.released(),
-        };
-        self.end(&ending).await
+        self.end(&self.failed(None)).await
     }
 
-    /// What is left of a release: the record as a failed one if its steps must stay, or if a commit is
-    /// in doubt and a late copy of the acquisition could make it land after a deletion.
+    /// What is left of a release: the record as a failed one if its steps must stay, or if a commit
+    /// is in doubt.
     fn released(&self) -> Ending {
-        let runs_again = self.inner.policy.failure == Failure::Release;
-        let must_stay =
-            self.inner.steps.may_be_stored() || (runs_again && self.inner.commits.are_in_doubt());
+        let must_stay = self.inner.steps.may_be_stored() || self.inner.commits.are_in_doubt();
         if must_stay { self.failed(None) } else { Ending::Release }
     }
 
@@ -223,14 +215,17 @@ impl Execution {
         if !self.inner.commits.were_sent() {
             return;
         }
-        match ended {
-            Ended::Refused(Some(item)) => {
-                if let Some(answer) = self.own_answer(&item) {
-                    self.inner.commits.landed(answer).await;
-                }
+        let landed = match &ended {
+            Ended::Refused(Some(item)) => self.own_answer(item),
+            Ended::Applied | Ended::Refused(None) | Ended::Unknown => None,
+        };
+        match landed {
+            Some(answer) => self.inner.commits.landed(answer).await,
+            // Without a record nothing keeps a late commit from landing where there is none.
+            None if matches!(ended, Ended::Unknown) || !self.is_protected() => {
+                self.inner.commits.unfinished().await;
             }
-            Ended::Unknown => self.inner.commits.unfinished().await,
-            Ended::Applied | Ended::Refused(None) => {}
+            None => {}
         }
     }
 

@@ -447,6 +447,7 @@ where
     match execution.complete(&encode).await {
         Completion::Stored => Ok(Outcome::Executed(value)),
         Completion::Landed(answer) => decode(answer).map(Outcome::Executed),
+        Completion::Unprotected if execution.has_commit_in_doubt() => Err(commit_unknown()),
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
         Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
         Completion::LeaseLost(None) => Err(lease_lost()),
@@ -455,6 +456,8 @@ where
                 execution.release().await;
             }
             match execution.policy().unconfirmed {
+                // A commit that was refused may land yet, and then this is not the answer.
+                _ if execution.has_commit_in_doubt() => Err(commit_unknown()),
                 Unconfirmed::Answer => Ok(Outcome::Unconfirmed(value)),
                 Unconfirmed::Error => Err(outcome_unknown(error)),
             }

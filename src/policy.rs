@@ -109,8 +109,8 @@ pub enum Failure {
     /// [steps](crate::Execution::step) is kept as FAILED instead, and the next try goes on after
     /// them, with `attempt` one higher.
     Release,
-    /// The FAILED record with its attempt count: the next try runs again, until `max_attempts`
-    /// runs have failed; from then on as `Replay`.
+    /// The FAILED record with its attempt count: the next try runs again, until there were
+    /// `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.
     Retain {
         /// How many runs there are in all, at least 1.
         max_attempts: u32,

@@ -115,9 +115,13 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         (State::Pending { lease_expires_at: lease_ended_at }, None) if request.reconciles => {
             Decision::Reconcile { orphan, lease_ended_at }
         }
-        (State::Pending { .. }, None) => match request.policy.takeover {
-            Takeover::Execute => Decision::TakeOver(orphan),
-            Takeover::Reject => Decision::Abandoned,
+        (State::Pending { .. }, None) => match (request.policy.takeover, request.policy.failure) {
+            (Takeover::Reject, _) => Decision::Abandoned,
+            // A run that never said how it ended is one of those that are allowed.
+            (_, Failure::Retain { max_attempts }) if attempt >= max_attempts => {
+                Decision::ReplayFailure(None)
+            }
+            (Takeover::Execute, _) => Decision::TakeOver(orphan),
         },
     }
 }

@@ -1,5 +1,7 @@
 //! A consumer of payment events: each one is booked into the ledger.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Consumer, Message, MessageKey, Sqs};
@@ -18,9 +20,14 @@ pub(crate) struct PaymentEvent {
     pub(crate) amount: i64,
 }
 
+/// Longer than a message can live: 14 days at most in the queue, and as long again in its dead-letter
+/// queue, from which it may be sent back.
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// How the queue is consumed: the key is the payment that the body names.
 pub fn payment_events(idempotency: &Idempotency) -> Consumer<Sqs> {
-    idempotency.sqs("payment-events").key(MessageKey::json("/payment"))
+    let consumer = idempotency.sqs("payment-events").key(MessageKey::json("/payment"));
+    consumer.policy(|policy| policy.retention(RETENTION))
 }
 
 /// Books the event of a message: in one transaction with the record that says so, so that it is

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::policy::Outage;
 use crate::reconcile::Verdict;
-use crate::record::{Item, Record, State, Status, Version};
+use crate::record::{Claim, Version};
 use crate::table::Write;
 
 impl Acquirer<'_> {
@@ -37,18 +37,12 @@ impl Acquirer<'_> {
     }
 
     /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
-    /// it. A record with steps is not deleted but given back as it was found.
+    /// it. A record that was taken over is not deleted but given back: its attempts go on counting,
+    /// and its steps stay.
     async fn let_go(&self) {
-        let table = &self.core.table;
-        let outcome = match table.release(&self.claim, self.limit()).await.outcome {
-            Write::Refused(Some(item)) => {
-                if self.is_ours(item) {
-                    self.give_back().await
-                } else {
-                    Write::Refused(None)
-                }
-            }
-            outcome => outcome,
+        let outcome = match &self.taken {
+            Some(taken) => self.give_back(taken).await,
+            None => self.core.table.release(&self.claim, self.limit()).await.outcome,
         };
         match outcome {
             Write::Applied | Write::Refused(_) => {}
@@ -64,26 +58,20 @@ impl Acquirer<'_> {
         }
     }
 
-    fn is_ours(&self, item: Item) -> bool {
-        Record::decode(&self.core.table.schema, item).is_ok_and(|record| {
-            record.owner == self.claim.owner && matches!(record.state, State::Pending { .. })
-        })
-    }
-
-    /// Leaves a record whose steps must stay as failed as it was, or with its lease over.
-    async fn give_back(&self) -> Write {
-        let (core, claim, limit) = (self.core, &self.claim, self.limit());
+    /// Leaves a record as failed as it was, or with its lease over.
+    async fn give_back(&self, taken: &Version) -> Write {
+        let (core, limit) = (self.core, self.limit());
+        // The attempt that nobody has made does not count.
+        let claim = &Claim { attempt: self.claim.attempt.saturating_sub(1), ..self.claim.clone() };
         let now = core.table.clock.store_now();
-        match &self.taken {
-            Some(Version { status: Status::Failed, .. }) => {
+        match taken {
+            Version { lease_expires_at: Some(end), .. } => {
+                core.table.end_lease(claim, *end, limit).await.outcome
+            }
+            Version { .. } => {
                 let expires_at = now.plus(self.call.policy.retention).seconds_up();
                 core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
             }
-            Some(Version { lease_expires_at: Some(end), .. }) => {
-                core.table.end_lease(claim, *end, limit).await.outcome
-            }
-            // Not ours to end: a record with steps is one that was taken over.
-            Some(_) | None => Write::Refused(None),
         }
     }
 }

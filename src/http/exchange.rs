@@ -15,10 +15,10 @@ use crate::completion::Completion;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::operation::{self, call_handler, refusal, see_through};
-use crate::policy::{Failure, Unconfirmed};
+use crate::policy::{Failure, Takeover, Unconfirmed};
 use crate::response::Answer;
 use crate::transaction::{
-    ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, once,
+    ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
 };
 
 /// Runs the handler once for the call's key, or answers in its place. The handler's own error
@@ -117,7 +117,7 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 #[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Config,
-    call: Call,
+    mut call: Call,
     handler: F,
 ) -> Result<Response<B>, E>
 where
@@ -127,18 +127,32 @@ where
     if let Err(error) = call.policy.validate() {
         return Ok(explain(config, &error));
     }
-    let transaction = match AssertUnwindSafe(handler).catch_unwind().await {
-        Ok(built) => built?,
-        Err(panic) => {
-            report_panic(config.scope.operation(), panic.as_ref());
-            return Ok(render(config, &panicked()));
-        }
-    };
-    let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
-    let is_stored = |response: &Response<B>| (config.stored)(response.status());
-    if items.is_empty() && (nothing_executed || !is_stored(&response)) {
-        return Ok(response);
+    if config.reconcile.is_some() {
+        // The hook is for handlers that run; what one of these left, no transaction may repeat.
+        call.policy.takeover = Takeover::Reject;
     }
+    let core = &config.idempotency.core;
+    let is_stored = |response: &Response<B>| (config.stored)(response.status());
+    let writes = |transaction: &Transaction<Response<B>>| {
+        transaction.writes() && (!transaction.items.is_empty() || is_stored(&transaction.response))
+    };
+    let Transaction { response, items, on_condition_failed, .. } =
+        match AssertUnwindSafe(handler).catch_unwind().await {
+            Ok(Ok(transaction)) if writes(&transaction) => transaction,
+            // Whoever repeats a completed request gets its answer, whatever the handler makes of it.
+            unstored => {
+                if let Err(panic) = &unstored {
+                    report_panic(config.scope.operation(), panic.as_ref());
+                }
+                return match (look_up(core, call).await, unstored) {
+                    (Ok(Some(found)), _) => Ok(given(config, found)),
+                    (Err(error), _) => Ok(explain(config, &error)),
+                    (Ok(None), Ok(Ok(transaction))) => Ok(transaction.response),
+                    (Ok(None), Ok(Err(error))) => Err(error),
+                    (Ok(None), Err(_)) => Ok(render(config, &panicked())),
+                };
+            }
+        };
     let instead = |failed: &ConditionFailed| {
         let answer = on_condition_failed.and_then(|answer| answer(failed))?;
         if !is_stored(&answer) {
@@ -147,15 +161,11 @@ where
         let stored = answer::encode(&answer);
         Some(Instead::Stored(answer, stored))
     };
-    let core = &config.idempotency.core;
     let done = Box::pin(once(core, call, answer::encode(&response), items, instead)).await;
     Ok(match done {
         Ok(Once::Executed) => response,
         Ok(Once::Instead(answer)) => answer,
-        Ok(Once::Found(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)))) => {
-            replay(config, answer)
-        }
-        Ok(Once::Found(refused)) => explain(config, &refusal(&refused)),
+        Ok(Once::Found(found)) => given(config, found),
         Ok(Once::ConditionFailed(failed)) => {
             tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
             let detail = "A condition of the request's effect does not hold: nothing was done.";
@@ -167,6 +177,16 @@ where
         }
         Err(error) => explain(config, &error),
     })
+}
+
+/// What a request gets that has met a record.
+fn given<B: WholeBody>(config: &Config, found: Acquisition) -> Response<B> {
+    match found {
+        Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)) => {
+            replay(config, answer)
+        }
+        refused => explain(config, &refusal(&refused)),
+    }
 }
 
 /// The response of a handler whose request passes through: what it wants written would be written
@@ -204,6 +224,9 @@ async fn conclude<B: WholeBody + Sync>(
         Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),
         Completion::LeaseLost(None) => explain(config, &operation::lease_lost()),
+        Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
+            explain(config, &commit_unknown())
+        }
         Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
             Unconfirmed::Answer => response,
             Unconfirmed::Error => explain(config, &operation::outcome_unknown(error)),

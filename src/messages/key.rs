@@ -58,7 +58,7 @@ impl<R> MessageKey<R> {
     /// | Kafka | cluster ARN (or the bootstrap servers, sorted), topic, partition, offset |
     /// | SNS | `MessageId` |
     /// | EventBridge | `source`, `id` |
-    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer |
+    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::KeyForm::Sha256) |
     #[must_use]
     pub fn broker_id() -> Self {
         Self(Rule::BrokerId)

@@ -187,11 +187,10 @@ impl Log<'_> {
             // It completed, whatever became of its answer.
             ErrorKind::AnswerUnavailable | ErrorKind::AnswerUnreadable => true,
             ErrorKind::Mismatch => self.disposed(config.mismatched, &error),
-            ErrorKind::Failed => self.disposed(config.exhausted, &error),
+            ErrorKind::Failed | ErrorKind::Abandoned => self.disposed(config.exhausted, &error),
             ErrorKind::InvalidInput => self.disposed(config.malformed, &error),
             ErrorKind::InProgress { .. } => self.in_progress(),
-            ErrorKind::Abandoned
-            | ErrorKind::LeaseLost
+            ErrorKind::LeaseLost
             | ErrorKind::DeadlineExceeded
             | ErrorKind::Configuration
             | ErrorKind::Unavailable

@@ -193,6 +193,7 @@ impl Table {
             change.condition.held_by(&claim.owner);
         }
         change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
+        change.set(Attribute::Attempt, record::number(claim.attempt));
         change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
         change.set(Attribute::ExpiresAt, record::number(expires_at));
         match response {

@@ -46,7 +46,7 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Gives a record back whose steps must stay: its lease ends at `end`, which is over.
+    /// Gives a record back that was taken over for nothing: its lease ends at `end`, which is over.
     pub(crate) async fn end_lease(
         &self,
         claim: &Claim,
@@ -55,6 +55,7 @@ impl Table {
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
+        change.set(Attribute::Attempt, record::number(claim.attempt));
         change.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
         self.update(&claim.key, change, limit).await
     }

@@ -121,6 +121,11 @@ impl Commits {
 }
 
 impl Execution {
+    /// Whether a commit of this execution may land yet, though its caller was told of a refusal.
+    pub(crate) fn has_commit_in_doubt(&self) -> bool {
+        self.inner.commits.are_in_doubt()
+    }
+
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
     /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
     /// the handler returns; [`run`](crate::Operation::run) gives it as its own type.
@@ -307,7 +312,7 @@ impl<'a> Attempt<'a> {
         }
         let mut ledger = inner.commits.ledger.lock().await;
         let in_doubt = match &ledger.stage {
-            Stage::Open => false,
+            Stage::Open => !execution.is_protected() && inner.commits.are_in_doubt(),
             Stage::InDoubt => true,
             Stage::Over(fate) => return Err(fate.refusal()),
             Stage::Closed => {

@@ -20,7 +20,7 @@ use crate::error::Error;
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
 pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
-pub(crate) use self::once::{Instead, Once, once};
+pub(crate) use self::once::{Instead, Once, look_up, once};
 
 /// How many items of the caller's fit beside the record: DynamoDB takes 100 in all.
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
@@ -293,6 +293,11 @@ pub struct Transaction<T> {
 pub(crate) type OnConditionFailed<T> = Box<dyn FnOnce(&ConditionFailed) -> Option<T> + Send>;
 
 impl<T> Transaction<T> {
+    /// Whether there is anything to store.
+    pub(crate) fn writes(&self) -> bool {
+        !self.nothing_executed || !self.items.is_empty()
+    }
+
     /// An answer that is stored, so far without any writes.
     pub fn new(response: T) -> Self {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }

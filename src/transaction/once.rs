@@ -48,30 +48,7 @@ pub(crate) async fn once<T>(
     mut transaction: Vec<TransactWriteItem>,
     instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
 ) -> Result<Once<T>, Error> {
-    let clock = &core.table.clock;
-    let now = clock.store_now();
-    // No lease is taken, but a call that is too late must write nothing.
-    let term = core.term(&call.policy, call.deadline, clock.offset())?;
-    let claim = Claim {
-        key: call.key.clone(),
-        owner: Owner::random()?,
-        attempt: 1,
-        fingerprint: call.fingerprint,
-        created_at: now,
-    };
-    let mut attempt = Attempt {
-        core,
-        started: clock.local_now(),
-        looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
-        expires_at: term.expires_at,
-        completed_at: now,
-        seen: None,
-        tokens: 1,
-        in_doubt: false,
-        running: None,
-        call,
-        claim,
-    };
+    let mut attempt = Attempt::new(core, call)?;
     let record = attempt.record(response.clone());
     if let Err(invalid) = items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
     {
@@ -93,6 +70,20 @@ pub(crate) async fn once<T>(
     };
     // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
     if attempt.in_doubt { Err(unknown()) } else { Ok(answer) }
+}
+
+/// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
+/// refusal. `None` where what the call says itself counts.
+pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
+    let mut attempt = Attempt::new(core, call)?;
+    loop {
+        match attempt.look().await? {
+            Step::Look => {}
+            Step::Ended(Run::Found(found)) => return Ok(Some(found)),
+            Step::Ended(_) | Step::Anew => return Ok(None),
+            Step::Again(error) => return Err(error),
+        }
+    }
 }
 
 /// What is to be written under the record's guard.
@@ -142,18 +133,47 @@ enum Step {
     Again(Error),
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(core: &'a Arc<Core>, call: Call) -> Result<Self, Error> {
+        let clock = &core.table.clock;
+        let now = clock.store_now();
+        // No lease is taken, but a call that is too late must write nothing.
+        let term = core.term(&call.policy, call.deadline, clock.offset())?;
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: Owner::random()?,
+            attempt: 1,
+            fingerprint: call.fingerprint,
+            created_at: now,
+        };
+        Ok(Self {
+            core,
+            started: clock.local_now(),
+            looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+            expires_at: term.expires_at,
+            completed_at: now,
+            seen: None,
+            tokens: 1,
+            in_doubt: false,
+            running: None,
+            call,
+            claim,
+        })
+    }
+
     async fn run(&mut self, content: &Content) -> Result<Run, Error> {
-        let policy = &self.call.policy;
         let core = Arc::clone(self.core);
-        let mut retries = Retries::new(&core, policy.completion_timeout, self.call.deadline);
+        let (longest, deadline) = (self.call.policy.completion_timeout, self.call.deadline);
+        let mut retries = Retries::new(&core, longest, deadline);
         let mut changes = 0;
         let mut step = self.send(content, retries.limit()).await?;
         loop {
             let error = match step {
                 Step::Ended(run) => return Ok(run),
+                // However long the other one ran: the time for tries is that after it.
                 Step::Look => {
                     step = self.look().await?;
+                    retries = Retries::new(&core, longest, deadline);
                     continue;
                 }
                 Step::Again(error) => error,
@@ -179,6 +199,9 @@ impl Attempt<'_> {
         let now = self.core.table.clock.store_now();
         self.completed_at = now.max(self.completed_at.shifted(1));
         let bytes = record::item_bytes(&self.record(response.clone()));
+        if bytes > record::MAX_ITEM_BYTES && self.in_doubt {
+            return Err(unknown());
+        }
         if bytes > record::MAX_ITEM_BYTES {
             return Ok(Once::Invalid(InvalidTransaction::AnswerTooLarge { bytes }));
         }
@@ -338,6 +361,9 @@ impl Attempt<'_> {
     /// The next write is for this state of the record, and another request than the one before.
     fn on(&mut self, seen: Option<Version>, attempt: u32, created_at: Timestamp) {
         self.seen = seen;
+        // The retention begins with what is written now, however long the call has waited.
+        let retained = self.core.table.clock.store_now().plus(self.call.policy.retention);
+        self.expires_at = self.expires_at.max(retained.seconds_up());
         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
         self.tokens += 1;
     }

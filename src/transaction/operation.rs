@@ -5,7 +5,7 @@ use std::future::Future;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Instead, InvalidTransaction, Once, Transaction, TransactionError, once};
+use super::{Instead, InvalidTransaction, Once, Transaction, TransactionError, look_up, once};
 use crate::acquire::Acquisition;
 use crate::error::RunError;
 use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
@@ -76,11 +76,19 @@ impl<Errors> Operation<'_, Errors> {
     {
         let (core, call, _) = self.into_call()?;
         call.policy.validate()?;
-        let transaction = build().await.map_err(TransactionError::Handler)?;
-        let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
-        if nothing_executed && items.is_empty() {
-            return Ok(Outcome::NothingExecuted(response));
-        }
+        let Transaction { response, items, on_condition_failed, .. } = match build().await {
+            Ok(transaction) if transaction.writes() => transaction,
+            // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
+            unstored => {
+                return match look_up(core, call).await? {
+                    Some(found) => given::<T, E, Errors>(found),
+                    None => match unstored {
+                        Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
+                        Err(error) => Err(TransactionError::Handler(error)),
+                    },
+                };
+            }
+        };
         let stored = encode_json(json(&response)?);
         let instead = |failed: &_| {
             let answer = on_condition_failed.and_then(|answer| answer(failed))?;
@@ -94,15 +102,24 @@ impl<Errors> Operation<'_, Errors> {
             Once::Instead(answer) => Ok(Outcome::Executed(answer)),
             Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
             Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
-            Once::Found(Acquisition::Replay(answer)) => Ok(Outcome::Replayed(decode(answer)?)),
-            Once::Found(Acquisition::ReplayFailure(answer)) => {
-                match stored_error::<E, Errors>(answer.as_ref()) {
-                    RunError::Handler(error) => Err(TransactionError::Handler(error)),
-                    RunError::Idempotency(error) => Err(error.into()),
-                }
-            }
-            Once::Found(refused) => Err(refusal(&refused).into()),
+            Once::Found(found) => given::<T, E, Errors>(found),
         }
+    }
+}
+
+/// What a call gets that has met a record.
+fn given<T, E, Errors>(found: Acquisition) -> Result<Outcome<T>, TransactionError<E>>
+where
+    T: DeserializeOwned,
+    Errors: ErrorReplay<E>,
+{
+    match found {
+        Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(answer)?)),
+        Acquisition::ReplayFailure(answer) => match stored_error::<E, Errors>(answer.as_ref()) {
+            RunError::Handler(error) => Err(TransactionError::Handler(error)),
+            RunError::Idempotency(error) => Err(error.into()),
+        },
+        refused => Err(refusal(&refused).into()),
     }
 }
 

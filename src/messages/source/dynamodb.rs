@@ -1,6 +1,7 @@
 //! Amazon DynamoDB Streams.
 
 use aws_lambda_events::dynamodb::EventRecord;
+use serde_json::Value;
 
 use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
 use crate::messages::error::BatchError;
@@ -41,8 +42,13 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
     let group = match order {
         // A batch is of one shard.
         Order::Source => Some(String::new()),
-        // Of a tree, whose members are sorted.
-        Order::Key => raw.tree.pointer("/dynamodb/Keys").map(ToString::to_string),
+        Order::Key => raw.tree.pointer("/dynamodb/Keys").and_then(Value::as_object).map(|keys| {
+            // Sorted here: whether a tree sorts its members is a matter of serde_json's features.
+            let mut keys: Vec<String> =
+                keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            keys.sort_unstable();
+            keys.join(",")
+        }),
     };
     Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, content: content(raw) }
 }

@@ -1,6 +1,7 @@
 //! Amazon S3 event notifications.
 
 use aws_lambda_events::s3::S3EventRecord;
+use serde_json::Value;
 
 use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
 use crate::fingerprint::Fingerprint;
@@ -45,11 +46,16 @@ fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
 fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, String> {
     let record: S3EventRecord = raw.read("/eventSource", "aws:s3", S3::NAME)?;
     let (bucket, object) = (&record.s3.bucket, &record.s3.object);
-    // Neither a bucket's name nor a version nor a sequencer has a `/`.
+    // Neither a bucket's name nor a version nor what follows it has a `/`.
     let version = object.version_id.as_deref().unwrap_or_default();
-    let broker_id = match (&bucket.name, &object.key, &object.sequencer) {
-        (Some(bucket), Some(key), Some(sequencer)) => {
-            Some(format!("{bucket}/{key}/{version}/{sequencer}"))
+    // Only events of writes and deletions have a sequencer; of others, the name and the time tell.
+    let change = object.sequencer.clone().or_else(|| {
+        let time = raw.tree.pointer("/eventTime").and_then(Value::as_str)?;
+        Some(format!("{}@{time}", record.event_name.as_deref()?))
+    });
+    let broker_id = match (&bucket.name, &object.key, &change) {
+        (Some(bucket), Some(key), Some(change)) => {
+            Some(format!("{bucket}/{key}/{version}/{change}"))
         }
         _ => None,
     };
