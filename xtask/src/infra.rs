@@ -67,6 +67,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
 struct Infra {
     sam: PathBuf,
     cdk: PathBuf,
+    /// What the SAM translator makes of the template.
+    translated: PathBuf,
     /// For what is installed and made here.
     work: PathBuf,
 }
@@ -74,11 +76,9 @@ struct Infra {
 impl Infra {
     fn of(workspace: &Workspace) -> Self {
         let infra = workspace.root.join("infra");
-        Self {
-            sam: infra.join("sam"),
-            cdk: infra.join("cdk"),
-            work: workspace.target.join("infra"),
-        }
+        let work = workspace.target.join("infra");
+        let translated = work.join("sam.json");
+        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), translated, work }
     }
 
     fn install_python(&self) -> Result<bool> {
@@ -88,16 +88,16 @@ impl Infra {
         if stamp.holds() && venv.exists() {
             return Ok(true);
         }
-        let installed = succeeds(
-            self.command("python3", &self.sam).args(["-m", "venv", "--clear"]).arg(&venv),
-        )? && succeeds(self.python_tool("pip").args([
-            "install",
-            "--quiet",
-            "--requirement",
-            "requirements.txt",
-            "--constraint",
-            "constraints.txt",
-        ]))?;
+        let installed =
+            succeeds(command("python3", &self.sam).args(["-m", "venv", "--clear"]).arg(&venv))?
+                && succeeds(self.python_tool("pip").args([
+                    "install",
+                    "--quiet",
+                    "--requirement",
+                    "requirements.txt",
+                    "--constraint",
+                    "constraints.txt",
+                ]))?;
         if installed {
             stamp.leave()?;
         }
@@ -110,17 +110,16 @@ impl Infra {
             return Ok(true);
         }
         let installed =
-            succeeds(self.command("npm", &self.cdk).args(["ci", "--no-audit", "--no-fund"]))?;
+            succeeds(command("npm", &self.cdk).args(["ci", "--no-audit", "--no-fund"]))?;
         if installed {
             stamp.leave()?;
         }
         Ok(installed)
     }
 
-    /// The template as it is written, and what CloudFormation gets of it.
+    /// The template as it is written, and what is deployed of it.
     fn check_sam(&self) -> Result<bool> {
-        let translated = self.work.join("sam.json");
-        let output = File::create(&translated)?;
+        let output = File::create(&self.translated)?;
         let validate =
             ["validate", "--lint", "--region", "us-east-1", "--template", "template.yaml"];
         Ok(succeeds(self.python_tool("sam").args(validate))?
@@ -128,7 +127,7 @@ impl Infra {
             && succeeds(
                 self.python_tool("python").args(["translate.py", "template.yaml"]).stdout(output),
             )?
-            && succeeds(self.python_tool("cfn-lint").arg(&translated))?)
+            && succeeds(self.python_tool("cfn-lint").arg(&self.translated))?)
     }
 
     /// The tests are over both: they read what `check_sam` has translated.
@@ -136,33 +135,37 @@ impl Infra {
         let synth = ["synth", "--quiet", "--no-notices", "-c", "stage=dev", "-c", "bundling=skip"];
         Ok(succeeds(self.node_tool("tsc").args(["--project", "."]))?
             && succeeds(self.node_tool("tsc").args(["--project", "test"]))?
-            && succeeds(self.node_tool("vitest").args(["run", "--reporter=dot"]))?
+            && succeeds(
+                self.node_tool("vitest")
+                    .args(["run", "--reporter=dot"])
+                    .env("TRANSLATED_SAM_TEMPLATE", &self.translated),
+            )?
             && succeeds(
                 self.node_tool("cdk").args(synth).arg("--output").arg(self.work.join("cdk.out")),
             )?)
     }
 
     fn python_tool(&self, name: &str) -> Command {
-        self.command(self.work.join("venv/bin").join(name), &self.sam)
+        command(self.work.join("venv/bin").join(name), &self.sam)
     }
 
     fn node_tool(&self, name: &str) -> Command {
-        self.command(self.cdk.join("node_modules/.bin").join(name), &self.cdk)
+        command(self.cdk.join("node_modules/.bin").join(name), &self.cdk)
     }
+}
 
-    /// No telemetry, and no search for the credentials of a machine in the cloud.
-    fn command(&self, program: impl AsRef<Path>, directory: &Path) -> Command {
-        let mut command = Command::new(program.as_ref());
-        command
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .env("SAM_CLI_TELEMETRY", "0")
-            .env("CDK_DISABLE_CLI_TELEMETRY", "true")
-            .env("AWS_EC2_METADATA_DISABLED", "true")
-            // A snapshot that is not there is a failure, not a new one.
-            .env("CI", "true");
-        command
-    }
+/// No telemetry, and no search for the credentials of a machine in the cloud.
+fn command(program: impl AsRef<Path>, directory: &Path) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .env("SAM_CLI_TELEMETRY", "0")
+        .env("CDK_DISABLE_CLI_TELEMETRY", "true")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        // A snapshot that is not there is a failure, not a new one.
+        .env("CI", "true");
+    command
 }
 
 fn succeeds(command: &mut Command) -> Result<bool> {

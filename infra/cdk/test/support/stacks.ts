@@ -12,7 +12,7 @@ import { deployed, type Resource, type Template } from "./cloudformation";
 import { STACK_NAME } from "./deployment";
 
 /** What `cargo xtask infra` makes of the SAM template, before it runs these tests. */
-const SAM = path.resolve("../../target/infra/sam.json");
+const SAM = process.env["TRANSLATED_SAM_TEMPLATE"] ?? path.resolve("../../target/infra/sam.json");
 
 export const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
 export const TOPIC = "arn:aws:sns:eu-central-1:111122223333:alarms";
