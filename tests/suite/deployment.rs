@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::TimeToLiveStatus;
+use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
 use dynamodb_idempotency::{Failure, Lease, Scope};
 use serde_json::json;
 
@@ -103,7 +103,7 @@ async fn the_table_that_is_deployed_is_the_one_that_create_table_makes() {
     let made = json!({
         "AttributeDefinitions": attributes.collect::<Vec<_>>(),
         "KeySchema": keys.collect::<Vec<_>>(),
-        "BillingMode": billing.map(|mode| mode.as_str()),
+        "BillingMode": billing.map(BillingMode::as_str),
         "TimeToLiveSpecification": {"AttributeName": ttl.attribute_name, "Enabled": is_on},
     });
     assert_eq!(made, CONTRACT["table"]);

@@ -178,7 +178,7 @@ impl Wire {
         self.state.lock().expect("no test panics while it holds the wire")
     }
 
-    fn note(&self, access: Access) {
+    fn note(&self, access: &Access) {
         let mut state = self.state();
         let is_granted = !state.is_the_crates || access.is_granted();
         state.accesses.insert(access.clone());
@@ -244,7 +244,7 @@ impl Connector {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let body = request.body().bytes().expect("the SDK sends no streams");
-        self.wire.note(Access::of(&operation, body));
+        self.wire.note(&Access::of(&operation, body));
         match self.wire.take(&operation) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
