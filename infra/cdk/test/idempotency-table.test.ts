@@ -120,6 +120,10 @@ describe("grantIdempotency", () => {
     ]);
   });
 
+  it("says what it allows", () => {
+    expect(IdempotencyTable.ACTIONS).toEqual(contract.actions);
+  });
+
   it("refuses to grant every record", () => {
     expect(() => granted([])).toThrow("at least one scope");
     expect(() => granted([""])).toThrow("name the operation");
