@@ -2,13 +2,15 @@
 //! tests of `infra/` hold both templates against it.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
-use dynamodb_idempotency::{Failure, Lease, Scope};
+use dynamodb_idempotency::{Failure, Lease, Reconciled, Scope, Transaction};
 use serde_json::json;
 
 use crate::support::access::{Access, CONTRACT, GRANTED};
+use crate::support::effects::count;
 use crate::support::raw::{self, n, with};
 use crate::support::{
     Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, decline, handlers,
@@ -16,7 +18,8 @@ use crate::support::{
 
 /// Every kind of request that the crate sends on behalf of a function (in all of the suite, the wire
 /// fails what is not granted): acquire, complete, release,
-/// keep a failure, read in doubt, take over, replace, stamp anew, renew.
+/// keep a failure, read in doubt, take over, reconcile, replace, stamp anew, renew, step, commit, and a
+/// whole operation as one transaction.
 async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
@@ -50,6 +53,21 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
         held.open();
     });
     long.unwrap();
+
+    store.put(raw::abandoned(&pk("reconciled"))).await;
+    let reconciled = operation("reconciled")
+        .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed("found".to_owned())));
+    reconciled.run(async |_| Ok("ran".to_owned())).await.unwrap();
+    let stepped = operation("committed").run(async |execution| {
+        execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
+        execution.commit("done", [count(store.table(), "effect")]).await.unwrap();
+        Ok::<_, Infallible>("done".to_owned())
+    });
+    stepped.await.unwrap();
+    let transaction = operation("transaction").run_transaction(async || {
+        Ok::<_, Infallible>(Transaction::new(1).items([count(store.table(), "effect")]))
+    });
+    transaction.await.unwrap();
 
     let mut seen = link.wire.accesses();
     let off = Link::default().clock(LocalClock::off_by(600));

@@ -39,13 +39,14 @@ export class PaymentsStack extends Stack {
   private readonly settings: Settings;
   private readonly removalPolicy: RemovalPolicy;
   private readonly idempotency: IdempotencyTable;
+  private readonly payments: dynamodb.Table;
   private readonly ledger: dynamodb.Table;
 
   constructor(scope: Construct, id: string, props: PaymentsStackProps) {
     super(scope, id, props);
     this.settings = props.settings;
-    const isProduction = this.settings.stage === "prod";
-    this.removalPolicy = isProduction ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
+    this.removalPolicy =
+      this.settings.stage === "prod" ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
 
     const { kmsKeyArn } = this.settings;
     const key = kmsKeyArn === undefined ? undefined : kms.Key.fromKeyArn(this, "Key", kmsKeyArn);
@@ -53,15 +54,8 @@ export class PaymentsStack extends Stack {
       removalPolicy: this.removalPolicy,
       ...(key && { encryptionKey: key }),
     });
-    this.ledger = new dynamodb.Table(this, "Payments", {
-      partitionKey: { name: "tenant", type: dynamodb.AttributeType.STRING },
-      sortKey: { name: "id", type: dynamodb.AttributeType.STRING },
-      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
-      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
-      ...(key && { encryption: dynamodb.TableEncryption.CUSTOMER_MANAGED, encryptionKey: key }),
-      deletionProtection: isProduction,
-      removalPolicy: this.removalPolicy,
-    });
+    this.payments = this.businessTable("Payments", "tenant", key);
+    this.ledger = this.businessTable("Ledger", "account", key);
 
     const api = this.paymentsApi();
     const { queue, deadLetters } = this.queues();
@@ -71,22 +65,41 @@ export class PaymentsStack extends Stack {
     new CfnOutput(this, "Url", { value: this.endpoint(api.fn) });
     new CfnOutput(this, "QueueUrl", { value: queue.queueUrl });
     new CfnOutput(this, "IdempotencyTableName", { value: this.idempotency.tableName });
-    new CfnOutput(this, "PaymentsTableName", { value: this.ledger.tableName });
+    new CfnOutput(this, "PaymentsTableName", { value: this.payments.tableName });
+    new CfnOutput(this, "LedgerTableName", { value: this.ledger.tableName });
+  }
+
+  /** By owner and id, as both of the example's own tables are. */
+  private businessTable(id: string, owner: string, key: kms.IKey | undefined): dynamodb.Table {
+    return new dynamodb.Table(this, id, {
+      partitionKey: { name: owner, type: dynamodb.AttributeType.STRING },
+      sortKey: { name: "id", type: dynamodb.AttributeType.STRING },
+      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
+      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+      ...(key && { encryption: dynamodb.TableEncryption.CUSTOMER_MANAGED, encryptionKey: key }),
+      deletionProtection: this.removalPolicy === RemovalPolicy.RETAIN,
+      removalPolicy: this.removalPolicy,
+    });
   }
 
   private paymentsApi(): Part {
-    const part = this.rustFunction("payments", "PaymentsFunction");
-    this.idempotency.grantIdempotency(part.fn, { scopes: ["payments"] });
-    this.allow(part.fn, this.ledger.tableArn, [
+    const part = this.rustFunction("payments", "PaymentsFunction", {
+      PAYMENTS_TABLE: this.payments.tableName,
+    });
+    this.idempotency.grantIdempotency(part.fn, { scopes: ["payments", "transfers"] });
+    this.allow(part.fn, this.payments.tableArn, [
       "dynamodb:GetItem",
       "dynamodb:PutItem",
       "dynamodb:Query",
+      "dynamodb:UpdateItem",
     ]);
     return part;
   }
 
   private paymentEvents(queue: sqs.Queue): Part {
-    const part = this.rustFunction("payment-events", "PaymentEventsFunction");
+    const part = this.rustFunction("payment-events", "PaymentEventsFunction", {
+      LEDGER_TABLE: this.ledger.tableName,
+    });
     this.idempotency.grantIdempotency(part.fn, { scopes: ["payment-events"] });
     this.allow(part.fn, this.ledger.tableArn, ["dynamodb:PutItem"]);
     // Not `SqsEventSource`: it grants two actions more than Lambda asks for.
@@ -104,7 +117,11 @@ export class PaymentsStack extends Stack {
   }
 
   /** A function with a role that may write its own log and traces, and nothing else yet. */
-  private rustFunction(binaryName: string, id: string): Part {
+  private rustFunction(
+    binaryName: string,
+    id: string,
+    environment: { readonly [name: string]: string },
+  ): Part {
     const logGroup = this.logGroup(`${id}Logs`);
     const role = new iam.Role(this, `${id}Role`, {
       assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com"),
@@ -123,10 +140,7 @@ export class PaymentsStack extends Stack {
       loggingFormat: lambda.LoggingFormat.JSON,
       logGroup,
       role,
-      environment: {
-        IDEMPOTENCY_TABLE: this.idempotency.tableName,
-        PAYMENTS_TABLE: this.ledger.tableName,
-      },
+      environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...environment },
     });
     Validations.of(role).acknowledge({
       id: "AwsSolutions-IAM5[Resource::*]",

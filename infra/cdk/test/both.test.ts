@@ -10,9 +10,20 @@ import { deployment, type Deployment } from "./support/deployment";
 import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
 const IDEMPOTENCY = "table by pk";
-const LEDGER = "table by tenant, id";
+const PAYMENTS = "table by tenant, id";
+const LEDGER = "table by account, id";
 const API = "function of the API";
 const CONSUMER = "function of the consumer";
+
+const SCOPES: { readonly [fn: string]: readonly string[] } = {
+  [API]: ["payments", "transfers"],
+  [CONSUMER]: ["payment-events"],
+};
+
+const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string } } = {
+  [API]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, PAYMENTS_TABLE: `<${PAYMENTS}>` },
+  [CONSUMER]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, LEDGER_TABLE: `<${LEDGER}>` },
+};
 
 function properties(of: Deployment, label: string): Object {
   const resource = of.resources[label];
@@ -39,7 +50,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
     });
 
     it("can restore its tables, and protects them in production", () => {
-      for (const label of [IDEMPOTENCY, LEDGER]) {
+      for (const label of [IDEMPOTENCY, PAYMENTS, LEDGER]) {
         const table = stack.resources[label]!;
         expect(table.DeletionPolicy).toBe(isProduction ? "Retain" : "Delete");
         expect(table.UpdateReplacePolicy).toBe(table.DeletionPolicy);
@@ -51,18 +62,36 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
-    it("grants what the crate sends, on the records of one scope, and nothing else", () => {
-      for (const [fn, scope] of [
-        [API, "payments"],
-        [CONSUMER, "payment-events"],
-      ] as const) {
+    it("grants what the crate sends, on the records of its scopes, and nothing else", () => {
+      for (const [fn, scopes] of Object.entries(SCOPES)) {
         const grants = stack.permissions[fn]!.filter(({ resource }) => resource === `<${IDEMPOTENCY}: Arn>`);
-        const leadingKeys = { "dynamodb:LeadingKeys": [`${scope}#*`, `${scope}/*#*`] };
-        const condition = { "ForAllValues:StringLike": leadingKeys };
+        const leadingKeys = scopes.flatMap((scope) => [`${scope}#*`, `${scope}/*#*`]);
+        const condition = { "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys } };
         expect(grants).toEqual([
           { actions: contract.actions, resource: `<${IDEMPOTENCY}: Arn>`, condition },
         ]);
       }
+    });
+
+    it("grants what the example's own code sends to its own tables", () => {
+      const source = rustSources("../../lambda-example/src", ["ledger.rs", "payment_events.rs"]);
+      const calls: [RegExp, string][] = [
+        [/\.put_item\(\)|\bPut::builder/, "dynamodb:PutItem"],
+        [/\.get_item\(\)/, "dynamodb:GetItem"],
+        [/\.query\(\)/, "dynamodb:Query"],
+        [/\.update_item\(\)|\bUpdate::builder/, "dynamodb:UpdateItem"],
+        [/\.delete_item\(\)|\bDelete::builder/, "dynamodb:DeleteItem"],
+        [/\bConditionCheck::builder/, "dynamodb:ConditionCheckItem"],
+        [/\.scan\(\)/, "dynamodb:Scan"],
+      ];
+      const sent = calls.filter(([call]) => call.test(source)).map(([, action]) => action);
+      const grants = (fn: string, table: string) =>
+        stack.permissions[fn]!.filter(({ resource }) => resource === `<${table}: Arn>`);
+      expect(grants(API, PAYMENTS)).toEqual([{ actions: sent.sort(), resource: `<${PAYMENTS}: Arn>` }]);
+      expect(grants(API, LEDGER)).toEqual([]);
+      const booking = { actions: ["dynamodb:PutItem"], resource: `<${LEDGER}: Arn>` };
+      expect(grants(CONSUMER, LEDGER)).toEqual([booking]);
+      expect(grants(CONSUMER, PAYMENTS)).toEqual([]);
     });
 
     it("grants a wildcard resource to nothing but X-Ray", () => {
@@ -83,16 +112,14 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
     });
 
     it("runs the example's binaries with the variables that they read", () => {
-      for (const fn of [API, CONSUMER]) {
+      for (const [fn, Variables] of Object.entries(ENVIRONMENTS)) {
         expect(properties(stack, fn)).toMatchObject({
           Runtime: "provided.al2023",
           Handler: "bootstrap",
           Architectures: [variant["architecture"] ?? "arm64"],
           TracingConfig: { Mode: "Active" },
-          Environment: {
-            Variables: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, PAYMENTS_TABLE: `<${LEDGER}>` },
-          },
         });
+        expect(properties(stack, fn)["Environment"]).toEqual({ Variables });
       }
     });
 
@@ -171,19 +198,21 @@ describe("the example", () => {
     const source = rustSources("../../lambda-example/src");
     const scopes = [...source.matchAll(/\.(?:http|sqs)\(\s*"([^"]+)"/g)].map(([, scope]) => scope);
     expect(scopes).toContain("payments");
-    for (const scope of scopes) expect(["payments", "payment-events"]).toContain(scope);
+    for (const scope of scopes) expect(Object.values(SCOPES).flat()).toContain(scope);
   });
 
   it("has the variables that the example reads", () => {
     const source = rustSources("../../lambda-example/src");
     const variables = [...source.matchAll(/env::var\("([^"]+)"\)/g)].map(([, name]) => name);
-    for (const name of variables) expect(["IDEMPOTENCY_TABLE", "PAYMENTS_TABLE"]).toContain(name);
+    const known = Object.values(ENVIRONMENTS).flatMap(Object.keys);
+    expect(variables).toContain("PAYMENTS_TABLE");
+    for (const name of variables) expect(known).toContain(name);
   });
 });
 
-function rustSources(folder: string): string {
+function rustSources(folder: string, without: readonly string[] = []): string {
   const files = fs.readdirSync(folder, { recursive: true, encoding: "utf8" });
-  const sources = files.filter((file) => file.endsWith(".rs"));
+  const sources = files.filter((file) => file.endsWith(".rs") && !without.includes(path.basename(file)));
   expect(sources.length).toBeGreaterThan(0);
   return sources.map((file) => fs.readFileSync(path.join(folder, file), "utf8")).join("\n");
 }
