@@ -32,13 +32,14 @@ describe.each(Object.entries(VARIANTS))("%s", (_, variant) => {
     // X-Ray's, as it is acknowledged in the CDK app.
     expect(violations(stack)).toEqual(["AwsSolutions-IAM5[Resource::*]"]);
   });
+});
 
-  it("is what it was", () => {
-    const template: object = Template.fromStack(cdkStack(variant)).toJSON();
-    const text = JSON.stringify(template, undefined, 2);
-    // The hashes of the functions' sources.
-    expect(text.replace(/[0-9a-f]{64}/g, "<hash>")).toMatchSnapshot();
-  });
+// The one with the most in it; test/both.test.ts looks at what the others have in its place.
+it("is what it was", () => {
+  const template: object = Template.fromStack(cdkStack(VARIANTS["own key"]!)).toJSON();
+  const text = JSON.stringify(template, undefined, 2);
+  // The hashes of the functions' sources.
+  expect(text.replace(/[0-9a-f]{64}/g, "<hash>")).toMatchSnapshot();
 });
 
 describe("settings", () => {
