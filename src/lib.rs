@@ -169,3 +169,9 @@ pub struct Readme;
 #[doc = include_str!("../docs/messages.md")]
 #[derive(Debug)]
 pub struct MessagesGuide;
+
+/// And those on deploying.
+#[cfg(all(doctest, feature = "lambda"))]
+#[doc = include_str!("../docs/deploy.md")]
+#[derive(Debug)]
+pub struct DeployGuide;

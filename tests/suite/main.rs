@@ -13,6 +13,7 @@ mod capacity;
 mod clocks;
 mod commit;
 mod commit_doubt;
+mod deployment;
 mod derived_keys;
 mod failures;
 mod hiccups;

@@ -6,8 +6,12 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  check    formatting, lints, docs, doc tests, feature promises, licences
+  check    formatting, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
+      --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
+
+  infra    the SAM template and the CDK app: linted, tested, held against the crate
+                                 (needs Python and Node.js; fetches pinned tools once)
 
   test     all tests on the embedded engine, then those that need a store on DynamoDB Local
       --embedded-only            leave DynamoDB Local out
@@ -35,6 +39,7 @@ Environment:
 pub(crate) enum Command {
     Help,
     Check(CheckOptions),
+    Infra,
     Test(TestOptions),
     Torture(TortureOptions),
 }
@@ -42,6 +47,7 @@ pub(crate) enum Command {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CheckOptions {
     pub(crate) keep_going: bool,
+    pub(crate) require_infra: bool,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -76,6 +82,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
         }
+        Some((command, flags)) if command == "infra" => {
+            let nothing_else = flags.is_empty() && binary_args.is_empty();
+            ensure!(nothing_else, "`infra` takes no arguments");
+            Ok(Command::Infra)
+        }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
         }
@@ -92,6 +103,7 @@ fn check_options(flags: &[String], binary_args: &[String]) -> Result<CheckOption
     for flag in flags {
         match flag.as_str() {
             "--keep-going" => options.keep_going = true,
+            "--require-infra" => options.require_infra = true,
             other => bail!("`check` does not know `{other}`"),
         }
     }
@@ -157,15 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn check_takes_its_flag() {
+    fn check_takes_its_flags() {
         assert_eq!(
             parse_line("check").unwrap(),
-            Command::Check(CheckOptions { keep_going: false })
+            Command::Check(CheckOptions { keep_going: false, require_infra: false })
         );
         assert_eq!(
-            parse_line("check --keep-going").unwrap(),
-            Command::Check(CheckOptions { keep_going: true })
+            parse_line("check --require-infra --keep-going").unwrap(),
+            Command::Check(CheckOptions { keep_going: true, require_infra: true })
         );
+    }
+
+    #[test]
+    fn infra_takes_nothing() {
+        assert_eq!(parse_line("infra").unwrap(), Command::Infra);
     }
 
     #[test]
@@ -193,6 +210,8 @@ mod tests {
             ("test --keep-going", "`--keep-going`"),
             ("test --embedded-only --require-dynamodb-local", "exclude each other"),
             ("check --fix", "`--fix`"),
+            ("infra --fix", "no arguments"),
+            ("infra -- sam", "no arguments"),
             ("check -- lease", "passes nothing on"),
             ("torture --kills", "needs a value"),
             ("torture --kills many", "`many`"),

@@ -9,11 +9,12 @@ mod promise;
 
 use std::{io, process::Command, time::Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     args::CheckOptions,
     command::{describe, quiet},
+    infra,
     workspace::{PACKAGE, Workspace},
 };
 
@@ -33,19 +34,21 @@ enum Action {
     Promise(&'static Promise),
     /// Licences, bans and sources. Not the advisories: they need the network.
     Deny,
+    /// What `infra/` would deploy. Needs tools that not every machine has.
+    Infra { required: bool },
 }
 
 enum Outcome {
     Passed,
     Failed,
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 /// `false` if a check has failed.
 pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let mut failed = Vec::new();
-    for check in checks(&workspace.features) {
+    for check in checks(&workspace.features, options.require_infra) {
         if !run_one(&check, &workspace) {
             failed.push(check.name);
             if !options.keep_going {
@@ -74,13 +77,15 @@ fn run_one(check: &Check, workspace: &Workspace) -> bool {
     passed
 }
 
-fn checks(features: &[String]) -> Vec<Check> {
+fn checks(features: &[String], require_infra: bool) -> Vec<Check> {
     let mut checks = vec![cargo("format", &["fmt", "--all", "--check"])];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
     }));
     checks.push(Check { name: "deny".into(), action: Action::Deny });
+    let infra = Action::Infra { required: require_infra };
+    checks.push(Check { name: "infra".into(), action: infra });
     checks.push(clippy("clippy", &["--workspace", "--all-targets", "--all-features"]));
     checks.push(Check { name: "docs".into(), action: Action::Docs });
     let alone = ["--package", PACKAGE, "--lib", "--no-default-features"];
@@ -112,11 +117,17 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         }
         Action::Promise(promise) => promise.check(workspace),
         Action::Deny if !deny_is_installed(workspace)? => {
-            Ok(Outcome::Skipped("cargo-deny is not installed"))
+            Ok(Outcome::Skipped("cargo-deny is not installed".into()))
         }
         Action::Deny => {
             finish(&mut workspace.cargo(["deny", "check", "licenses", "bans", "sources"]))
         }
+        Action::Infra { required } => match infra::missing() {
+            Some(missing) if *required => bail!("{missing}"),
+            Some(missing) => Ok(Outcome::Skipped(missing)),
+            None if infra::check(workspace)? => Ok(Outcome::Passed),
+            None => Ok(Outcome::Failed),
+        },
     }
 }
 
@@ -137,7 +148,7 @@ mod tests {
     #[test]
     fn every_feature_is_linted_alone() {
         let features = ["http", "lambda"].map(String::from);
-        let names: Vec<_> = checks(&features).into_iter().map(|check| check.name).collect();
+        let names: Vec<_> = checks(&features, true).into_iter().map(|check| check.name).collect();
         for expected in ["clippy, no features", "clippy, only `http`", "clippy, only `lambda`"] {
             assert!(names.iter().any(|name| name == expected), "{expected} is not in {names:?}");
         }
@@ -145,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_feature_is_linted_without_the_default_ones() {
-        let checks = checks(&["http".into()]);
+        let checks = checks(&["http".into()], true);
         let check = checks.iter().find(|check| check.name == "clippy, only `http`").unwrap();
         let expected = "clippy --package dynamodb-idempotency --lib --no-default-features \
                         --features http -- -D warnings";

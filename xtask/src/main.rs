@@ -1,6 +1,6 @@
-//! The project's own commands: `cargo xtask check`, `test` and `torture`.
+//! The project's own commands: `cargo xtask check`, `infra`, `test` and `torture`.
 //!
-//! There is one list of checks and one way to test. Continuous integration runs the first two commands
+//! There is one list of checks and one way to test. Continuous integration runs `check` and `test`
 //! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
 //! the options.
 
@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod command;
 mod dynamodb_local;
+mod infra;
 mod search;
 mod test;
 mod torture;
@@ -46,6 +47,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
             Ok(true)
         }
         Command::Check(options) => check::run(&options),
+        Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),

@@ -8,6 +8,7 @@
 //! - [`Gate`] stops a request or a handler until the test lets it go on.
 //! - [`raw`] has the record's layout as it is fixed in `docs/protocol.md`, without the crate's code.
 
+pub(crate) mod access;
 pub(crate) mod effects;
 pub(crate) mod gate;
 pub(crate) mod local_clock;

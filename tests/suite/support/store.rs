@@ -120,6 +120,7 @@ impl Store {
 
     /// A caller on this connection, with choices.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
+        link.wire.grant_no_more();
         Idempotency::builder(self.client(link), &self.table).schema(self.schema.clone())
     }
 

@@ -1,6 +1,6 @@
 //! The network between the SDK and the store: counts requests, and fails them as told.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
@@ -12,6 +12,7 @@ use aws_smithy_runtime_api::client::http::{
 };
 
 use super::Gate;
+use super::access::Access;
 use super::gate::patiently;
 
 /// What the wire does with one request.
@@ -53,6 +54,8 @@ pub(crate) struct Wire {
 
 #[derive(Debug, Default)]
 struct State {
+    accesses: BTreeSet<Access>,
+    is_the_crates: bool,
     sent: Vec<String>,
     once: HashMap<&'static str, VecDeque<Act>>,
     rules: HashMap<&'static str, Act>,
@@ -150,6 +153,16 @@ impl Wire {
         self.state().sent.iter().filter(|sent| *sent == operation).count()
     }
 
+    /// From now on, a request that a function is not granted fails the test.
+    pub(crate) fn grant_no_more(&self) {
+        self.state().is_the_crates = true;
+    }
+
+    /// What the requests asked IAM for.
+    pub(crate) fn accesses(&self) -> BTreeSet<Access> {
+        self.state().accesses.clone()
+    }
+
     /// Forgets the requests so far.
     pub(crate) fn forget(&self) {
         self.state().sent.clear();
@@ -163,6 +176,14 @@ impl Wire {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics while it holds the wire")
+    }
+
+    fn note(&self, access: &Access) {
+        let mut state = self.state();
+        let is_granted = !state.is_the_crates || access.is_granted();
+        state.accesses.insert(access.clone());
+        drop(state);
+        assert!(is_granted, "infra/contract.json does not grant {access:?}");
     }
 
     /// Notes a request down and says what to do with it.
@@ -222,6 +243,8 @@ impl Connector {
     async fn carry(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+        let body = request.body().bytes().expect("the SDK sends no streams");
+        self.wire.note(&Access::of(&operation, body));
         match self.wire.take(&operation) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),

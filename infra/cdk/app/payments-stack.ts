@@ -1,0 +1,258 @@
+import { CfnOutput, Duration, RemovalPolicy, Stack, type StackProps, Validations } from "aws-cdk-lib";
+import * as apigateway from "aws-cdk-lib/aws-apigatewayv2";
+import { HttpIamAuthorizer } from "aws-cdk-lib/aws-apigatewayv2-authorizers";
+import { HttpLambdaIntegration } from "aws-cdk-lib/aws-apigatewayv2-integrations";
+import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
+import { SnsAction } from "aws-cdk-lib/aws-cloudwatch-actions";
+import * as dynamodb from "aws-cdk-lib/aws-dynamodb";
+import * as iam from "aws-cdk-lib/aws-iam";
+import * as kms from "aws-cdk-lib/aws-kms";
+import * as lambda from "aws-cdk-lib/aws-lambda";
+import * as logs from "aws-cdk-lib/aws-logs";
+import * as sns from "aws-cdk-lib/aws-sns";
+import * as sqs from "aws-cdk-lib/aws-sqs";
+import { RustFunction } from "cargo-lambda-cdk";
+import type { Construct } from "constructs";
+import * as path from "node:path";
+
+import { IdempotencyAlarms, IdempotencyTable } from "../lib";
+import type { Settings } from "./settings";
+
+/** A lease ends 2 s after it; the queue's visibility timeout is six times as long. */
+const TIMEOUT = Duration.seconds(30);
+
+/** Where cdk runs, as where the tests do, is this package's own folder. */
+const MANIFEST = path.resolve("../../lambda-example/Cargo.toml");
+
+export interface PaymentsStackProps extends StackProps {
+  readonly settings: Settings;
+}
+
+/** What belongs to one function. */
+interface Part {
+  readonly fn: lambda.Function;
+  readonly logGroup: logs.LogGroup;
+}
+
+/** The payments API and the consumer of payment events of `lambda-example`, on one table. */
+export class PaymentsStack extends Stack {
+  private readonly settings: Settings;
+  private readonly removalPolicy: RemovalPolicy;
+  private readonly idempotency: IdempotencyTable;
+  private readonly payments: dynamodb.Table;
+  private readonly ledger: dynamodb.Table;
+
+  constructor(scope: Construct, id: string, props: PaymentsStackProps) {
+    super(scope, id, props);
+    this.settings = props.settings;
+    this.removalPolicy =
+      this.settings.stage === "prod" ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
+
+    const { kmsKeyArn } = this.settings;
+    const key = kmsKeyArn === undefined ? undefined : kms.Key.fromKeyArn(this, "Key", kmsKeyArn);
+    this.idempotency = new IdempotencyTable(this, "Idempotency", {
+      removalPolicy: this.removalPolicy,
+      ...(key && { encryptionKey: key }),
+    });
+    this.payments = this.businessTable("Payments", "tenant", key);
+    this.ledger = this.businessTable("Ledger", "account", key);
+
+    const api = this.paymentsApi();
+    const { queue, deadLetters } = this.queues();
+    const consumer = this.paymentEvents(queue);
+    this.watch([api, consumer], queue, deadLetters);
+
+    new CfnOutput(this, "Url", { value: this.endpoint(api.fn) });
+    new CfnOutput(this, "QueueUrl", { value: queue.queueUrl });
+    new CfnOutput(this, "IdempotencyTableName", { value: this.idempotency.tableName });
+    new CfnOutput(this, "PaymentsTableName", { value: this.payments.tableName });
+    new CfnOutput(this, "LedgerTableName", { value: this.ledger.tableName });
+  }
+
+  /** By owner and id, as both of the example's own tables are. */
+  private businessTable(id: string, owner: string, key: kms.IKey | undefined): dynamodb.Table {
+    return new dynamodb.Table(this, id, {
+      partitionKey: { name: owner, type: dynamodb.AttributeType.STRING },
+      sortKey: { name: "id", type: dynamodb.AttributeType.STRING },
+      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
+      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+      ...(key && { encryption: dynamodb.TableEncryption.CUSTOMER_MANAGED, encryptionKey: key }),
+      deletionProtection: this.removalPolicy === RemovalPolicy.RETAIN,
+      removalPolicy: this.removalPolicy,
+    });
+  }
+
+  private paymentsApi(): Part {
+    const part = this.rustFunction("payments", "PaymentsFunction", {
+      PAYMENTS_TABLE: this.payments.tableName,
+    });
+    this.idempotency.grantIdempotency(part.fn, { scopes: ["payments", "transfers"] });
+    this.allow(part.fn, this.payments.tableArn, [
+      "dynamodb:GetItem",
+      "dynamodb:PutItem",
+      "dynamodb:Query",
+      "dynamodb:UpdateItem",
+    ]);
+    return part;
+  }
+
+  private paymentEvents(queue: sqs.Queue): Part {
+    const part = this.rustFunction("payment-events", "PaymentEventsFunction", {
+      LEDGER_TABLE: this.ledger.tableName,
+    });
+    this.idempotency.grantIdempotency(part.fn, { scopes: ["payment-events"] });
+    this.allow(part.fn, this.ledger.tableArn, ["dynamodb:PutItem"]);
+    // Not `SqsEventSource`: it grants two actions more than Lambda asks for.
+    this.allow(part.fn, queue.queueArn, [
+      "sqs:DeleteMessage",
+      "sqs:GetQueueAttributes",
+      "sqs:ReceiveMessage",
+    ]);
+    part.fn.addEventSourceMapping("Queue", {
+      eventSourceArn: queue.queueArn,
+      batchSize: 10,
+      reportBatchItemFailures: true,
+    });
+    return part;
+  }
+
+  /** A function with a role that may write its own log and traces, and nothing else yet. */
+  private rustFunction(
+    binaryName: string,
+    id: string,
+    environment: { readonly [name: string]: string },
+  ): Part {
+    const logGroup = this.logGroup(`${id}Logs`);
+    const role = new iam.Role(this, `${id}Role`, {
+      assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com"),
+    });
+    logGroup.grantWrite(role);
+    const fn = new RustFunction(this, id, {
+      manifestPath: MANIFEST,
+      binaryName,
+      architecture:
+        this.settings.architecture === "arm64"
+          ? lambda.Architecture.ARM_64
+          : lambda.Architecture.X86_64,
+      memorySize: 512,
+      timeout: TIMEOUT,
+      tracing: lambda.Tracing.ACTIVE,
+      loggingFormat: lambda.LoggingFormat.JSON,
+      logGroup,
+      role,
+      environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...environment },
+    });
+    Validations.of(role).acknowledge({
+      id: "AwsSolutions-IAM5[Resource::*]",
+      reason: "X-Ray's two write actions know no resource.",
+    });
+    return { fn, logGroup };
+  }
+
+  private logGroup(id: string): logs.LogGroup {
+    return new logs.LogGroup(this, id, {
+      retention: this.settings.logRetentionDays,
+      removalPolicy: this.removalPolicy,
+    });
+  }
+
+  private allow(fn: lambda.Function, resource: string, actions: string[]): void {
+    fn.addToRolePolicy(new iam.PolicyStatement({ actions, resources: [resource] }));
+  }
+
+  private endpoint(fn: lambda.Function): string {
+    if (this.settings.endpoint === "function-url") {
+      return fn.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM }).url;
+    }
+    const api = new apigateway.HttpApi(this, "HttpApi", {
+      defaultIntegration: new HttpLambdaIntegration("Payments", fn),
+      defaultAuthorizer: new HttpIamAuthorizer(),
+      createDefaultStage: false,
+    });
+    api.addStage("DefaultStage", {
+      autoDeploy: true,
+      accessLogSettings: {
+        destination: new apigateway.LogGroupLogDestination(this.logGroup("HttpApiLogs")),
+      },
+    });
+    return api.apiEndpoint;
+  }
+
+  private queues(): { queue: sqs.Queue; deadLetters: sqs.Queue } {
+    const deadLetters = new sqs.Queue(this, "PaymentEventsDeadLetterQueue", {
+      encryption: sqs.QueueEncryption.SQS_MANAGED,
+      enforceSSL: true,
+      // The longest. A message keeps the age that it had in the other queue.
+      retentionPeriod: Duration.days(14),
+      removalPolicy: this.removalPolicy,
+    });
+    const queue = new sqs.Queue(this, "PaymentEventsQueue", {
+      encryption: sqs.QueueEncryption.SQS_MANAGED,
+      enforceSSL: true,
+      visibilityTimeout: Duration.seconds(6 * TIMEOUT.toSeconds()),
+      retentionPeriod: Duration.days(4),
+      deadLetterQueue: { queue: deadLetters, maxReceiveCount: 5 },
+      removalPolicy: this.removalPolicy,
+    });
+    return { queue, deadLetters };
+  }
+
+  private watch(parts: Part[], queue: sqs.Queue, deadLetters: sqs.Queue): void {
+    const { alarmTopicArn } = this.settings;
+    const actions =
+      alarmTopicArn === undefined
+        ? []
+        : [new SnsAction(sns.Topic.fromTopicArn(this, "AlarmTopic", alarmTopicArn))];
+    const alarms = new IdempotencyAlarms(this, "Alarms", {
+      table: this.idempotency,
+      logGroups: parts.map((part) => part.logGroup),
+      actions,
+    });
+    const minute = { period: Duration.minutes(1) };
+    const visible = (of: sqs.Queue) => of.metricApproximateNumberOfMessagesVisible(minute);
+    const deadLettersAlarm = new cloudwatch.Alarm(this, "DeadLettersAlarm", {
+      alarmDescription:
+        "Payment events were given up after five tries and wait in the dead-letter queue.",
+      metric: visible(deadLetters),
+      threshold: 0,
+      comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+      evaluationPeriods: 1,
+      treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
+    });
+    deadLettersAlarm.addAlarmAction(...actions);
+
+    const { table } = this.idempotency;
+    const sum = { ...minute, statistic: cloudwatch.Stats.SUM };
+    const graph = (title: string, left: cloudwatch.IMetric[]) =>
+      new cloudwatch.GraphWidget({ title, left, width: 12 });
+    new cloudwatch.Dashboard(this, "Dashboard", {
+      dashboardName: `${this.stackName}-${this.region}`,
+      widgets: [
+        [
+          graph(
+            "Functions",
+            parts.flatMap(({ fn }) => [fn.metricInvocations(minute), fn.metricErrors(minute)]),
+          ),
+          graph(
+            "Duration (ms, p99)",
+            parts.map(({ fn }) => fn.metricDuration({ ...minute, statistic: "p99" })),
+          ),
+        ],
+        [
+          graph("Idempotency table", [
+            table.metricConsumedWriteCapacityUnits(minute),
+            table.metricConsumedReadCapacityUnits(minute),
+            table.metric("ConditionalCheckFailedRequests", sum),
+            table.metric("ReadThrottleEvents", sum),
+            table.metric("WriteThrottleEvents", sum),
+          ]),
+          graph("Payment events, leases lost", [
+            visible(queue),
+            visible(deadLetters),
+            alarms.metricLeaseLost,
+          ]),
+        ],
+      ],
+    });
+  }
+}

@@ -1,0 +1,3 @@
+export * from "./idempotency-alarms";
+export * from "./idempotency-table";
+export * from "./scope";

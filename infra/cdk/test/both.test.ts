@@ -1,0 +1,217 @@
+/** SAM and CDK deploy the same, and that is what the crate needs. */
+
+import * as fs from "node:fs";
+import * as path from "node:path";
+import { describe, expect, it } from "vitest";
+
+import contract from "../../contract.json";
+import type { Object } from "./support/cloudformation";
+import { deployment, type Deployment } from "./support/deployment";
+import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
+
+const IDEMPOTENCY = "table by pk";
+const PAYMENTS = "table by tenant, id";
+const LEDGER = "table by account, id";
+const API = "function of the API";
+const CONSUMER = "function of the consumer";
+
+const SCOPES: { readonly [fn: string]: readonly string[] } = {
+  [API]: ["payments", "transfers"],
+  [CONSUMER]: ["payment-events"],
+};
+
+const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string } } = {
+  [API]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, PAYMENTS_TABLE: `<${PAYMENTS}>` },
+  [CONSUMER]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, LEDGER_TABLE: `<${LEDGER}>` },
+};
+
+function properties(of: Deployment, label: string): Object {
+  const resource = of.resources[label];
+  expect(resource, label).toBeDefined();
+  return resource!.Properties!;
+}
+
+describe.each(Object.keys(VARIANTS))("%s", (name) => {
+  const variant = VARIANTS[name]!;
+  const isProduction = variant["stage"] === "prod";
+  const [sam, cdk] = TOOLS.map((tool) => deployment(resources(tool, variant))) as [Deployment, Deployment];
+
+  it("is the same stack by either tool", () => {
+    expect(sam.resources).toEqual(cdk.resources);
+    expect(sam.permissions).toEqual(cdk.permissions);
+  });
+
+  describe.each([
+    ["SAM", sam],
+    ["CDK", cdk],
+  ] as const)("%s", (_, stack) => {
+    it("has the table that `Idempotency::create_table` makes", () => {
+      expect(properties(stack, IDEMPOTENCY)).toMatchObject(contract.table);
+    });
+
+    it("can restore its tables, and protects them in production", () => {
+      for (const label of [IDEMPOTENCY, PAYMENTS, LEDGER]) {
+        const table = stack.resources[label]!;
+        expect(table.DeletionPolicy).toBe(isProduction ? "Retain" : "Delete");
+        expect(table.UpdateReplacePolicy).toBe(table.DeletionPolicy);
+        expect(table.Properties!["DeletionProtectionEnabled"] ?? false).toBe(isProduction);
+        const recovery = { PointInTimeRecoveryEnabled: true };
+        expect(table.Properties!["PointInTimeRecoverySpecification"]).toEqual(recovery);
+        const own = { SSEEnabled: true, SSEType: "KMS", KMSMasterKeyId: KEY };
+        expect(table.Properties!["SSESpecification"]).toEqual(variant["kmsKeyArn"] ? own : undefined);
+      }
+    });
+
+    it("grants what the crate sends, on the records of its scopes, and nothing else", () => {
+      for (const [fn, scopes] of Object.entries(SCOPES)) {
+        const grants = stack.permissions[fn]!.filter(({ resource }) => resource === `<${IDEMPOTENCY}: Arn>`);
+        const leadingKeys = scopes.flatMap((scope) => [`${scope}#*`, `${scope}/*#*`]);
+        const condition = { "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys } };
+        expect(grants).toEqual([
+          { actions: contract.actions, resource: `<${IDEMPOTENCY}: Arn>`, condition },
+        ]);
+      }
+    });
+
+    it("grants what the example's own code sends to its own tables", () => {
+      const source = rustSources("../../lambda-example/src", ["ledger.rs", "payment_events.rs"]);
+      const calls: [RegExp, string][] = [
+        [/\.put_item\(\)|\bPut::builder/, "dynamodb:PutItem"],
+        [/\.get_item\(\)/, "dynamodb:GetItem"],
+        [/\.query\(\)/, "dynamodb:Query"],
+        [/\.update_item\(\)|\bUpdate::builder/, "dynamodb:UpdateItem"],
+        [/\.delete_item\(\)|\bDelete::builder/, "dynamodb:DeleteItem"],
+        [/\bConditionCheck::builder/, "dynamodb:ConditionCheckItem"],
+        [/\.scan\(\)/, "dynamodb:Scan"],
+      ];
+      const sent = calls.filter(([call]) => call.test(source)).map(([, action]) => action);
+      const grants = (fn: string, table: string) =>
+        stack.permissions[fn]!.filter(({ resource }) => resource === `<${table}: Arn>`);
+      expect(grants(API, PAYMENTS)).toEqual([{ actions: sent.sort(), resource: `<${PAYMENTS}: Arn>` }]);
+      expect(grants(API, LEDGER)).toEqual([]);
+      const booking = { actions: ["dynamodb:PutItem"], resource: `<${LEDGER}: Arn>` };
+      expect(grants(CONSUMER, LEDGER)).toEqual([booking]);
+      expect(grants(CONSUMER, PAYMENTS)).toEqual([]);
+    });
+
+    it("grants a wildcard resource to nothing but X-Ray", () => {
+      const xray = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"];
+      for (const statements of Object.values(stack.permissions)) {
+        const wide = statements.filter(({ resource }) => JSON.stringify(resource).includes("*"));
+        expect(wide).toEqual([{ actions: xray, resource: "*" }]);
+      }
+    });
+
+    it("grants the use of its own key through DynamoDB, where there is one", () => {
+      for (const statements of Object.values(stack.permissions)) {
+        const grants = statements.filter(({ actions }) => actions.some((action) => action.startsWith("kms:")));
+        const condition = { StringEquals: { "kms:ViaService": "dynamodb.<AWS::Region>.amazonaws.com" } };
+        const resource = KEY;
+        expect(grants).toMatchObject(variant["kmsKeyArn"] ? [{ resource, condition }] : []);
+      }
+    });
+
+    it("runs the example's binaries with the variables that they read", () => {
+      for (const [fn, Variables] of Object.entries(ENVIRONMENTS)) {
+        expect(properties(stack, fn)).toMatchObject({
+          Runtime: "provided.al2023",
+          Handler: "bootstrap",
+          Architectures: [variant["architecture"] ?? "arm64"],
+          TracingConfig: { Mode: "Active" },
+        });
+        expect(properties(stack, fn)["Environment"]).toEqual({ Variables });
+      }
+    });
+
+    it("leaves a message hidden for six times as long as the consumer may run", () => {
+      const timeout = properties(stack, CONSUMER)["Timeout"] as number;
+      const queue = properties(stack, "queue");
+      expect(queue["VisibilityTimeout"]).toBeGreaterThanOrEqual(6 * timeout);
+      expect(queue["RedrivePolicy"]).toMatchObject({
+        deadLetterTargetArn: "<dead-letter queue: Arn>",
+        maxReceiveCount: 5,
+      });
+    });
+
+    it("takes reports of single failures from the consumer", () => {
+      expect(properties(stack, "event source")).toMatchObject({
+        FunctionName: `<${CONSUMER}>`,
+        EventSourceArn: "<queue: Arn>",
+        FunctionResponseTypes: ["ReportBatchItemFailures"],
+      });
+    });
+
+    it("asks for signed requests at its one endpoint", () => {
+      const isUrl = variant["endpoint"] === "function-url";
+      const [there, absent] = isUrl ? ["function URL", "route"] : ["route", "function URL"];
+      const authorization = isUrl ? { AuthType: "AWS_IAM" } : { AuthorizationType: "AWS_IAM" };
+      expect(properties(stack, there!)).toMatchObject(authorization);
+      expect(stack.resources[absent!]).toBeUndefined();
+    });
+
+    it("deletes its logs after a time", () => {
+      const groups = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::LogGroup");
+      expect(groups).toHaveLength(variant["endpoint"] === "function-url" ? 2 : 3);
+      for (const group of groups) {
+        const days = Number(variant["logRetentionDays"] ?? 30);
+        expect(group.Properties!["RetentionInDays"]).toBe(days);
+      }
+    });
+
+    it("has an alarm on throttles, system errors, dead letters and lost leases", () => {
+      const alarms = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");
+      const metrics = alarms.map(({ Properties }) => JSON.stringify(Properties));
+      for (const metric of [
+        "WriteThrottleEvents",
+        "SystemErrors",
+        "ApproximateNumberOfMessagesVisible",
+        "LeaseLost",
+      ]) {
+        expect(metrics.filter((text) => text.includes(metric)), metric).toHaveLength(1);
+      }
+      for (const { Properties } of alarms) {
+        const topic = variant["alarmTopicArn"];
+        expect(Properties!["AlarmActions"]).toEqual(topic ? [TOPIC] : undefined);
+        expect(Properties!["TreatMissingData"]).toBe("notBreaching");
+      }
+    });
+
+    it("finds the lines that the crate logs about lost leases", () => {
+      const source = rustSources("../../src");
+      for (const part of ["API", "consumer"]) {
+        const pattern = properties(stack, `lost leases of the ${part}`)["FilterPattern"] as string;
+        const terms = [...pattern.matchAll(/\?"([^"]+)"/g)].map(([, term]) => term!);
+        expect(terms).toHaveLength(2);
+        for (const term of terms) expect(source).toContain(`"${term}`);
+      }
+    });
+  });
+});
+
+describe("the example", () => {
+  it("is built so that a panic frees its key: cargo-lambda's own choice is to abort", () => {
+    const manifest = fs.readFileSync("../../Cargo.toml", "utf8");
+    expect(manifest).toMatch(/^\[profile\.release\]\n(?:[^[].*\n)*panic = "unwind"$/m);
+  });
+
+  it("has the scopes that the example's handlers name", () => {
+    const source = rustSources("../../lambda-example/src");
+    const scopes = [...source.matchAll(/\.(?:http|sqs)\(\s*"([^"]+)"/g)].map(([, scope]) => scope);
+    expect(new Set(scopes)).toEqual(new Set(Object.values(SCOPES).flat()));
+  });
+
+  it("has the variables that the example reads", () => {
+    const source = rustSources("../../lambda-example/src");
+    const variables = [...source.matchAll(/env::var\("([^"]+)"\)/g)].map(([, name]) => name);
+    // `Idempotency::from_env` reads this one.
+    variables.push("IDEMPOTENCY_TABLE");
+    expect(new Set(variables)).toEqual(new Set(Object.values(ENVIRONMENTS).flatMap(Object.keys)));
+  });
+});
+
+function rustSources(folder: string, without: readonly string[] = []): string {
+  const files = fs.readdirSync(folder, { recursive: true, encoding: "utf8" });
+  const sources = files.filter((file) => file.endsWith(".rs") && !without.includes(path.basename(file)));
+  expect(sources.length).toBeGreaterThan(0);
+  return sources.map((file) => fs.readFileSync(path.join(folder, file), "utf8")).join("\n");
+}

@@ -1,0 +1,213 @@
+/** The same words for what SAM and CDK deploy, whatever they call it. */
+
+import type { Json, Object, Resource } from "./cloudformation";
+
+/** CDK knows it when it writes the template, SAM does not. */
+export const STACK_NAME = "payments";
+
+export interface Deployment {
+  /** By label: a resource's meaning in place of its logical id. */
+  readonly resources: { readonly [label: string]: Resource };
+  /** What each role may do, by the label of the function that has it. */
+  readonly permissions: { readonly [label: string]: Statement[] };
+}
+
+export interface Statement {
+  readonly actions: string[];
+  readonly resource: Json;
+  readonly condition?: Json;
+}
+
+type Resources = { readonly [id: string]: Resource };
+
+/** @throws if a resource has no meaning that is known here, or two have the same one */
+export function deployment(resources: Resources): Deployment {
+  const labels = new Map<string, string>();
+  for (const [id, resource] of Object.entries(resources)) {
+    const label = meaning(id, resource, resources);
+    if (label === undefined) continue;
+    if ([...labels.values()].includes(label)) throw new Error(`two resources are the ${label}`);
+    labels.set(id, label);
+  }
+  const spelled = (value: unknown) => spell(value as Json, labels);
+  return {
+    resources: Object.fromEntries(
+      [...labels].map(([id, label]) => [label, spelled(essence(resources[id]!)) as unknown as Resource]),
+    ),
+    permissions: Object.fromEntries(
+      functions(resources).map(([id, fn]) => [
+        labels.get(id)!,
+        statements(fn, resources).map((statement) => spelled(statement) as unknown as Statement).sort(byActions),
+      ]),
+    ),
+  };
+}
+
+function properties(resource: Resource | undefined): Object {
+  return resource?.Properties ?? {};
+}
+
+function functions(resources: Resources): [string, Resource][] {
+  return Object.entries(resources).filter(([, { Type }]) => Type === "AWS::Lambda::Function");
+}
+
+/** The id that a `Ref` or an `Fn::GetAtt` is about. */
+function target(value: Json | undefined): string | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const attribute = value["Fn::GetAtt"] as [string, string] | undefined;
+  return (value["Ref"] as string | undefined) ?? attribute?.[0];
+}
+
+function meaning(id: string, resource: Resource, resources: Resources): string | undefined {
+  const its = properties(resource);
+  const fn = (functionId: string | undefined) => {
+    const isConsumer = Object.values(resources).some(
+      ({ Type, Properties }) =>
+        Type === "AWS::Lambda::EventSourceMapping" && target(Properties?.["FunctionName"]) === functionId,
+    );
+    return isConsumer ? "consumer" : "API";
+  };
+  const functionWith = (property: (fn: Object) => Json | undefined) =>
+    functions(resources).find(([, candidate]) => target(property(properties(candidate))) === id)?.[0];
+  const queue = (queueId: string | undefined) =>
+    properties(resources[queueId ?? ""])["RedrivePolicy"] ? "queue" : "dead-letter queue";
+  switch (resource.Type) {
+    case "AWS::DynamoDB::Table":
+      return `table by ${(its["KeySchema"] as Object[]).map((key) => key["AttributeName"]).join(", ")}`;
+    case "AWS::Lambda::Function":
+      return `function of the ${fn(id)}`;
+    case "AWS::Logs::LogGroup": {
+      const owner = functionWith((fn) => (fn["LoggingConfig"] as Object)["LogGroup"]);
+      return owner === undefined ? "access log" : `log of the ${fn(owner)}`;
+    }
+    case "AWS::Logs::MetricFilter": {
+      const log = target(its["LogGroupName"]);
+      const owner = functions(resources).find(
+        ([, one]) => target((properties(one)["LoggingConfig"] as Object)["LogGroup"]) === log,
+      );
+      return `lost leases of the ${fn(owner?.[0])}`;
+    }
+    case "AWS::SQS::Queue":
+      return queue(id);
+    case "AWS::SQS::QueuePolicy":
+      return `policy of the ${queue(target((its["Queues"] as Json[])[0]))}`;
+    case "AWS::CloudWatch::Alarm":
+      return `alarm: ${its["AlarmDescription"]}`;
+    case "AWS::Lambda::EventSourceMapping":
+      return "event source";
+    case "AWS::Lambda::Url":
+      return "function URL";
+    case "AWS::Lambda::Permission":
+      return "permission of the HTTP API";
+    case "AWS::ApiGatewayV2::Api":
+      return "HTTP API";
+    case "AWS::ApiGatewayV2::Integration":
+      return "integration";
+    case "AWS::ApiGatewayV2::Route":
+      return "route";
+    case "AWS::ApiGatewayV2::Stage":
+      return "stage";
+    case "AWS::CloudWatch::Dashboard":
+      return "dashboard";
+    // What they allow is under `permissions`.
+    case "AWS::IAM::Role":
+    case "AWS::IAM::Policy":
+      return undefined;
+    default:
+      throw new Error(`${id} is a ${resource.Type}: what is it?`);
+  }
+}
+
+/** Without what the tools write each in its own way, and what is a role's. */
+function essence(resource: Resource): Object {
+  let { Code: _code, Role: _role, Tags: _tags, ...its } = properties(resource);
+  switch (resource.Type) {
+    case "AWS::ApiGatewayV2::Api":
+      delete its["Name"];
+      break;
+    case "AWS::ApiGatewayV2::Stage":
+      // The destination counts, not the wording.
+      (its["AccessLogSettings"] as Object)["Format"] = "";
+      break;
+    case "AWS::Lambda::Permission":
+      delete its["SourceArn"];
+      break;
+    case "AWS::CloudWatch::Alarm":
+      its = sortedMetrics(its) as Object;
+      break;
+    case "AWS::CloudWatch::Dashboard":
+      return { Type: resource.Type, metrics: dashboardMetrics(its["DashboardBody"]!) };
+  }
+  return {
+    Type: resource.Type,
+    DeletionPolicy: (resource.DeletionPolicy ?? null) as Json,
+    UpdateReplacePolicy: (resource.UpdateReplacePolicy ?? null) as Json,
+    Properties: its,
+  };
+}
+
+/** An alarm's metrics without what CDK adds, and with their dimensions in one order. */
+function sortedMetrics(value: Json): Json {
+  if (Array.isArray(value)) return value.map(sortedMetrics);
+  if (typeof value !== "object" || value === null) return value;
+  const { ReturnData, ...members } = value;
+  if (members["Expression"] !== undefined) delete members["Id"];
+  if (ReturnData === false) members["ReturnData"] = false;
+  const dimensions = members["Dimensions"] as Object[] | undefined;
+  dimensions?.sort((a, b) => (String(a["Name"]) < String(b["Name"]) ? -1 : 1));
+  return Object.fromEntries(
+    Object.entries(members).map(([key, member]) => [key, sortedMetrics(member)]),
+  );
+}
+
+/** The names of the metrics in the order of the graphs. */
+function dashboardMetrics(body: Json): Json {
+  const names = JSON.stringify(body).matchAll(/\\"AWS\/\w+\\",\s*\\"(\w+)\\"|(-LeaseLost)/g);
+  return [...names].map(([, name, leaseLost]) => name ?? leaseLost ?? "");
+}
+
+/** The statements of a function's role, inline and attached. */
+function statements(fn: Resource, resources: Resources): Object[] {
+  const role = target(properties(fn)["Role"])!;
+  const inline = (properties(resources[role])["Policies"] ?? []) as Object[];
+  const attached = Object.values(resources)
+    .filter(({ Type }) => Type === "AWS::IAM::Policy")
+    .map(properties)
+    .filter((policy) => (policy["Roles"] as Json[]).some((one) => target(one) === role));
+  const managed = properties(resources[role])["ManagedPolicyArns"];
+  if (managed !== undefined) throw new Error(`${role} has managed policies`);
+  return [...inline, ...attached]
+    .flatMap((policy) => (policy["PolicyDocument"] as Object)["Statement"] as Object[])
+    .map((statement) => {
+      if (statement["Effect"] !== "Allow") throw new Error("a role denies something");
+      return {
+        actions: [statement["Action"]!].flat().sort() as Json,
+        resource: statement["Resource"]!,
+        ...(statement["Condition"] !== undefined && { condition: statement["Condition"] }),
+      };
+    });
+}
+
+function byActions(a: Statement, b: Statement): number {
+  const key = (statement: Statement) => JSON.stringify([statement.actions, statement.resource]);
+  return key(a) < key(b) ? -1 : 1;
+}
+
+/** Labels for logical ids, and one spelling for texts with references in them. */
+function spell(value: Json, labels: Map<string, string>): Json {
+  const reference = (id: string, attribute = "") =>
+    id === "AWS::StackName" ? STACK_NAME : `<${labels.get(id) ?? id}${attribute}>`;
+  const inner = (value: Json): Json => {
+    if (Array.isArray(value)) return value.map(inner);
+    if (typeof value !== "object" || value === null) return value;
+    if (typeof value["Ref"] === "string") return reference(value["Ref"]);
+    const attribute = value["Fn::GetAtt"] as [string, string] | undefined;
+    if (attribute) return reference(attribute[0], `: ${attribute[1]}`);
+    const join = value["Fn::Join"] as [string, Json[]] | undefined;
+    if (join) return join[1].map((part) => String(inner(part))).join(join[0]);
+    const sub = value["Fn::Sub"];
+    if (typeof sub === "string") return sub.replace(/\$\{([\w:]+)\}/g, (_, id) => reference(id));
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, inner(member)]));
+  };
+  return inner(value);
+}

@@ -1,0 +1,68 @@
+/** The stack of `lambda-example` by SAM and by CDK, for the same settings. */
+
+import { App } from "aws-cdk-lib";
+import { Template as Synthesised } from "aws-cdk-lib/assertions";
+import { BUNDLING_STACKS } from "aws-cdk-lib/cx-api";
+import * as fs from "node:fs";
+import * as path from "node:path";
+
+import { PaymentsStack } from "../../app/payments-stack";
+import { settings, type Settings } from "../../app/settings";
+import { deployed, type Resource, type Template } from "./cloudformation";
+import { STACK_NAME } from "./deployment";
+
+/** What `cargo xtask infra` makes of the SAM template, before it runs these tests. */
+const SAM = process.env["TRANSLATED_SAM_TEMPLATE"] ?? path.resolve("../../target/infra/sam.json");
+
+export const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
+export const TOPIC = "arn:aws:sns:eu-central-1:111122223333:alarms";
+
+/** The settings that are tried, by name: each value of each one. */
+export const VARIANTS: { readonly [name: string]: { readonly [key: string]: string } } = {
+  dev: { stage: "dev" },
+  prod: { stage: "prod", alarmTopicArn: TOPIC },
+  "function URL": { stage: "dev", endpoint: "function-url" },
+  "own key": { stage: "prod", kmsKeyArn: KEY },
+  x86_64: { stage: "dev", architecture: "x86_64", logRetentionDays: "7" },
+};
+
+export function cdkStack(context: { readonly [key: string]: string }): PaymentsStack {
+  // Nothing is built: the templates are what is looked at.
+  const app = new App({ context: { ...context, [BUNDLING_STACKS]: [] } });
+  return new PaymentsStack(app, STACK_NAME, { settings: settings(app.node) });
+}
+
+export type Tool = "SAM" | "CDK";
+export const TOOLS: readonly Tool[] = ["SAM", "CDK"];
+
+const synthesised = new Map<string, Template>();
+
+/** The resources that this tool deploys with these settings. */
+export function resources(tool: Tool, context: { readonly [key: string]: string }): { [id: string]: Resource } {
+  if (tool === "SAM") return deployed(sam(), parameters(context));
+  const key = JSON.stringify(context);
+  const known = synthesised.get(key) ?? (Synthesised.fromStack(cdkStack(context)).toJSON() as Template);
+  synthesised.set(key, known);
+  return deployed(known);
+}
+
+export function sam(): Template {
+  if (!fs.existsSync(SAM)) {
+    throw new Error(`${SAM} is not there: run \`cargo xtask infra\`, which translates the template`);
+  }
+  return JSON.parse(fs.readFileSync(SAM, "utf8")) as Template;
+}
+
+function parameters(context: { readonly [key: string]: string }): { [name: string]: string } {
+  const names: { [key in keyof Settings]: string } = {
+    stage: "Stage",
+    endpoint: "Endpoint",
+    architecture: "Architecture",
+    kmsKeyArn: "KmsKeyArn",
+    logRetentionDays: "LogRetentionDays",
+    alarmTopicArn: "AlarmTopicArn",
+  };
+  return Object.fromEntries(
+    Object.entries(context).map(([key, value]) => [names[key as keyof Settings], value]),
+  );
+}

@@ -1,0 +1,128 @@
+//! What `infra/` deploys is what the crate needs. `infra/contract.json` stands between the two: the
+//! tests of `infra/` hold both templates against it.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
+use dynamodb_idempotency::{Failure, Lease, Reconciled, Scope, Transaction};
+use serde_json::json;
+
+use crate::support::access::{Access, CONTRACT, GRANTED};
+use crate::support::effects::count;
+use crate::support::raw::{self, n, with};
+use crate::support::{
+    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, decline, handlers,
+};
+
+/// Every kind of request that the crate sends on behalf of a function (in all of the suite, the wire
+/// fails what is not granted): acquire, complete, release,
+/// keep a failure, read in doubt, take over, reconcile, replace, stamp anew, renew, step, commit, and a
+/// whole operation as one transaction.
+async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let idempotency = store.over(&link);
+    let operation = |key: &str| idempotency.operation(scope.clone()).key(key);
+    let pk = |key: &str| format!("{}#{key}", scope.as_str());
+
+    charge(operation("first run and replay"), &runs).await.unwrap();
+    charge(operation("first run and replay"), &runs).await.unwrap();
+    handlers(decline(operation("released"), &runs).await);
+    let retain = Failure::Retain { max_attempts: 2 };
+    handlers(decline(operation("kept").policy(|p| p.failure(retain)), &runs).await);
+    charge(operation("kept").policy(|p| p.failure(retain)), &runs).await.unwrap();
+
+    link.wire.next("PutItem", Act::LoseResponse);
+    charge(operation("in doubt"), &runs).await.unwrap();
+
+    store.put(raw::abandoned(&pk("taken over"))).await;
+    charge(operation("taken over"), &runs).await.unwrap();
+    let retained =
+        with(raw::completed(&pk("replaced"), "1"), "expires_at", n(raw::now() / 1000 - 60));
+    store.put(retained).await;
+    charge(operation("replaced"), &runs).await.unwrap();
+
+    let (held, renewal) = (Gate::default(), Gate::default());
+    link.wire.next("UpdateItem", Act::HoldResponse(renewal.clone()));
+    let renewed = Lease::Renewed(Duration::from_secs(3));
+    let long = charge_held(operation("renewed").policy(|p| p.lease(renewed)), &runs, &held);
+    let (long, ()) = tokio::join!(long, async {
+        renewal.reached().await;
+        renewal.open();
+        held.open();
+    });
+    long.unwrap();
+
+    store.put(raw::abandoned(&pk("reconciled"))).await;
+    let reconciled = operation("reconciled")
+        .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed("found".to_owned())));
+    reconciled.run(async |_| Ok("ran".to_owned())).await.unwrap();
+    let stepped = operation("committed").run(async |execution| {
+        execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
+        execution.commit("done", [count(store.table(), "effect")]).await.unwrap();
+        Ok::<_, Infallible>("done".to_owned())
+    });
+    stepped.await.unwrap();
+    let transaction = operation("transaction").run_transaction(async || {
+        Ok::<_, Infallible>(Transaction::new(1).items([count(store.table(), "effect")]))
+    });
+    transaction.await.unwrap();
+
+    let mut seen = link.wire.accesses();
+    let off = Link::default().clock(LocalClock::off_by(600));
+    charge(store.over(&off).operation(scope.clone()).key("stamped anew"), &runs).await.unwrap();
+    seen.extend(off.wire.accesses());
+    seen
+}
+
+#[tokio::test]
+async fn functions_are_granted_what_is_sent_and_nothing_else() {
+    let seen = representative_runs(Scope::new("payments")).await;
+    let sent: BTreeSet<String> = seen.into_iter().map(|access| access.action).collect();
+    assert_eq!(sent, *GRANTED);
+}
+
+#[tokio::test]
+async fn records_lie_under_the_leading_keys_that_are_granted() {
+    let scopes = [
+        (Scope::new("payments"), "payments#"),
+        (Scope::new("payments").segment("tenant/7"), "payments/tenant%2F7#"),
+    ];
+    for (scope, prefix) in scopes {
+        for access in representative_runs(scope).await {
+            let key = access.leading_key.unwrap_or_else(|| panic!("{} has no key", access.action));
+            assert!(key.starts_with(prefix), "{key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_table_that_is_deployed_is_the_one_that_create_table_makes() {
+    let store = Store::open().await;
+    let output = store.raw.describe_table().table_name(store.table()).send().await.unwrap();
+    let table = output.table.unwrap();
+    let output = store.raw.describe_time_to_live().table_name(store.table()).send().await.unwrap();
+    let ttl = output.time_to_live_description.unwrap();
+    let is_on = matches!(
+        ttl.time_to_live_status,
+        Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+    );
+    let attributes = table.attribute_definitions().iter().map(|definition| {
+        json!({
+            "AttributeName": definition.attribute_name(),
+            "AttributeType": definition.attribute_type().as_str(),
+        })
+    });
+    let keys = table.key_schema().iter().map(
+        |key| json!({"AttributeName": key.attribute_name(), "KeyType": key.key_type().as_str()}),
+    );
+    let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
+    let made = json!({
+        "AttributeDefinitions": attributes.collect::<Vec<_>>(),
+        "KeySchema": keys.collect::<Vec<_>>(),
+        "BillingMode": billing.map(BillingMode::as_str),
+        "TimeToLiveSpecification": {"AttributeName": ttl.attribute_name, "Enabled": is_on},
+    });
+    assert_eq!(made, CONTRACT["table"]);
+}

@@ -1,0 +1,54 @@
+//! What a request asks IAM for.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// What stands between the crate and `infra/`, whose tests hold both templates against it.
+pub(crate) static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../infra/contract.json")).expect("it is JSON")
+});
+
+/// The actions that a function's role is granted.
+pub(crate) static GRANTED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    serde_json::from_value(CONTRACT["actions"].clone()).expect("it is a list of names")
+});
+
+/// What `create_table` sends, which no function needs.
+const SET_UP: [&str; 3] = ["CreateTable", "DescribeTable", "UpdateTimeToLive"];
+
+/// One request, or the record's part in a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Access {
+    /// As policies call it: `dynamodb:PutItem`.
+    pub(crate) action: String,
+    /// The value of the partition key, where the request is about one item.
+    pub(crate) leading_key: Option<String>,
+}
+
+impl Access {
+    /// Reads a request of DynamoDB's JSON protocol.
+    ///
+    /// A transaction has no action of its own: each of its items asks for that of the same write
+    /// outside. The record goes first; what follows is the caller's, and granted by the caller.
+    pub(crate) fn of(operation: &str, body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).expect("DynamoDB speaks JSON");
+        let Some(first) = body["TransactItems"].get(0) else {
+            return Self::to_item(operation, &body);
+        };
+        let (kind, item) = first.as_object().and_then(|item| item.iter().next()).expect("a write");
+        Self::to_item(&format!("{kind}Item"), item)
+    }
+
+    /// A function of `infra/` would be denied anything else.
+    pub(crate) fn is_granted(&self) -> bool {
+        GRANTED.contains(&self.action)
+            || SET_UP.iter().any(|operation| self.action == format!("dynamodb:{operation}"))
+    }
+
+    fn to_item(operation: &str, request: &Value) -> Self {
+        let key = ["Key", "Item"].iter().find_map(|holder| request[holder]["pk"]["S"].as_str());
+        Self { action: format!("dynamodb:{operation}"), leading_key: key.map(str::to_owned) }
+    }
+}

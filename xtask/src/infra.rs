@@ -1,0 +1,200 @@
+//! `cargo xtask infra`: the SAM template and the CDK app in `infra/`.
+//!
+//! Nothing here asks for an AWS account, and nothing is built that would be deployed. The network is
+//! for the tools alone, whose versions are pinned: they are installed once, and again when their
+//! lock files have changed.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    command::{describe, quiet},
+    workspace::Workspace,
+};
+
+/// What a machine must have. The rest is installed below `target` and `infra/cdk`.
+const TOOLS: &[(&str, &[&str], &str)] = &[
+    (
+        "python3",
+        &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"],
+        "Python 3.10 or newer with its module venv (Debian: python3-venv)",
+    ),
+    (
+        "node",
+        &["-e", "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)"],
+        "Node.js 20 or newer",
+    ),
+    ("npm", &["--version"], "npm, which comes with Node.js"),
+];
+
+/// Tells what is not there, and would be needed.
+pub(crate) fn missing() -> Option<String> {
+    let is_there = |program: &str, args: &[&str]| {
+        quiet(Command::new(program).args(args)).is_ok_and(|status| status.success())
+    };
+    let missing: Vec<_> = TOOLS
+        .iter()
+        .filter(|(program, args, _)| !is_there(program, args))
+        .map(|(_, _, name)| *name)
+        .collect();
+    (!missing.is_empty()).then(|| format!("this machine has no {}", missing.join(", and no ")))
+}
+
+/// `false` if something is wrong; what has been printed then.
+pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
+    if let Some(missing) = missing() {
+        println!("infra: {missing}");
+        return Ok(false);
+    }
+    check(workspace)
+}
+
+/// As [`run`], where nothing is missing.
+pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
+    let infra = Infra::of(workspace);
+    fs::create_dir_all(&infra.work)?;
+    Ok(infra.install_python()?
+        && infra.install_node()?
+        && infra.check_sam()?
+        && infra.check_cdk()?)
+}
+
+struct Infra {
+    sam: PathBuf,
+    cdk: PathBuf,
+    /// What the SAM translator makes of the template.
+    translated: PathBuf,
+    /// For what is installed and made here.
+    work: PathBuf,
+}
+
+impl Infra {
+    fn of(workspace: &Workspace) -> Self {
+        let infra = workspace.root.join("infra");
+        let work = workspace.target.join("infra");
+        let translated = work.join("sam.json");
+        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), translated, work }
+    }
+
+    fn install_python(&self) -> Result<bool> {
+        let venv = self.work.join("venv");
+        let locks = ["requirements.txt", "constraints.txt"].map(|name| self.sam.join(name));
+        let stamp = Stamp::new(self.work.join("venv.lock"), &locks)?;
+        if stamp.holds() && venv.exists() {
+            return Ok(true);
+        }
+        let installed =
+            succeeds(command("python3", &self.sam).args(["-m", "venv", "--clear"]).arg(&venv))?
+                && succeeds(self.python_tool("pip").args([
+                    "install",
+                    "--quiet",
+                    "--requirement",
+                    "requirements.txt",
+                    "--constraint",
+                    "constraints.txt",
+                ]))?;
+        if installed {
+            stamp.leave()?;
+        }
+        Ok(installed)
+    }
+
+    fn install_node(&self) -> Result<bool> {
+        let stamp = Stamp::new(self.work.join("npm.lock"), &[self.cdk.join("package-lock.json")])?;
+        if stamp.holds() && self.cdk.join("node_modules").exists() {
+            return Ok(true);
+        }
+        let installed =
+            succeeds(command("npm", &self.cdk).args(["ci", "--no-audit", "--no-fund"]))?;
+        if installed {
+            stamp.leave()?;
+        }
+        Ok(installed)
+    }
+
+    /// The template as it is written, and what is deployed of it.
+    fn check_sam(&self) -> Result<bool> {
+        let output = File::create(&self.translated)?;
+        let validate =
+            ["validate", "--lint", "--region", "us-east-1", "--template", "template.yaml"];
+        Ok(succeeds(self.python_tool("sam").args(validate))?
+            && succeeds(self.python_tool("cfn-lint").arg("template.yaml"))?
+            && succeeds(
+                self.python_tool("python").args(["translate.py", "template.yaml"]).stdout(output),
+            )?
+            && succeeds(self.python_tool("cfn-lint").arg(&self.translated))?)
+    }
+
+    /// The tests are over both: they read what `check_sam` has translated.
+    fn check_cdk(&self) -> Result<bool> {
+        let synth = ["synth", "--quiet", "--no-notices", "-c", "stage=dev", "-c", "bundling=skip"];
+        Ok(succeeds(self.node_tool("tsc").args(["--project", "."]))?
+            && succeeds(self.node_tool("tsc").args(["--project", "test"]))?
+            && succeeds(
+                self.node_tool("vitest")
+                    .args(["run", "--reporter=dot"])
+                    .env("TRANSLATED_SAM_TEMPLATE", &self.translated),
+            )?
+            && succeeds(
+                self.node_tool("cdk").args(synth).arg("--output").arg(self.work.join("cdk.out")),
+            )?)
+    }
+
+    fn python_tool(&self, name: &str) -> Command {
+        command(self.work.join("venv/bin").join(name), &self.sam)
+    }
+
+    fn node_tool(&self, name: &str) -> Command {
+        command(self.cdk.join("node_modules/.bin").join(name), &self.cdk)
+    }
+}
+
+/// No telemetry, and no search for the credentials of a machine in the cloud.
+fn command(program: impl AsRef<Path>, directory: &Path) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .env("SAM_CLI_TELEMETRY", "0")
+        .env("CDK_DISABLE_CLI_TELEMETRY", "true")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        // A snapshot that is not there is a failure, not a new one.
+        .env("CI", "true");
+    command
+}
+
+fn succeeds(command: &mut Command) -> Result<bool> {
+    println!("    {}", describe(command));
+    let status = command.status().with_context(|| format!("{command:?} did not start"))?;
+    Ok(status.success())
+}
+
+/// Says that what is installed is what these lock files name.
+struct Stamp {
+    file: PathBuf,
+    content: String,
+}
+
+impl Stamp {
+    fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
+        let read = |lock: &PathBuf| {
+            fs::read_to_string(lock).with_context(|| format!("{} cannot be read", lock.display()))
+        };
+        let content = locks.iter().map(read).collect::<Result<String>>()?;
+        Ok(Self { file, content })
+    }
+
+    fn holds(&self) -> bool {
+        fs::read_to_string(&self.file).is_ok_and(|content| content == self.content)
+    }
+
+    fn leave(&self) -> Result<()> {
+        fs::write(&self.file, &self.content)
+            .with_context(|| format!("{} cannot be written", self.file.display()))
+    }
+}
