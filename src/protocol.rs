@@ -115,7 +115,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         (State::Pending { lease_expires_at: lease_ended_at }, None) if request.reconciles => {
             Decision::Reconcile { orphan, lease_ended_at }
         }
-        (State::Pending { .. }, None) => match (request.policy.takeover, request.policy.failure) {
+        (State::Pending { .. }, None) => match (&request.policy.takeover, request.policy.failure) {
             (Takeover::Reject, _) => Decision::Abandoned,
             // A run that never said how it ended is one of those that are allowed.
             (_, Failure::Retain { max_attempts }) if attempt >= max_attempts => {

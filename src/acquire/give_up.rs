@@ -63,15 +63,11 @@ impl Acquirer<'_> {
         let (core, limit) = (self.core, self.limit());
         // The attempt that nobody has made does not count.
         let claim = &Claim { attempt: self.claim.attempt.saturating_sub(1), ..self.claim.clone() };
-        let now = core.table.clock.store_now();
-        match taken {
-            Version { lease_expires_at: Some(end), .. } => {
-                core.table.end_lease(claim, *end, limit).await.outcome
-            }
-            Version { .. } => {
-                let expires_at = now.plus(self.call.policy.retention).seconds_up();
-                core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
-            }
+        if let Some(end) = taken.lease_expires_at {
+            return core.table.end_lease(claim, end, limit).await.outcome;
         }
+        let now = core.table.clock.store_now();
+        let expires_at = now.plus(self.call.policy.retention).seconds_up();
+        core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
     }
 }

@@ -128,6 +128,19 @@ fn completed_can_run_again_by_compare_and_set() {
 }
 
 #[test]
+fn a_run_whose_owner_died_is_one_of_those_allowed() {
+    for (max_attempts, again) in [(2, false), (3, true)] {
+        let policy = Policy::default().failure(Failure::Retain { max_attempts });
+        let decision = decided(pending(EARLIER), &policy);
+        match decision {
+            Decision::TakeOver(Orphan { attempt: 2, .. }) => assert!(again),
+            Decision::ReplayFailure(None) => assert!(!again),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_live_lease_is_in_progress_to_its_last_millisecond() {
     assert!(matches!(by_default(pending(NOW)), Decision::InProgress { lease_left }
         if lease_left == Duration::ZERO));

@@ -385,3 +385,22 @@ async fn no_late_acquisition_lets_one_land_that_was_given_up() {
     assert_eq!(status(&store.record("charge#k").await), "FAILED");
     assert_eq!(store.counted("effect").await, 0);
 }
+
+/// "Declined" must not go out as the answer while the charge may still land.
+#[tokio::test]
+async fn an_unconfirmed_answer_is_none_while_a_commit_is_in_doubt() {
+    let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+    let result = idempotency.operation("charge").key("k").run(async |execution| {
+        let refused = book(&execution, store.table()).await;
+        assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+        link.wire.every("PutItem", Act::LoseRequest);
+        Ok::<_, CommitError>("declined".to_owned())
+    });
+    assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown);
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!(store.counted("effect").await, 1);
+}

@@ -326,7 +326,8 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
     let no_key = idempotency.operation("o").key("");
     let no_key = transfer(no_key, store.table(), &Runs::default()).await;
     assert_eq!(kind(no_key), ErrorKind::InvalidInput);
-    assert_eq!(link.wire.requests(), [""; 0]);
+    // Each of the first two has looked whether there is an answer already.
+    assert_eq!(link.wire.requests(), ["GetItem"; 2]);
     assert_eq!(store.item("o#k").await, None);
 }
 
@@ -474,4 +475,24 @@ async fn while_a_try_is_in_doubt_a_mismatch_is_none() {
     link.wire.next("TransactWriteItems", Act::LoseRequest);
     assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::Mismatch);
     assert_eq!(store.counted("effect").await, 0);
+}
+
+/// Whatever `build` makes of a repeat, by what has changed since: it has an answer already.
+#[tokio::test]
+async fn a_repeat_that_would_be_refused_by_now_gets_the_answer() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("charge").key("k").payload("mine");
+    assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(1));
+    let refused =
+        async || Ok::<_, Declined>(Transaction::nothing_executed("paid already".to_owned()));
+    let failed = async || Err(Declined { run: 2 });
+    let replayed = Outcome::Replayed("run 1".to_owned());
+    let repeat = operation().run_transaction_with_outcome(refused).await;
+    assert_eq!(repeat.unwrap(), replayed);
+    let repeat: Transferred = operation().run_transaction_with_outcome(failed).await;
+    assert_eq!(repeat.unwrap(), replayed);
+    let other = operation().payload("other").run_transaction_with_outcome(refused).await;
+    assert_eq!(kind(other), ErrorKind::Mismatch);
+    assert_eq!(store.counted("effect").await, 1);
 }
