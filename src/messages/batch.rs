@@ -11,7 +11,7 @@ use super::message::Message;
 use super::response::ItemIdentifier;
 use super::schedule::{Schedule, Slot, Verdict};
 use super::source::{Incoming, Source};
-use super::work::{Work, perform, prepare};
+use super::work::{Time, Work, perform, prepare};
 use crate::clock::Timestamp;
 use crate::execution::Execution;
 
@@ -59,6 +59,7 @@ where
         works.push(Some(work));
         items.push(item);
     }
+    let time = Time { deadline, last_start: times.as_ref().map(|times| times.last_start) };
     let mut schedule = Schedule::new(slots);
     let mut running = FuturesUnordered::new();
     loop {
@@ -70,7 +71,7 @@ where
             let (work, item) = (works[index].take(), items[index].as_ref());
             running.push(async move {
                 let is_done = match work {
-                    Some(work) => perform(config, handler, item, work, deadline).await,
+                    Some(work) => perform(config, handler, item, work, time).await,
                     // It has run: the schedule gives each message once.
                     None => false,
                 };

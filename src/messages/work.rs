@@ -75,13 +75,38 @@ fn read<S: Source>(
     }
 }
 
+/// The time that a message has.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
+    /// The invocation's end.
+    pub(super) deadline: Option<SystemTime>,
+    /// From then on no handler is started, by the local clock.
+    pub(super) last_start: Option<Timestamp>,
+}
+
+/// Why a handler has not done its message.
+enum NotDone<E> {
+    /// The key was had too late.
+    NoTurn,
+    Failed(E),
+}
+
+impl<E: fmt::Display> fmt::Display for NotDone<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTurn => f.write_str("its key came free too late for it: nothing ran"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Does it; whether the message is done and need not come again.
 pub(super) async fn perform<S, F, Fut, E>(
     config: &Config<S>,
     handler: &F,
     item: Option<&ItemIdentifier>,
     work: Work<S::Record>,
-    deadline: Option<SystemTime>,
+    time: Time,
 ) -> bool
 where
     S: Source,
@@ -89,6 +114,7 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display,
 {
+    let Time { deadline, last_start } = time;
     let log = Log { operation: config.scope.operation(), service: S::NAME, item };
     let running = async {
         match work {
@@ -116,9 +142,14 @@ where
                     Some(deadline) => operation.deadline(deadline),
                     None => operation,
                 };
-                let run = operation.run(|execution| {
-                    let handling = handler(message, execution);
-                    async { handling.await.map(|()| Done) }
+                let clock = &config.idempotency.core.table.clock;
+                let run = operation.run(async |execution| {
+                    // Another owner may have run until now, or DynamoDB have been slow.
+                    if last_start.is_some_and(|last_start| clock.local_now() >= last_start) {
+                        execution.nothing_executed();
+                        return Err(NotDone::NoTurn);
+                    }
+                    handler(message, execution).await.map(|()| Done).map_err(NotDone::Failed)
                 });
                 log.ended(config, run.await.map(|Done| ()))
             }

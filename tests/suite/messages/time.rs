@@ -8,7 +8,7 @@ use lambda_runtime::Context;
 
 use super::function::{Ran, context_in, context_of, failures, invoke, invoke_in, noting};
 use super::queue::{fifo, message, sqs};
-use crate::support::{Gate, Link, LocalClock, Store, raw};
+use crate::support::{Act, Gate, Link, LocalClock, Store, raw};
 
 #[tokio::test]
 async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
@@ -104,4 +104,26 @@ async fn without_a_deadline_all_of_it_runs() {
     let answer = invoke_in(&service, &batch, Context::default()).await.unwrap();
     assert_eq!((failures(&answer), ran.count()), (vec![], 2));
     assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+}
+
+/// Its turn came in time, but not its key.
+#[tokio::test]
+async fn what_has_its_key_too_late_is_reported_and_not_started() {
+    let (store, ran, gate) = (Store::open().await, Ran::default(), Gate::default());
+    let clock = LocalClock::default();
+    let link = Link::default().clock(clock.clone());
+    link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
+    let consumer = store.over(&link).sqs("book").deadline_margin(Duration::from_secs(20));
+    let service = consumer.handler(noting(&ran));
+    let batch = sqs([message("1", "k", "a")]);
+    let (answer, ()) = tokio::join!(invoke_in(&service, &batch, context_of(60)), async {
+        gate.reached().await;
+        clock.advance(45);
+        gate.open();
+    });
+    assert_eq!((failures(&answer.unwrap()), ran.count()), (vec!["1".into()], 0));
+    assert_eq!(store.item("book#k").await, None);
+    clock.advance(-45);
+    let answer = invoke_in(&service, &batch, context_of(60)).await.unwrap();
+    assert_eq!((failures(&answer), ran.count()), (vec![], 1));
 }
