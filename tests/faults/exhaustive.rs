@@ -63,6 +63,9 @@ pub(crate) fn explore(setup: &Setup, budget: Budget, length: usize) -> Explored 
     explored
 }
 
+/// A violation that takes more steps than these would be a surprise; the longest known one has 12.
+const MOST_STEPS: usize = 16;
+
 /// The shortest of all schedules that violate something, and the fewest faults that it takes.
 pub(crate) fn shortest(
     setup: &Setup,
@@ -72,7 +75,7 @@ pub(crate) fn shortest(
     for faults in 0..=faults {
         let budget = Budget::of(scenario, faults);
         let mut best = None;
-        let mut length = 60;
+        let mut length = MOST_STEPS;
         while let Some((found, violation)) = explore(setup, budget, length).violation {
             let found = shrink(found, &violation);
             length = found.steps.len() - 1;

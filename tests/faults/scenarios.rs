@@ -102,7 +102,7 @@ scenarios! {
     decline { ends: &[End::Decline] }
     mismatch { mismatch: true, may_end: is_mismatch }
     transaction_mismatch { mismatch: true, call: run_or_transact, may_end: is_mismatch }
-    in_progress_wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }) }
+    in_progress_wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }) }
     reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
     fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
     unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
