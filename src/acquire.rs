@@ -6,7 +6,7 @@ mod reconcile;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Backoff, Offset, StoreTime, Timestamp};
+use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
@@ -16,7 +16,7 @@ use crate::key::RecordKey;
 use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
-use crate::record::{Claim, Item, Owner, Record, Version};
+use crate::record::{Claim, Item, Record, Version};
 use crate::response::{Answer, AnswerKind};
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
@@ -33,6 +33,34 @@ pub(crate) struct Call {
     /// When the caller's time is over, by the local clock.
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) answers: AnswerKind,
+}
+
+impl Call {
+    /// By when a round trip must be over, so that the answer gets out before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<Timestamp> {
+        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
+    }
+
+    /// Waits for the next look at an operation that another owner runs; `false` when policy or time
+    /// say no more.
+    pub(crate) async fn wait(
+        &self,
+        clock: &Clock,
+        started: Timestamp,
+        backoff: &mut Backoff,
+    ) -> bool {
+        let InProgress::Wait { timeout } = self.policy.in_progress else { return false };
+        let mut until = started.plus(timeout);
+        if let Some(answer_by) = self.answer_by() {
+            until = until.min(answer_by);
+        }
+        let left = until.since(clock.local_now());
+        if left.is_zero() {
+            return false;
+        }
+        clock.sleep(backoff.next().min(left)).await;
+        true
+    }
 }
 
 /// What an attempt to become the owner came to. Only the first variant may run the handler.
@@ -122,13 +150,7 @@ impl<'a> Acquirer<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, call: Call) -> Result<Self, Error> {
         call.policy.validate()?;
         let clock = &core.table.clock;
-        let claim = Claim {
-            key: call.key.clone(),
-            owner: Owner::random()?,
-            attempt: 1,
-            fingerprint: call.fingerprint,
-            created_at: clock.store_now(),
-        };
+        let claim = Claim::first(call.key.clone(), call.fingerprint, clock.store_now())?;
         Ok(Self {
             core,
             call,
@@ -314,7 +336,7 @@ impl<'a> Acquirer<'a> {
 
     /// How long the next call may last: the answer has to get out before the deadline.
     fn limit(&self) -> Duration {
-        self.core.time_until(self.call.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN)))
+        self.core.time_until(self.call.answer_by())
     }
 
     /// The lease and the retention of a record written now.
@@ -367,18 +389,7 @@ impl<'a> Acquirer<'a> {
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.
     async fn wait(&mut self) -> bool {
-        let InProgress::Wait { timeout } = self.call.policy.in_progress else { return false };
-        let clock = &self.core.table.clock;
-        let mut until = self.started.plus(timeout);
-        if let Some(deadline) = self.call.deadline {
-            until = until.min(deadline.minus(COMPLETION_MARGIN));
-        }
-        let left = until.since(clock.local_now());
-        if left.is_zero() {
-            return false;
-        }
-        clock.sleep(self.backoff.next().min(left)).await;
-        true
+        self.call.wait(&self.core.table.clock, self.started, &mut self.backoff).await
     }
 
     /// Others write to this key all the time, or DynamoDB lets nobody through.

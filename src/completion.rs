@@ -190,8 +190,8 @@ impl Execution {
         }
     }
 
-    /// Deletes the pending record: the key is free. With steps it is kept for the next attempt, which
-    /// goes on after them.
+    /// Deletes the pending record: the key is free. With steps, or while a commit is in doubt, it is
+    /// kept as a failed one, and the next attempt goes on with it.
     pub(crate) async fn release(&self) {
         let ended = self.end(&self.released()).await;
         self.note(ended).await;
@@ -237,11 +237,9 @@ impl Execution {
     fn failed(&self, response: Option<AttributeValue>) -> Ending {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
-        // Everything else in the record is far below the rest of the limit.
-        let others = self.inner.steps.bytes() + 8 * 1024;
-        let fits =
-            |response: &AttributeValue| record::value_bytes(response) + others <= MAX_ITEM_BYTES;
-        Ending::Keep { failed_at, expires_at, response: response.filter(fits) }
+        let steps = self.inner.steps.bytes();
+        let response = response.filter(|failure| record::fits_beside_steps(failure, steps));
+        Ending::Keep { failed_at, expires_at, response }
     }
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.

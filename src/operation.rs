@@ -394,6 +394,17 @@ where
     AssertUnwindSafe(running).catch_unwind().await
 }
 
+/// What a panic said.
+#[cfg_attr(
+    not(any(feature = "http", feature = "messages")),
+    expect(dead_code, reason = "a function's panic goes on by itself")
+)]
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
+}
+
 /// Drives a handler and what its answer does to the record, under a live lease.
 pub(crate) async fn see_through<F: Future>(execution: &Execution, work: F) -> F::Output {
     let guard = EarlyDrop(execution);

@@ -248,6 +248,23 @@ pub(crate) struct Claim {
     pub(crate) created_at: Timestamp,
 }
 
+impl Claim {
+    /// A new owner, whose attempt is the first unless the record says otherwise.
+    pub(crate) fn first(
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        created_at: Timestamp,
+    ) -> Result<Self, Error> {
+        Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
+    }
+}
+
+/// Whether a failure fits into a record that has so many bytes of steps. Everything else in it is far
+/// below the rest of the limit.
+pub(crate) fn fits_beside_steps(failure: &AttributeValue, steps: usize) -> bool {
+    value_bytes(failure) + steps + 8 * 1024 <= MAX_ITEM_BYTES
+}
+
 /// The item of a new owner.
 pub(crate) fn pending_item(
     schema: &TableSchema,

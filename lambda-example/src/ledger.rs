@@ -1,14 +1,12 @@
 //! The ledger of payment events: one entry a booking.
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, Put, ScalarAttributeType,
-};
+use aws_sdk_dynamodb::types::Put;
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::charge::random_id;
+use crate::dynamodb::create_table;
 use crate::payment_events::PaymentEvent;
 
 /// One booking.
@@ -68,22 +66,6 @@ impl Ledger {
     /// # Errors
     /// What DynamoDB says.
     pub async fn create_table(&self) -> Result<(), Error> {
-        let mut request = self
-            .client
-            .create_table()
-            .table_name(&self.table)
-            .billing_mode(BillingMode::PayPerRequest);
-        for (name, key_type) in [("account", KeyType::Hash), ("id", KeyType::Range)] {
-            let attribute = AttributeDefinition::builder().attribute_name(name);
-            let key = KeySchemaElement::builder().attribute_name(name).key_type(key_type);
-            request = request
-                .attribute_definitions(attribute.attribute_type(ScalarAttributeType::S).build()?)
-                .key_schema(key.build()?);
-        }
-        match request.send().await.map_err(SdkError::into_service_error) {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_resource_in_use_exception() => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        create_table(&self.client, &self.table, "account").await
     }
 }

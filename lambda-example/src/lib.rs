@@ -32,12 +32,14 @@
 mod api;
 mod charge;
 mod charges;
+mod dynamodb;
 mod ledger;
 mod payment_events;
 mod payments;
 mod transfers;
 
 pub use api::service;
+pub use dynamodb::client;
 pub use ledger::{Entry, Ledger};
 pub use payment_events::{book, payment_events};
 pub use payments::{Payment, Payments};

@@ -1,12 +1,7 @@
 //! The payments API as a Lambda function: `IDEMPOTENCY_TABLE` and `PAYMENTS_TABLE` name its tables.
 
-use std::time::Duration;
-
-use aws_config::BehaviorVersion;
-use aws_config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::Client;
 use dynamodb_idempotency::{Idempotency, lambda};
-use lambda_example::{Payments, service};
+use lambda_example::{Payments, client, service};
 use lambda_http::{Error, tracing};
 
 // One invocation at a time needs one thread.
@@ -18,11 +13,6 @@ async fn main() -> Result<(), Error> {
         return Err("set PAYMENTS_TABLE to the name of the payments table".into());
     }
     let idempotency = Idempotency::from_env().await?;
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(Duration::from_secs(2))
-        .build();
-    let config = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
-    let payments = Payments::new(Client::new(&config.load().await), table);
+    let payments = Payments::new(client().await, table);
     lambda::run(service(&idempotency, payments)).await
 }

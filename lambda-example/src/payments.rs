@@ -4,17 +4,14 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, Put,
-    ScalarAttributeType, TransactWriteItem,
-};
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::charge::{Order, random_id};
 use crate::charges::Network;
+use crate::dynamodb::create_table;
 
 /// A payment as it stands in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,27 +121,6 @@ impl Payments {
     /// # Errors
     /// What DynamoDB says.
     pub async fn create_table(&self) -> Result<(), Error> {
-        let mut request = self
-            .client
-            .create_table()
-            .table_name(&self.table)
-            .billing_mode(BillingMode::PayPerRequest);
-        for (name, key_type) in [("tenant", KeyType::Hash), ("id", KeyType::Range)] {
-            request = request
-                .attribute_definitions(
-                    AttributeDefinition::builder()
-                        .attribute_name(name)
-                        .attribute_type(ScalarAttributeType::S)
-                        .build()?,
-                )
-                .key_schema(
-                    KeySchemaElement::builder().attribute_name(name).key_type(key_type).build()?,
-                );
-        }
-        match request.send().await.map_err(SdkError::into_service_error) {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_resource_in_use_exception() => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        create_table(&self.client, &self.table, "tenant").await
     }
 }

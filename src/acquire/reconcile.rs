@@ -54,14 +54,12 @@ impl Acquirer<'_> {
     /// The record keeps the attempt of its last owner: a hook's word is none.
     fn settling(&mut self, orphan: Orphan, word: Settlement) -> Next {
         (self.claim.attempt, self.claim.created_at) = (orphan.attempt, orphan.created_at);
-        let others = orphan.steps.map_or(0, |steps| steps.bytes()) + 8 * 1024;
+        let steps = orphan.steps.map_or(0, |steps| steps.bytes());
         let word = match word {
-            Settlement::Failed(Some(response))
-                if record::value_bytes(&response) + others > MAX_ITEM_BYTES =>
-            {
-                Settlement::Failed(None)
-            }
-            word => word,
+            Settlement::Failed(failure) => Settlement::Failed(
+                failure.filter(|failure| record::fits_beside_steps(failure, steps)),
+            ),
+            word @ Settlement::Completed(_) => word,
         };
         Next::Reconcile(orphan.version, word)
     }

@@ -14,7 +14,7 @@ use crate::acquire::{Acquisition, Call, acquire};
 use crate::completion::Completion;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
-use crate::operation::{self, call_handler, refusal, see_through};
+use crate::operation::{self, call_handler, panic_text, refusal, see_through};
 use crate::policy::{Failure, Takeover, Unconfirmed};
 use crate::response::Answer;
 use crate::transaction::{
@@ -272,15 +272,8 @@ pub(super) fn panicked() -> Problem {
     Problem::new(ProblemKind::HandlerPanicked, "The request failed.")
 }
 
-/// What a panic said.
-pub(super) fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let message = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    message.unwrap_or("a value that is no text")
-}
-
 fn report_panic(operation: &str, panic: &(dyn Any + Send)) {
-    tracing::error!(operation, panic = message_of(panic), "the handler panicked");
+    tracing::error!(operation, panic = panic_text(panic), "the handler panicked");
 }
 
 /// Which answers are stored by default: successes, redirects and refusals, but not those that ask

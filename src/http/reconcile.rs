@@ -12,11 +12,12 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 
-use super::exchange::{message_of, panicked, render};
+use super::exchange::{panicked, render};
 use super::problem::{Problem, ProblemKind};
 use super::{Config, Http, answer};
 use crate::acquire::{Acquisition, Call};
 use crate::error::{Error, RunError};
+use crate::operation::panic_text;
 use crate::reconcile::{self, Abandoned, Acquired, Codec, ReconcileWith, Reconciled};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -101,7 +102,7 @@ fn explain(config: &Config, ended: Ended) -> Response<Bytes> {
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(Duration::from_secs(1))
         }
         Ended::Panic(panic) => {
-            let panic = message_of(panic.as_ref());
+            let panic = panic_text(panic.as_ref());
             tracing::error!(operation, panic, "a reconcile hook panicked: nothing was written");
             panicked()
         }

@@ -33,7 +33,9 @@ impl Http {
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;
     /// # use dynamodb_idempotency::{Idempotency, Transaction, lambda};
     /// # use lambda_http::{Body, Error, Request, Response, service_fn};
-    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] { unimplemented!() }
+    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] {
+    /// #     [(); 2].map(|()| TransactWriteItem::builder().build())
+    /// # }
     /// async fn transfer(request: Request) -> Result<Transaction<Response<Body>>, Error> {
     ///     let done = Response::builder().status(201).body(Body::Empty)?;
     ///     let refused = Response::builder().status(402).body(Body::from("insufficient funds"))?;

@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
+use crate::operation::panic_text;
 use crate::record::{Claim, Owner};
 use crate::response::AnswerKind;
 
@@ -281,10 +282,4 @@ impl Log<'_> {
     fn id(&self) -> String {
         self.item.map_or_else(|| "none".to_owned(), ToString::to_string)
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is no text")
 }

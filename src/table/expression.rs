@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fault_injection::{Mutant, mutant};
-use crate::record::{self, Item, Owner, Status, Version};
+use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
 
 type Names = HashMap<String, String>;
@@ -173,6 +173,25 @@ impl<'a> Change<'a> {
         self.condition.value(":member", value);
         self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
         let _ = write!(self.set, "{name}.#member = :member");
+    }
+
+    /// Makes the record a failed one; with the failure, if it can be replayed.
+    pub(super) fn fail(
+        &mut self,
+        claim: &Claim,
+        failed_at: Timestamp,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+    ) {
+        self.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
+        self.set(Attribute::Attempt, record::number(claim.attempt));
+        self.set(Attribute::CompletedAt, record::number(failed_at.millis()));
+        self.set(Attribute::ExpiresAt, record::number(expires_at));
+        match response {
+            Some(response) => self.set(Attribute::Response, response),
+            None => self.remove(Attribute::Response),
+        }
+        self.remove(Attribute::LeaseExpiresAt);
     }
 
     pub(super) fn remove(&mut self, attribute: Attribute) {

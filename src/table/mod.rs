@@ -192,15 +192,7 @@ impl Table {
         if !mutant(Mutant::KeepFailureUnfenced) {
             change.condition.held_by(&claim.owner);
         }
-        change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
-        change.set(Attribute::Attempt, record::number(claim.attempt));
-        change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
-        change.set(Attribute::ExpiresAt, record::number(expires_at));
-        match response {
-            Some(response) => change.set(Attribute::Response, response),
-            None => change.remove(Attribute::Response),
-        }
-        change.remove(Attribute::LeaseExpiresAt);
+        change.fail(claim, failed_at, expires_at, response);
         self.update(&claim.key, change, limit).await
     }
 

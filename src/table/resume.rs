@@ -9,7 +9,7 @@ use super::expression::{Change, Condition};
 use super::{Reply, Table, Write};
 use crate::clock::Timestamp;
 use crate::fault_injection::{Mutant, mutant};
-use crate::record::{self, Claim, Item, Status, Version};
+use crate::record::{self, Claim, Item, Version};
 use crate::schema::Attribute;
 
 impl Table {
@@ -87,13 +87,7 @@ impl Table {
         let mut change = Change::new(&self.schema);
         change.condition.version(seen);
         change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
-        change.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
-        change.set(Attribute::CompletedAt, record::number(failed_at.millis()));
-        change.set(Attribute::ExpiresAt, record::number(expires_at));
-        if let Some(response) = response {
-            change.set(Attribute::Response, response);
-        }
-        change.remove(Attribute::LeaseExpiresAt);
+        change.fail(claim, failed_at, expires_at, response);
         self.update(&claim.key, change, limit).await
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::reasons::{Verdict, judge};
-use super::{CommitError, ConditionFailed, InvalidTransaction, items, token};
+use super::{CommitError, ConditionFailed, InvalidTransaction, items, json, token};
 use crate::clock::Timestamp;
 use crate::completion::Ended;
 use crate::error::{Error, ErrorKind};
@@ -144,11 +144,10 @@ impl Execution {
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
     /// ```no_run
-    /// # use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+    /// # use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
     /// # use dynamodb_idempotency::{CommitError, Execution};
-    /// async fn book(execution: Execution) -> Result<String, CommitError> {
-    ///     # let payment = || -> Put { unimplemented!() };
-    ///     let row = TransactWriteItem::builder().put(payment()).build();
+    /// async fn book(execution: Execution, payment: Put) -> Result<String, CommitError> {
+    ///     let row = TransactWriteItem::builder().put(payment).build();
     ///     let receipt = "re_1".to_owned();
     ///     execution.commit(&receipt, [row]).await?;
     ///     Ok(receipt)
@@ -162,8 +161,7 @@ impl Execution {
         response: &T,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), CommitError> {
-        let json = serde_json::to_string(response)
-            .map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))?;
+        let json = json(response)?;
         let commit = Commit {
             kind: AnswerKind::Function,
             stored: encode_json(json.clone()),
@@ -196,9 +194,9 @@ impl Execution {
 
     /// Finds out whether a commit has landed, and sees to it that none does any more.
     ///
-    /// The release and the commit exclude each other by their conditions: whichever DynamoDB gets
+    /// The kept failure and the commit exclude each other by their conditions: whichever DynamoDB gets
     /// first is refused by nobody, and the other is. An execution without a record has nothing to
-    /// release, and a commit of its can land wherever there is no record: it can only look.
+    /// fail, and a commit of its can land wherever there is no record: it can only look.
     async fn put_beyond_doubt(&self, sent: Option<&Ours>) -> Found {
         if !self.is_protected() {
             let limit = self.retries().limit();

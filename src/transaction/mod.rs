@@ -14,6 +14,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use serde::Serialize;
 
 use crate::error::Error;
 
@@ -200,7 +201,10 @@ pub enum CommitError {
     /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
     ///   written, now or later.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, and
-    ///   the record was given up instead. Nothing was written, now or later; the key is free.
+    ///   the record was given up instead. Nothing was written, now or later, but for what
+    ///   `docs/exactly-once.md` says of late copies. The record is FAILED: under
+    ///   [`Failure::Replay`](crate::Failure::Replay), and on the last attempt of
+    ///   [`Failure::Retain`](crate::Failure::Retain), for good; else the next call runs.
     /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit
     ///   has happened as a whole or not at all, and a repeat with the same key finds out.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had returned before.
@@ -240,9 +244,10 @@ pub enum TransactionError<E> {
     /// The closure failed with this, before anything was sent; or a kept error is replayed.
     Handler(E),
     /// A condition of the caller's own did not hold, and there is no answer for that. Nothing was
-    /// written; the key is free.
+    /// written, and the key is as it was.
     ConditionFailed(ConditionFailed),
-    /// The transaction is one that DynamoDB cannot take. Nothing was written; the key is free.
+    /// The transaction is one that DynamoDB cannot take. Nothing was written, and the key is as it
+    /// was.
     Invalid(InvalidTransaction),
     /// The idempotency layer could not give an answer; see [`ErrorKind`](crate::ErrorKind).
     Idempotency(Error),
@@ -279,6 +284,12 @@ impl<E> From<InvalidTransaction> for TransactionError<E> {
     fn from(invalid: InvalidTransaction) -> Self {
         Self::Invalid(invalid)
     }
+}
+
+/// A function's answer as it is stored.
+fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {
+    let json = serde_json::to_string(answer);
+    json.map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))
 }
 
 /// The answer of an operation and the writes that are its effect: all happen, once, or none.

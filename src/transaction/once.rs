@@ -13,9 +13,8 @@ use crate::clock::{Backoff, StoreTime, Timestamp};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
-use crate::policy::{COMPLETION_MARGIN, InProgress};
 use crate::protocol::{Decision, Orphan, Request, decide};
-use crate::record::{self, Claim, Item, Owner, Record, State, Version};
+use crate::record::{self, Claim, Item, Record, State, Version};
 use crate::table::{Guard, Reply, Sent, Transacted, Write};
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
@@ -139,13 +138,7 @@ impl<'a> Attempt<'a> {
         let now = clock.store_now();
         // No lease is taken, but a call that is too late must write nothing.
         let term = core.term(&call.policy, call.deadline, clock.offset())?;
-        let claim = Claim {
-            key: call.key.clone(),
-            owner: Owner::random()?,
-            attempt: 1,
-            fingerprint: call.fingerprint,
-            created_at: now,
-        };
+        let claim = Claim::first(call.key.clone(), call.fingerprint, now)?;
         Ok(Self {
             core,
             started: clock.local_now(),
@@ -370,23 +363,12 @@ impl<'a> Attempt<'a> {
 
     /// How long a look may last: the answer has to get out before the deadline.
     fn limit(&self) -> Duration {
-        self.core.time_until(self.call.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN)))
+        self.core.time_until(self.call.answer_by())
     }
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.
     async fn wait(&mut self) -> bool {
-        let InProgress::Wait { timeout } = self.call.policy.in_progress else { return false };
-        let clock = &self.core.table.clock;
-        let mut until = self.started.plus(timeout);
-        if let Some(deadline) = self.call.deadline {
-            until = until.min(deadline.minus(COMPLETION_MARGIN));
-        }
-        let left = until.since(clock.local_now());
-        if left.is_zero() {
-            return false;
-        }
-        clock.sleep(self.looking.next().min(left)).await;
-        true
+        self.call.wait(&self.core.table.clock, self.started, &mut self.looking).await
     }
 
     /// No more tries. What is in doubt is known if the record is completed, by whomever: nothing

@@ -5,7 +5,7 @@ use std::future::Future;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Instead, InvalidTransaction, Once, Transaction, TransactionError, look_up, once};
+use super::{Instead, Once, Transaction, TransactionError, json, look_up, once};
 use crate::acquire::Acquisition;
 use crate::error::RunError;
 use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
@@ -28,22 +28,21 @@ impl<Errors> Operation<'_, Errors> {
     /// ```no_run
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;
     /// # use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
-    /// # fn debit(_: &str, _: u64) -> TransactWriteItem { unimplemented!() }
-    /// # fn credit(_: &str, _: u64) -> TransactWriteItem { unimplemented!() }
-    /// # async fn example(idempotency: Idempotency) -> Result<(), TransactionError<String>> {
-    /// let answer = idempotency
-    ///     .operation("transfers")
-    ///     .key("order-42")
-    ///     .run_transaction(async || {
-    ///         Ok::<_, String>(
-    ///             Transaction::new("transferred".to_owned())
-    ///                 .items([debit("alice", 5), credit("bob", 5)]) // debit: balance >= 5
-    ///                 .on_condition_failed(|_| Some("insufficient funds".to_owned())),
-    ///         )
-    ///     })
-    ///     .await?;
-    /// # Ok(())
-    /// # }
+    /// async fn transfer(
+    ///     idempotency: &Idempotency,
+    ///     debit: TransactWriteItem, // on the condition that the balance suffices
+    ///     credit: TransactWriteItem,
+    /// ) -> Result<String, TransactionError<std::io::Error>> {
+    ///     idempotency
+    ///         .operation("transfers")
+    ///         .key("order-42")
+    ///         .run_transaction(async || {
+    ///             Ok(Transaction::new("transferred".to_owned())
+    ///                 .items([debit, credit])
+    ///                 .on_condition_failed(|_| Some("insufficient funds".to_owned())))
+    ///         })
+    ///         .await
+    /// }
     /// ```
     ///
     /// # Errors
@@ -121,9 +120,4 @@ where
         },
         refused => Err(refusal(&refused).into()),
     }
-}
-
-fn json<T: Serialize>(answer: &T) -> Result<String, InvalidTransaction> {
-    let json = serde_json::to_string(answer);
-    json.map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))
 }

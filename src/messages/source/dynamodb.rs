@@ -3,7 +3,7 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -24,9 +24,7 @@ impl Split for DynamoDbStreams {
     const PARTIAL_BY_DEFAULT: bool = true;
 
     fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
-        let (records, state) = records(event, Self::NAME)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record), order)).collect();
-        Ok(Batch { messages, state })
+        Batch::of_records(event, |raw| incoming(raw, order))
     }
 
     fn default_key() -> MessageKey<EventRecord> {

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::kinesis::KinesisEventRecord;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -23,9 +23,7 @@ impl Split for Kinesis {
     const PARTIAL_BY_DEFAULT: bool = true;
 
     fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
-        let (records, state) = records(event, Self::NAME)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record), order)).collect();
-        Ok(Batch { messages, state })
+        Batch::of_records(event, |raw| incoming(raw, order))
     }
 
     fn default_key() -> MessageKey<KinesisEventRecord> {

@@ -73,6 +73,18 @@ pub struct Batch<S: Source> {
     pub(crate) state: Option<Box<RawValue>>,
 }
 
+impl<S: Source> Batch<S> {
+    /// Of an event of the usual shape, each of whose records stands for itself.
+    fn of_records(
+        event: &str,
+        incoming: impl Fn(&Raw<'_>) -> Incoming<S::Record>,
+    ) -> Result<Self, BatchError> {
+        let (records, state) = records(event, S::NAME)?;
+        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
+        Ok(Self { messages, state })
+    }
+}
+
 /// One message of an event.
 pub(crate) struct Incoming<R> {
     /// The name by which its failure is reported; never empty.

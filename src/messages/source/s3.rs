@@ -3,7 +3,7 @@
 use aws_lambda_events::s3::S3EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
@@ -25,9 +25,7 @@ impl Split for S3 {
     const PARTIAL_BY_DEFAULT: bool = false;
 
     fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        let (records, _) = records(event, Self::NAME)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
-        Ok(Batch { messages, state: None })
+        Batch::of_records(event, incoming)
     }
 
     fn default_key() -> MessageKey<S3EventRecord> {

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -23,9 +23,7 @@ impl Split for Sns {
     const PARTIAL_BY_DEFAULT: bool = false;
 
     fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        let (records, _) = records(event, Self::NAME)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
-        Ok(Batch { messages, state: None })
+        Batch::of_records(event, incoming)
     }
 
     fn default_key() -> MessageKey<SnsRecord> {

@@ -8,7 +8,7 @@ use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::function::{Ran, context_of, invoke, invoke_in};
+use super::function::{Ran, context_of, holding, invoke, invoke_in};
 use crate::support::{Gate, Link, Store, raw};
 
 #[derive(Deserialize)]
@@ -97,15 +97,7 @@ async fn the_lease_ends_with_the_invocation() {
     let store = Store::open().await;
     for seconds in [50, 800] {
         let gate = Gate::default();
-        let held = gate.clone();
-        let handler = move |_: LambdaEvent<Import>, _: Execution| {
-            let held = held.clone();
-            async move {
-                held.pass().await;
-                Ok::<_, String>(())
-            }
-        };
-        let service = store.idempotency().event("import", file, handler);
+        let service = store.idempotency().event("import", file, holding(&gate));
         let context = context_of(seconds);
         let deadline = i64::try_from(context.deadline).unwrap();
         let key = seconds.to_string();

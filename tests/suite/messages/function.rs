@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tower::{Service, ServiceExt};
 
-use crate::support::gate::patiently;
+use crate::support::gate::{Gate, patiently};
 
 /// Invokes a function with half a minute of time.
 pub(crate) async fn invoke<S>(service: &S, event: &Value) -> Value
@@ -88,6 +88,20 @@ pub(crate) fn noting<R: Send + 'static>(
             ran.add(&payload);
             assert!(payload != "panic", "the handler's own words");
             if payload == "fail" { Err("declined".to_owned()) } else { Ok(()) }
+        })
+    }
+}
+
+/// A handler that waits at a gate and then succeeds.
+pub(crate) fn holding<M: Send + 'static>(
+    gate: &Gate,
+) -> impl Fn(M, Execution) -> Handled + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |_: M, _| {
+        let gate = gate.clone();
+        Box::pin(async move {
+            gate.pass().await;
+            Ok(())
         })
     }
 }

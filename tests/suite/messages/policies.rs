@@ -8,7 +8,7 @@ use dynamodb_idempotency::{
     Completed, Execution, Failure, InProgress, Outage, Takeover, Unconfirmed,
 };
 
-use super::function::{Ran, failures, invoke, noting};
+use super::function::{Ran, failures, holding, invoke, noting};
 use super::queue::{fifo, message, sqs};
 use crate::support::{Act, Gate, Link, Store, raw};
 
@@ -53,14 +53,7 @@ async fn the_handler_sees_the_attempt() {
 async fn a_message_can_wait_for_the_one_that_runs_elsewhere() {
     let (store, ran) = (Store::open().await, Ran::default());
     let gate = Gate::default();
-    let held = gate.clone();
-    let elsewhere = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
-        let held = held.clone();
-        async move {
-            held.pass().await;
-            Ok::<_, String>(())
-        }
-    });
+    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate));
     let link = Link::default();
     let wait = InProgress::Wait { timeout: Duration::from_secs(20) };
     let waiting = store.over(&link).sqs("book").policy(|policy| policy.in_progress(wait));

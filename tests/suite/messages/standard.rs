@@ -8,7 +8,7 @@ use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use serde_json::json;
 
-use super::function::{Handled, Ran, failures, invoke, noting};
+use super::function::{Handled, Ran, failures, holding, invoke, noting};
 use super::queue::{message, sqs};
 use crate::support::{Act, Gate, Link, Store, raw};
 
@@ -57,14 +57,7 @@ async fn a_failed_message_runs_again_when_it_comes_again() {
 async fn what_runs_elsewhere_is_reported_and_does_not_run() {
     let (store, ran) = (Store::open().await, Ran::default());
     let gate = Gate::default();
-    let held = gate.clone();
-    let elsewhere = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
-        let held = held.clone();
-        async move {
-            held.pass().await;
-            Ok::<_, String>(())
-        }
-    });
+    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate));
     let here = store.idempotency().sqs("book").handler(noting(&ran));
     let first = sqs([message("1", "k", "a")]);
     let (answer, ()) = tokio::join!(invoke(&elsewhere, &first), async {

@@ -6,7 +6,7 @@ use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use lambda_runtime::Context;
 
-use super::function::{Ran, context_in, context_of, failures, invoke, invoke_in, noting};
+use super::function::{Ran, context_in, context_of, failures, holding, invoke, invoke_in, noting};
 use super::queue::{fifo, message, sqs};
 use crate::support::{Act, Gate, Link, LocalClock, Store, raw};
 
@@ -14,14 +14,7 @@ use crate::support::{Act, Gate, Link, LocalClock, Store, raw};
 async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
     let store = Store::open().await;
     let (gate, ran) = (Gate::default(), Ran::default());
-    let held = gate.clone();
-    let service = store.idempotency().sqs("book").handler(move |_: Message<SqsMessage>, _| {
-        let held = held.clone();
-        async move {
-            held.pass().await;
-            Ok::<_, String>(())
-        }
-    });
+    let service = store.idempotency().sqs("book").handler(holding(&gate));
     let context = context_of(100);
     let deadline = i64::try_from(context.deadline).unwrap();
     let batch = sqs([message("1", "k", "a")]);

@@ -1,0 +1,45 @@
+//! DynamoDB as both functions use it.
+
+use std::time::Duration;
+
+use aws_config::BehaviorVersion;
+use aws_config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use lambda_http::Error;
+
+/// A client for the business's own tables, by the environment; it does not wait longer than a caller
+/// would.
+pub async fn client() -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(1))
+        .operation_attempt_timeout(Duration::from_secs(2))
+        .build();
+    let config = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
+    Client::new(&config.load().await)
+}
+
+/// Creates a table with this partition key and the sort key `id`, where there is none.
+pub(crate) async fn create_table(
+    client: &Client,
+    table: &str,
+    partition_key: &str,
+) -> Result<(), Error> {
+    let mut request =
+        client.create_table().table_name(table).billing_mode(BillingMode::PayPerRequest);
+    for (name, key_type) in [(partition_key, KeyType::Hash), ("id", KeyType::Range)] {
+        let attribute = AttributeDefinition::builder().attribute_name(name);
+        let key = KeySchemaElement::builder().attribute_name(name).key_type(key_type);
+        request = request
+            .attribute_definitions(attribute.attribute_type(ScalarAttributeType::S).build()?)
+            .key_schema(key.build()?);
+    }
+    match request.send().await.map_err(SdkError::into_service_error) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_resource_in_use_exception() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
