@@ -88,6 +88,11 @@ impl Error {
         self
     }
 
+    /// The error and its causes, in one line.
+    pub(crate) fn in_full(&self) -> String {
+        format!("{self}{}", Causes(self))
+    }
+
     /// What the caller can do about it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -133,8 +138,16 @@ impl fmt::Display for Error {
 /// One line with the kind and the chain of causes: what a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?})", self.inner.message, self.inner.kind)?;
-        let mut cause = self.source();
+        write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, Causes(self))
+    }
+}
+
+/// What is behind an error, each cause after a colon.
+struct Causes<'a>(&'a Error);
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cause = self.0.source();
         while let Some(error) = cause {
             write!(f, ": {error}")?;
             cause = error.source();

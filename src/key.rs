@@ -122,10 +122,7 @@ impl RecordKey {
         max_bytes: usize,
     ) -> Result<Self, Error> {
         if scope.operation().is_empty() {
-            return Err(Error::new(
-                ErrorKind::Configuration,
-                "the scope is empty: name the operation",
-            ));
+            return Err(unnamed());
         }
         if key.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "the idempotency key is empty"));
@@ -148,6 +145,14 @@ impl RecordKey {
         Ok(Self { pk, scope_len: scope.0.len() })
     }
 
+    /// A key of this scope that no record has: a caller's key is never empty.
+    pub(crate) fn nobodys(scope: &Scope) -> Result<Self, Error> {
+        if scope.operation().is_empty() {
+            return Err(unnamed());
+        }
+        Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.pk
     }
@@ -156,6 +161,10 @@ impl RecordKey {
     pub(crate) fn operation(&self) -> &str {
         self.pk[..self.scope_len].split('/').next().unwrap_or_default()
     }
+}
+
+fn unnamed() -> Error {
+    Error::new(ErrorKind::Configuration, "the scope is empty: name the operation")
 }
 
 /// Keys are secrets of the caller's: they stay out of logs and of `Debug`.

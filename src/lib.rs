@@ -111,6 +111,7 @@ mod fault_injection;
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
 pub mod fault_injection;
+mod finding;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
@@ -129,6 +130,7 @@ mod lambda_event;
 pub mod messages;
 mod operation;
 mod policy;
+mod preflight;
 mod protocol;
 mod reconcile;
 mod record;
@@ -141,6 +143,7 @@ mod transaction;
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;
+pub use crate::finding::{Finding, Verdict};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::TABLE_VARIABLE;
@@ -150,6 +153,7 @@ pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, Replay
 pub use crate::policy::{
     Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,
 };
+pub use crate::preflight::Preflight;
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
 pub use crate::steps::StepError;

@@ -16,6 +16,11 @@ use crate::charges;
 use crate::payments::{Payment, Payments};
 use crate::transfers;
 
+/// Whose keys those of payments and charges are; their tenants are below it.
+pub const PAYMENTS_SCOPE: &str = "payments";
+/// Whose keys those of transfers are.
+pub const TRANSFERS_SCOPE: &str = "transfers";
+
 /// The handler, made idempotent: the same for Lambda and for the local server.
 #[must_use]
 pub fn service(
@@ -27,12 +32,12 @@ pub fn service(
     let ledger = payments.clone();
     // The API key is the tenant: hashed, because it is a secret.
     let api = idempotency
-        .http("payments")
+        .http(PAYMENTS_SCOPE)
         .optional_tenant(header_sha256("x-api-key"))
         .reconcile(move |abandoned| charges::reconcile(network.clone(), abandoned))
         .wrap(service_fn(move |request| handle(payments.clone(), request)));
     let transfers = idempotency
-        .http("transfers")
+        .http(TRANSFERS_SCOPE)
         .optional_tenant(header_sha256("x-api-key"))
         .wrap_transaction(service_fn(move |request| transfers::transfer(ledger.clone(), request)));
     service_fn(move |request: Request| {

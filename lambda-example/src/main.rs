@@ -1,7 +1,7 @@
 //! The payments API as a Lambda function: `IDEMPOTENCY_TABLE` and `PAYMENTS_TABLE` name its tables.
 
 use dynamodb_idempotency::{Idempotency, lambda};
-use lambda_example::{Payments, client, service};
+use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, client, service};
 use lambda_http::{Error, tracing};
 
 // One invocation at a time needs one thread.
@@ -13,6 +13,7 @@ async fn main() -> Result<(), Error> {
         return Err("set PAYMENTS_TABLE to the name of the payments table".into());
     }
     let idempotency = Idempotency::from_env().await?;
+    idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;
     let payments = Payments::new(client().await, table);
     lambda::run(service(&idempotency, payments)).await
 }

@@ -24,9 +24,12 @@ pub(crate) struct PaymentEvent {
 /// queue, from which it may be sent back.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// Whose keys those of payment events are.
+pub const PAYMENT_EVENTS_SCOPE: &str = "payment-events";
+
 /// How the queue is consumed: the key is the payment that the body names.
 pub fn payment_events(idempotency: &Idempotency) -> Consumer<Sqs> {
-    let consumer = idempotency.sqs("payment-events").key(MessageKey::json("/payment"));
+    let consumer = idempotency.sqs(PAYMENT_EVENTS_SCOPE).key(MessageKey::json("/payment"));
     consumer.policy(|policy| policy.retention(RETENTION))
 }
 

@@ -68,14 +68,12 @@ impl Table {
 
     /// A table that was there already may be somebody else's: then nothing of it is changed.
     fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
-        let keys: Vec<_> =
-            table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type())).collect();
-        let expected = self.key_attributes();
-        if keys.iter().copied().eq(expected.iter().map(|(name, kind)| (*name, kind))) {
+        let (keys, is_ours) = self.compare_keys(table);
+        if is_ours {
             return Ok(());
         }
         let message = format!(
-            "there is a table `{}` with other keys than those of the TableSchema: {keys:?}",
+            "there is a table `{}` with other keys than those of the TableSchema: {keys}",
             self.name
         );
         Err(Error::new(ErrorKind::Configuration, message))

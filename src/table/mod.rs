@@ -4,6 +4,7 @@
 mod create;
 mod expression;
 mod fault;
+mod inspect;
 mod probe;
 mod resume;
 mod transact;
@@ -15,8 +16,12 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
+use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 
 use self::expression::{Change, Condition};
@@ -29,6 +34,7 @@ use crate::key::RecordKey;
 use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
 
+pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::transact::{Guard, Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
@@ -207,21 +213,9 @@ impl Table {
             condition.pending();
         }
         condition.no_steps();
-        let (expression, names, values) = condition.finish();
         let probe = Probe::default();
-        let request = self
-            .client
-            .delete_item()
-            .table_name(&self.name)
-            .set_key(Some(record::key_item(&self.schema, &claim.key)))
-            .condition_expression(expression)
-            .set_expression_attribute_names(Some(names))
-            .set_expression_attribute_values(values)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let request = Box::pin(request);
+        let request = self.delete_request(&claim.key, condition).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
         self.write(probe, request, limit).await
     }
 
@@ -232,16 +226,8 @@ impl Table {
         limit: Duration,
     ) -> Reply<Result<Option<Item>, Error>> {
         let probe = Probe::default();
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.name)
-            .set_key(Some(record::key_item(&self.schema, key)))
-            .consistent_read(true)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let request = Box::pin(request);
+        let request = self.get_request(key).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
         let limit = limit.min(self.request_timeout);
         let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
@@ -260,10 +246,27 @@ impl Table {
     }
 
     async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
-        let (expression, names, values) = condition.finish();
         let probe = Probe::default();
-        let request = self
-            .client
+        let request = self.put_request(item, condition).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        self.write(probe, request, limit).await
+    }
+
+    async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
+        let probe = Probe::default();
+        let request = self.update_request(key, change).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        self.write(probe, request, limit).await
+    }
+
+    fn get_request(&self, key: &RecordKey) -> GetItemFluentBuilder {
+        let get = self.client.get_item().table_name(&self.name);
+        get.set_key(Some(record::key_item(&self.schema, key))).consistent_read(true)
+    }
+
+    fn put_request(&self, item: Item, condition: Condition<'_>) -> PutItemFluentBuilder {
+        let (expression, names, values) = condition.finish();
+        self.client
             .put_item()
             .table_name(&self.name)
             .set_item(Some(item))
@@ -271,19 +274,12 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let request = Box::pin(request);
-        self.write(probe, request, limit).await
     }
 
-    async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
+    fn update_request(&self, key: &RecordKey, change: Change<'_>) -> UpdateItemFluentBuilder {
         let update = change.expression();
         let (expression, names, values) = change.condition.finish();
-        let probe = Probe::default();
-        let request = self
-            .client
+        self.client
             .update_item()
             .table_name(&self.name)
             .set_key(Some(record::key_item(&self.schema, key)))
@@ -292,11 +288,18 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let request = Box::pin(request);
-        self.write(probe, request, limit).await
+    }
+
+    fn delete_request(&self, key: &RecordKey, condition: Condition<'_>) -> DeleteItemFluentBuilder {
+        let (expression, names, values) = condition.finish();
+        self.client
+            .delete_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, key)))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
     }
 
     /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
 use dynamodb_idempotency::{Failure, Lease, Reconciled, Scope, Transaction};
 use serde_json::json;
 
-use crate::support::access::{Access, CONTRACT, GRANTED};
+use crate::support::access::{Access, CONTRACT, GRANTED, PREFLIGHT};
 use crate::support::effects::count;
 use crate::support::raw::{self, n, with};
 use crate::support::{
@@ -94,6 +94,21 @@ async fn records_lie_under_the_leading_keys_that_are_granted() {
             let key = access.leading_key.unwrap_or_else(|| panic!("{} has no key", access.action));
             assert!(key.starts_with(prefix), "{key}");
         }
+    }
+}
+
+#[tokio::test]
+async fn preflight_is_granted_what_it_sends_and_nothing_else() {
+    let (store, link) = (Store::open().await, Link::default());
+    let scope = Scope::new("payments").segment("v2");
+    store.over(&link).preflight().scope(scope).await.unwrap();
+    let sent: BTreeSet<String> =
+        link.wire.accesses().into_iter().map(|access| access.action).collect();
+    assert_eq!(sent, &*GRANTED | &*PREFLIGHT);
+    for access in link.wire.accesses() {
+        let is_to_the_table = PREFLIGHT.contains(&access.action);
+        let key = (!is_to_the_table).then(|| "payments/v2#".to_owned());
+        assert_eq!(access.leading_key, key, "{}", access.action);
     }
 }
 

@@ -31,6 +31,7 @@ mod messages;
 mod mismatch;
 mod one_winner;
 mod outage;
+mod preflight;
 mod re_execution;
 mod reconcile;
 mod replay;

@@ -90,6 +90,12 @@ export class IdempotencyTable extends Construct {
     "dynamodb:UpdateItem",
   ];
 
+  /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
+  public static readonly PREFLIGHT_ACTIONS: readonly string[] = [
+    "dynamodb:DescribeTable",
+    "dynamodb:DescribeTimeToLive",
+  ];
+
   /** The table itself, for what this construct has no word for. */
   public readonly table: dynamodb.Table;
 
@@ -120,8 +126,9 @@ export class IdempotencyTable extends Construct {
 
   /**
    * Lets a function keep its records: the four actions of {@link ACTIONS}, on this table, and on
-   * records of its own scopes only. With a customer managed key, the use of that key through
-   * DynamoDB as well.
+   * records of its own scopes only; and look at the table when it starts
+   * ({@link PREFLIGHT_ACTIONS}). With a customer managed key, the use of that key through DynamoDB
+   * as well.
    *
    * @throws if there is no scope: a grant for every record is no least privilege
    */
@@ -139,8 +146,14 @@ export class IdempotencyTable extends Construct {
         },
       },
     });
+    const table = iam.Grant.addToPrincipal({
+      grantee,
+      actions: [...IdempotencyTable.PREFLIGHT_ACTIONS],
+      resourceArns: [this.table.tableArn],
+    });
+    const grant = records.combine(table);
     const key = this.table.encryptionKey;
-    return key ? records.combine(grantKey(grantee, key)) : records;
+    return key ? grant.combine(grantKey(grantee, key)) : grant;
   }
 
   /** Requests to the table that DynamoDB throttled, reads and writes, in a minute. */

@@ -69,6 +69,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
         const condition = { "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys } };
         expect(grants).toEqual([
           { actions: contract.actions, resource: `<${IDEMPOTENCY}: Arn>`, condition },
+          { actions: contract.preflight, resource: `<${IDEMPOTENCY}: Arn>` },
         ]);
       }
     });
@@ -196,7 +197,8 @@ describe("the example", () => {
 
   it("has the scopes that the example's handlers name", () => {
     const source = rustSources("../../lambda-example/src");
-    const scopes = [...source.matchAll(/\.(?:http|sqs)\(\s*"([^"]+)"/g)].map(([, scope]) => scope);
+    const scopes = [...source.matchAll(/_SCOPE: &str = "([^"]+)"/g)].map(([, scope]) => scope);
+    expect(source).not.toMatch(/\.(?:http|sqs|scope)\(\s*"/);
     expect(new Set(scopes)).toEqual(new Set(Object.values(SCOPES).flat()));
   });
 

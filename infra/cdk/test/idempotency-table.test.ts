@@ -81,7 +81,7 @@ describe("grantIdempotency", () => {
 
   const resource = { "Fn::GetAtt": [expect.stringMatching(/^IdempotencyTable/), "Arn"] };
 
-  it("allows the crate's actions on records of the scopes", () => {
+  it("allows the crate's actions on records of the scopes, and a look at the table", () => {
     expect(granted(["payments", ["refunds", "v2"]])).toEqual([
       {
         Effect: "Allow",
@@ -93,12 +93,14 @@ describe("grantIdempotency", () => {
           },
         },
       },
+      { Effect: "Allow", Action: contract.preflight, Resource: resource },
     ]);
   });
 
   it("allows the use of the table's own key, through DynamoDB only", () => {
     expect(granted(["payments"], true)).toEqual([
       expect.objectContaining({ Action: contract.actions }),
+      expect.objectContaining({ Action: contract.preflight }),
       {
         Effect: "Allow",
         Action: [
@@ -122,6 +124,7 @@ describe("grantIdempotency", () => {
 
   it("says what it allows", () => {
     expect(IdempotencyTable.ACTIONS).toEqual(contract.actions);
+    expect(IdempotencyTable.PREFLIGHT_ACTIONS).toEqual(contract.preflight);
   });
 
   it("refuses to grant every record", () => {

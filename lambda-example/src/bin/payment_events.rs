@@ -2,7 +2,7 @@
 //! mapping has `ReportBatchItemFailures`: `IDEMPOTENCY_TABLE` and `LEDGER_TABLE` name its tables.
 
 use dynamodb_idempotency::Idempotency;
-use lambda_example::{Ledger, book, client, payment_events};
+use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, client, payment_events};
 use lambda_http::{Error, lambda_runtime, tracing};
 
 // One invocation at a time needs one thread.
@@ -14,6 +14,7 @@ async fn main() -> Result<(), Error> {
         return Err("set LEDGER_TABLE to the name of the ledger's table".into());
     }
     let idempotency = Idempotency::from_env().await?;
+    idempotency.preflight().scope(PAYMENT_EVENTS_SCOPE).await?;
     let ledger = Ledger::new(client().await, table);
     let consumer = payment_events(&idempotency);
     let service =

@@ -11,9 +11,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::{Attribute, Idempotency, TableSchema};
 use lambda_example::Payments;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, mpsc};
@@ -53,7 +54,7 @@ pub struct Function {
     answers: mpsc::Receiver<Value>,
     endpoint: String,
     table: String,
-    _process: Child,
+    process: Child,
 }
 
 impl Function {
@@ -71,7 +72,16 @@ impl Function {
         let table = unique("idempotency");
         let idempotency = Idempotency::new(client(&endpoint), &table);
         idempotency.create_table().await.expect("a table");
+        Self::on_table(program, business, endpoint, table).await
+    }
 
+    /// As [`of`](Self::of), with an idempotency table that is there already.
+    async fn on_table(
+        program: &str,
+        business: (&str, &str),
+        endpoint: String,
+        table: String,
+    ) -> Self {
         let (events, receiver) = mpsc::channel(1);
         let (sender, answers) = mpsc::channel(1);
         let api = Arc::new(RuntimeApi { events: Mutex::new(receiver), answers: sender });
@@ -94,18 +104,27 @@ impl Function {
             .env("AWS_ENDPOINT_URL_DYNAMODB", &endpoint)
             .env("IDEMPOTENCY_TABLE", &table)
             .env(business.0, business.1)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .expect("the Lambda binary");
-        Self { events, answers, endpoint, table, _process: process }
+        Self { events, answers, endpoint, table, process }
     }
 
     pub async fn invoke(&mut self, event: Value) -> Value {
         self.events.send(event).await.expect("a function that asks for events");
         let answer = tokio::time::timeout(Duration::from_secs(60), self.answers.recv());
         answer.await.expect("an answer in time").expect("an answer")
+    }
+
+    /// Ends the function; gives what it has written to its log.
+    async fn log(mut self) -> String {
+        self.process.kill().await.expect("a process");
+        let mut log = String::new();
+        let mut output = self.process.stdout.take().expect("it is piped");
+        output.read_to_string(&mut log).await.expect("text");
+        log
     }
 
     pub async fn record(&self, pk: &str) -> HashMap<String, AttributeValue> {
@@ -181,6 +200,63 @@ async fn a_panic_of_the_handlers_is_a_500_and_frees_the_key() {
     let crash = ORDER.replace("tok_visa", "tok_crash");
     assert_eq!(function.invoke(event("k", &crash)).await["statusCode"], 500);
     assert_eq!(function.invoke(event("k", ORDER)).await["statusCode"], 201);
+}
+
+/// What a Lambda binary says at its start, line by line, when it ends then and there.
+async fn refusal(program: &str, business: &str, endpoint: &str, table: &str) -> Vec<String> {
+    let run = Command::new(program)
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", "local")
+        .env("AWS_SECRET_ACCESS_KEY", "local")
+        .env("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+        .env("AWS_LAMBDA_LOG_LEVEL", "info")
+        .env("IDEMPOTENCY_TABLE", table)
+        .env(business, "business")
+        .kill_on_drop(true)
+        .output();
+    let run = tokio::time::timeout(Duration::from_secs(60), run).await;
+    let output = run.expect("it ends").expect("an ending");
+    assert!(!output.status.success());
+    let lines = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
+}
+
+const FUNCTIONS: [(&str, &str); 2] = [
+    (env!("CARGO_BIN_EXE_payments"), "PAYMENTS_TABLE"),
+    (env!("CARGO_BIN_EXE_payment-events"), "LEDGER_TABLE"),
+];
+
+#[tokio::test]
+async fn a_function_with_a_wrong_table_says_so_in_one_line_and_stops() {
+    let endpoint = endpoint().await;
+    let (missing, other) = (unique("missing"), unique("other"));
+    let schema = TableSchema::default().partition_key("id");
+    let builder = Idempotency::builder(client(&endpoint), &other).schema(schema);
+    builder.build().expect("right settings").create_table().await.expect("a table");
+    for (program, business) in FUNCTIONS {
+        for (table, told) in [(&missing, "there is no table"), (&other, "has the key `id`")] {
+            let lines = refusal(program, business, &endpoint, table).await;
+            let [line] = &lines[..] else { panic!("one line: {lines:?}") };
+            assert!(line.contains(told) && line.contains(table.as_str()), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_function_whose_records_stay_forever_says_so_in_one_line_and_runs() {
+    let (endpoint, payments, table) = (endpoint().await, unique("payments"), unique("idempotency"));
+    Payments::new(client(&endpoint), &payments).create_table().await.expect("a table");
+    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let builder = Idempotency::builder(client(&endpoint), &table).schema(schema);
+    builder.build().expect("right settings").create_table().await.expect("a table");
+    let program = env!("CARGO_BIN_EXE_payments");
+    let business = ("PAYMENTS_TABLE", payments.as_str());
+    let mut function = Function::on_table(program, business, endpoint, table).await;
+    assert_eq!(function.invoke(event("k", ORDER)).await["statusCode"], 201);
+    let lines = function.log().await;
+    let warnings: Vec<_> = lines.lines().filter(|line| line.contains("WARN")).collect();
+    let [line] = &warnings[..] else { panic!("one line: {lines}") };
+    assert!(line.contains("on `ttl`") && line.contains("for `expires_at`"), "{line}");
 }
 
 #[tokio::test]

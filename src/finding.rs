@@ -1,0 +1,76 @@
+//! What a check of a table came to.
+
+use std::fmt;
+
+/// How good a [`Finding`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// The crate works; something is not as it should be, or could not be checked.
+    Warning,
+    /// The crate does not work like that.
+    Error,
+}
+
+impl Verdict {
+    /// `ok`, `warning` or `error`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) looked at, and what to
+/// do about it. Its text says, in one line, what is so, and after a colon the mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What was looked at: `keys`, `time to live`, `records of payments` …
+    pub subject: String,
+    /// How good it is.
+    pub verdict: Verdict,
+    /// What is so.
+    pub detail: String,
+    /// What to do about it, where there is something to do.
+    pub mend: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (subject, detail) = (subject.into(), detail.into());
+        Self { subject, verdict: Verdict::Ok, detail, mend: None }
+    }
+
+    pub(crate) fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Warning, ..Self::ok(subject, detail) }
+    }
+
+    pub(crate) fn error(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Error, ..Self::ok(subject, detail) }
+    }
+
+    pub(crate) fn mend(self, mend: impl Into<String>) -> Self {
+        Self { mend: Some(mend.into()), ..self }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        match &self.mend {
+            Some(mend) => write!(f, ": {mend}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The checks of a function's start, and of the command line's `doctor`.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{TableDescription, TableStatus, TimeToLiveStatus};
+
+use crate::error::{Error, ErrorKind};
+use crate::finding::{Finding, Verdict};
+use crate::idempotency::Idempotency;
+use crate::key::{RecordKey, Scope};
+use crate::policy::Outage;
+use crate::record::Owner;
+use crate::schema::Attribute;
+use crate::table::{Access, Look, Table};
+
+/// What the two questions about the table may take each: they are not what a function lives on.
+const DESCRIBED_WITHIN: Duration = Duration::from_secs(2);
+
+impl Idempotency {
+    /// Checks table and permissions, and opens the connection: for a function's start, so that a
+    /// wrong deployment is told there, in one line, and not by the first customer's request.
+    ///
+    /// It is off unless it is called, and costs one round trip for each of: the table's state and
+    /// keys (`dynamodb:DescribeTable`), its time to live (`dynamodb:DescribeTimeToLive`), and for
+    /// each [`scope`](Preflight::scope) the four permissions that a function needs. Nothing is
+    /// written: the writes that are tried ask for an owner that there is not, under a key that no
+    /// record can have (`scope#`).
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// # let client: aws_sdk_dynamodb::Client = unimplemented!();
+    /// let idempotency = Idempotency::new(client, "idempotency");
+    /// idempotency.preflight().scope("payments").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// | what is found | what comes of it |
+    /// |---|---|
+    /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its mend |
+    /// | the time to live is off, or on another attribute: records stay forever | a warning |
+    /// | no permission to describe, or DynamoDB throttles: not checked | a warning |
+    /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
+    ///
+    /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
+    pub fn preflight(&self) -> Preflight<'_> {
+        Preflight { idempotency: self, scopes: Vec::new() }
+    }
+}
+
+/// The checks of a function's start; made by [`Idempotency::preflight`], run by `.await`.
+#[must_use = "nothing is checked before .await"]
+pub struct Preflight<'a> {
+    idempotency: &'a Idempotency,
+    scopes: Vec<Scope>,
+}
+
+impl Preflight<'_> {
+    /// Also tries whether records of this scope may be read and written: four round trips, and the
+    /// write units of three small writes that do not happen. A role that may do so in the scope of
+    /// an operation may do so for its tenants; no need to name these.
+    pub fn scope(mut self, scope: impl Into<Scope>) -> Self {
+        self.scopes.push(scope.into());
+        self
+    }
+
+    async fn run(self) -> Result<Vec<Finding>, Error> {
+        let core = &self.idempotency.core;
+        let mut checks = Checks::new(&core.table);
+        checks.all(&self.scopes).await?;
+        let Checks { mut findings, silence, .. } = checks;
+        if let Some(error) = silence {
+            match core.policy.outage {
+                Outage::Closed => return Err(error),
+                Outage::Open => findings.push(
+                    Finding::warning("connection", error.in_full())
+                        .mend("handlers run without protection until it is back"),
+                ),
+            }
+        }
+        let told = |verdict| {
+            let told = findings.iter().filter(|finding| finding.verdict == verdict);
+            told.map(Finding::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let errors = told(Verdict::Error);
+        if !errors.is_empty() {
+            return Err(Error::new(ErrorKind::Configuration, errors));
+        }
+        let warnings = told(Verdict::Warning);
+        if !warnings.is_empty() {
+            tracing::warn!(table = core.table.name, "preflight: {warnings}");
+        }
+        Ok(findings)
+    }
+}
+
+impl<'a> IntoFuture for Preflight<'a> {
+    type Output = Result<Vec<Finding>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+impl fmt::Debug for Preflight<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preflight")
+            .field("table", &self.idempotency.core.table.name)
+            .field("scopes", &self.scopes)
+            .finish()
+    }
+}
+
+/// Checks of one table, and what they found so far.
+pub(crate) struct Checks<'a> {
+    table: &'a Table,
+    pub(crate) findings: Vec<Finding>,
+    /// The store gave no answer, and nothing else came from it since.
+    pub(crate) silence: Option<Error>,
+}
+
+impl<'a> Checks<'a> {
+    pub(crate) fn new(table: &'a Table) -> Self {
+        Self { table, findings: Vec::new(), silence: None }
+    }
+
+    /// Each check, as long as it makes sense; gives what the table was described as.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] for a scope without a name.
+    pub(crate) async fn all(
+        &mut self,
+        scopes: &[Scope],
+    ) -> Result<Option<TableDescription>, Error> {
+        let keys = scopes.iter().map(RecordKey::nobodys).collect::<Result<Vec<_>, _>>()?;
+        let description = self.shape().await;
+        if self.has_errors() {
+            return Ok(description);
+        }
+        // The first silence is enough to know; the writes say whether it was the whole store's.
+        if self.silence.is_none() {
+            self.time_to_live().await;
+        }
+        for (scope, key) in scopes.iter().zip(&keys) {
+            if !self.may_use(scope, key).await? {
+                break;
+            }
+        }
+        Ok(description)
+    }
+
+    fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.verdict == Verdict::Error)
+    }
+
+    async fn shape(&mut self) -> Option<TableDescription> {
+        let look = self.table.describe(DESCRIBED_WITHIN).await;
+        let description = self.seen("table", "dynamodb:DescribeTable", look)?;
+        let name = &self.table.name;
+        self.findings.push(match &description.table_status {
+            Some(TableStatus::Active | TableStatus::Updating) => {
+                Finding::ok("table", format!("table `{name}` is there"))
+            }
+            status => {
+                let status = status.as_ref().map_or("in no known state", TableStatus::as_str);
+                Finding::error("table", format!("table `{name}` is {status}"))
+                    .mend("wait until it is ACTIVE, or restore it and its encryption key")
+            }
+        });
+        let (keys, are_ours) = self.table.compare_keys(&description);
+        self.findings.push(if are_ours {
+            Finding::ok("keys", format!("its key is {keys}"))
+        } else {
+            let expected = self.table.expected_keys();
+            let detail =
+                format!("table `{name}` has the key {keys}, and the TableSchema says {expected}");
+            Finding::error("keys", detail).mend(
+                "name another table, or describe this one by TableSchema::partition_key or \
+                 composite_key",
+            )
+        });
+        Some(description)
+    }
+
+    async fn time_to_live(&mut self) {
+        const SUBJECT: &str = "time to live";
+        let look = match self.table.describe_ttl(DESCRIBED_WITHIN).await {
+            // The table was described a moment ago: this question only was too much.
+            Look::Silent(error) => Look::Declined(error),
+            look => look,
+        };
+        let Some(ttl) = self.seen(SUBJECT, "dynamodb:DescribeTimeToLive", look) else { return };
+        let (table, ours) = (&self.table.name, self.table.schema.name(Attribute::ExpiresAt));
+        let is_on = matches!(
+            ttl.time_to_live_status,
+            Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+        );
+        self.findings.push(match ttl.attribute_name() {
+            Some(name) if is_on && name == ours => {
+                Finding::ok(SUBJECT, format!("its time to live is on, by `{name}`"))
+            }
+            Some(name) if is_on => Finding::warning(
+                SUBJECT,
+                format!(
+                    "the time to live of table `{table}` is on `{name}`, so no record is deleted"
+                ),
+            )
+            .mend(format!(
+                "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the \
+                 TableSchema"
+            )),
+            _ => Finding::warning(
+                SUBJECT,
+                format!("the time to live of table `{table}` is off, so no record is deleted"),
+            )
+            .mend(format!("turn it on for the attribute `{ours}`")),
+        });
+    }
+
+    /// Tries every access to the records of a scope; `false` if the next scope needs none.
+    async fn may_use(&mut self, scope: &Scope, key: &RecordKey) -> Result<bool, Error> {
+        let nobody = Owner::random()?;
+        let limit = self.table.request_timeout;
+        let subject = format!("records of {}", scope.as_str());
+        let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
+        for access in Access::ALL {
+            match self.table.try_access(access, key, &nobody, limit).await {
+                Look::Denied(said) => {
+                    self.answered();
+                    denied.push(access.action());
+                    words = said;
+                }
+                look @ (Look::Wrong(_) | Look::Silent(_)) => {
+                    self.seen(&subject, access.action(), look);
+                    return Ok(false);
+                }
+                look => is_whole &= self.seen(&subject, access.action(), look).is_some(),
+            }
+        }
+        let (table, scope) = (&self.table.name, scope.as_str());
+        if !denied.is_empty() {
+            let actions = denied.join(", ");
+            let detail =
+                format!("the role may not do {actions} on records of `{scope}` in table `{table}`");
+            self.findings.push(Finding::error(subject, detail).mend(format!(
+                "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` where they \
+                 are limited (DynamoDB says: {words})"
+            )));
+        } else if is_whole {
+            let detail = format!("records of `{scope}` may be read and written");
+            self.findings.push(Finding::ok(subject, detail));
+        }
+        Ok(true)
+    }
+
+    /// What was seen; what was not is a finding, or a silence.
+    pub(crate) fn seen<T>(&mut self, subject: &str, action: &str, look: Look<T>) -> Option<T> {
+        let table = &self.table.name;
+        let unchecked = format!("the {subject} of table `{table}` cannot be checked");
+        let finding = match look {
+            Look::Seen(seen) => {
+                self.answered();
+                return Some(seen);
+            }
+            Look::Silent(error) => {
+                self.silence = Some(error);
+                return None;
+            }
+            Look::Denied(said) => Finding::warning(subject, unchecked)
+                .mend(format!("grant {action} on the table (DynamoDB says: {said})")),
+            Look::Wrong(error) => Finding::error(subject, error.to_string()),
+            Look::Declined(error) => Finding::warning(subject, format!("{unchecked} now: {error}")),
+        };
+        self.answered();
+        self.findings.push(finding);
+        None
+    }
+
+    /// The store speaks: if it was silent before, that was about one question.
+    fn answered(&mut self) {
+        if let Some(error) = self.silence.take() {
+            let detail = format!("the table `{}` cannot be checked now: {error}", self.table.name);
+            self.findings.push(Finding::warning("table", detail));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a table is and what the caller may do to it: requests that change nothing.
+
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::types::{AttributeValue, TableDescription, TimeToLiveDescription};
+
+use super::expression::{Change, Condition};
+use super::fault::{self, Fault};
+use super::probe::Probe;
+use super::{Conditional, Table};
+use crate::error::{Error, ErrorKind};
+use crate::key::RecordKey;
+use crate::record::{self, Owner};
+use crate::schema::{Attribute, Keys};
+
+/// What DynamoDB said to a question.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Look<T> {
+    /// This.
+    Seen(T),
+    /// That the caller is not permitted to ask, in these words.
+    Denied(String),
+    /// That it cannot be, as things are: no table, other keys, no credentials.
+    Wrong(Error),
+    /// Something else: it throttles, or does not know the question.
+    Declined(Error),
+    /// Nothing.
+    Silent(Error),
+}
+
+/// A request of a function's that needs a permission of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Get,
+    Put,
+    Update,
+    Delete,
+}
+
+impl Access {
+    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Put, Self::Update, Self::Delete];
+
+    /// As policies call it.
+    pub(crate) const fn action(self) -> &'static str {
+        match self {
+            Self::Get => "dynamodb:GetItem",
+            Self::Put => "dynamodb:PutItem",
+            Self::Update => "dynamodb:UpdateItem",
+            Self::Delete => "dynamodb:DeleteItem",
+        }
+    }
+}
+
+impl Table {
+    pub(crate) async fn describe(&self, limit: Duration) -> Look<TableDescription> {
+        let probe = Probe::default();
+        let request = self
+            .client
+            .describe_table()
+            .table_name(&self.name)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        let output = self.look(probe, Box::pin(request), limit).await;
+        output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
+    }
+
+    pub(crate) async fn describe_ttl(&self, limit: Duration) -> Look<TimeToLiveDescription> {
+        let probe = Probe::default();
+        let request = self
+            .client
+            .describe_time_to_live()
+            .table_name(&self.name)
+            .customize()
+            .interceptor(probe.clone())
+            .send();
+        let output = self.look(probe, Box::pin(request), limit).await;
+        output.map(|output| {
+            let description = output.time_to_live_description;
+            description.unwrap_or_else(|| TimeToLiveDescription::builder().build())
+        })
+    }
+
+    /// Tries whether `access` is permitted, on a key that no record has. A write asks for an owner
+    /// that there is not, and so changes nothing, whatever is there.
+    pub(crate) async fn try_access(
+        &self,
+        access: Access,
+        key: &RecordKey,
+        nobody: &Owner,
+        limit: Duration,
+    ) -> Look<()> {
+        let probe = Probe::default();
+        let mut condition = Condition::new(&self.schema);
+        condition.owned_by(nobody);
+        match access {
+            Access::Get => {
+                let request = self.get_request(key).customize().interceptor(probe.clone()).send();
+                self.look(probe, Box::pin(request), limit).await.map(drop)
+            }
+            Access::Put => {
+                let item = record::key_item(&self.schema, key);
+                let request = self.put_request(item, condition).customize();
+                let request = Box::pin(request.interceptor(probe.clone()).send());
+                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+            }
+            Access::Update => {
+                let mut change = Change::new(&self.schema);
+                change.condition = condition;
+                change.set(Attribute::Format, AttributeValue::Null(true));
+                let request = self.update_request(key, change).customize();
+                let request = Box::pin(request.interceptor(probe.clone()).send());
+                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+            }
+            Access::Delete => {
+                let request = self.delete_request(key, condition).customize();
+                let request = Box::pin(request.interceptor(probe.clone()).send());
+                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+            }
+        }
+    }
+
+    /// The table's keys in words, and whether they are those of the schema: strings by these names.
+    pub(crate) fn compare_keys(&self, table: &TableDescription) -> (String, bool) {
+        let kind_of = |name: &str| {
+            let mut definitions = table.attribute_definitions().iter();
+            let definition = definitions.find(|definition| definition.attribute_name() == name);
+            definition.map_or("?", |definition| definition.attribute_type().as_str())
+        };
+        let keys = table.key_schema().iter().map(|key| {
+            let name = key.attribute_name();
+            format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
+        });
+        let keys = keys.collect::<Vec<_>>().join(" and ");
+        let is_ours = keys == self.expected_keys();
+        (keys, is_ours)
+    }
+
+    /// The keys that the schema describes, in the words of [`compare_keys`](Self::compare_keys).
+    pub(crate) fn expected_keys(&self) -> String {
+        match self.schema.keys() {
+            Keys::Partition { name } => format!("`{name}` (HASH, S)"),
+            Keys::Composite { partition, sort, .. } => {
+                format!("`{partition}` (HASH, S) and `{sort}` (RANGE, S)")
+            }
+        }
+    }
+
+    /// Sends a question and sorts its answer.
+    pub(super) async fn look<O, E>(
+        &self,
+        probe: Probe,
+        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
+        limit: Duration,
+    ) -> Look<O>
+    where
+        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+    {
+        let limit = limit.min(self.request_timeout);
+        let answer = self.clock.within(limit, request).await;
+        let seen = probe.seen();
+        self.clock.observe(seen.time);
+        let error = match answer {
+            Some(Ok(output)) => return Look::Seen(output),
+            Some(Err(error)) => error,
+            None => return Look::Silent(fault::timed_out(limit)),
+        };
+        if error.code() == Some("AccessDeniedException") {
+            return Look::Denied(error.message().unwrap_or("no detail").to_owned());
+        }
+        match self.fault(error, &seen) {
+            Fault::Unknown(error) => Look::Silent(error),
+            fault => match fault.into_error() {
+                error if error.kind() == ErrorKind::Configuration => Look::Wrong(error),
+                error => Look::Declined(error),
+            },
+        }
+    }
+}
+
+impl<T> Look<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+        match self {
+            Self::Seen(seen) => Look::Seen(f(seen)),
+            Self::Denied(message) => Look::Denied(message),
+            Self::Wrong(error) => Look::Wrong(error),
+            Self::Declined(error) => Look::Declined(error),
+            Self::Silent(error) => Look::Silent(error),
+        }
+    }
+}
+
+/// A write that was permitted and, as it was meant to, did not happen.
+async fn refused_is_fine<O, E: Conditional>(
+    request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
+) -> Result<(), SdkError<E>> {
+    match request.await {
+        Err(SdkError::ServiceError(context)) if context.err().is_refused() => Ok(()),
+        answer => answer.map(drop),
+    }
+}
