@@ -18,6 +18,7 @@ use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Record, Version};
 use crate::response::{Answer, AnswerKind};
+use crate::signals::{self, Ending, Signals};
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
 
@@ -33,9 +34,27 @@ pub(crate) struct Call {
     /// When the caller's time is over, by the local clock.
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) answers: AnswerKind,
+    pub(crate) signals: Signals,
 }
 
 impl Call {
+    pub(crate) fn new(
+        core: &Core,
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        policy: Policy,
+        deadline: Option<Timestamp>,
+        answers: AnswerKind,
+    ) -> Self {
+        let signals = Signals::new(&key, core.log_key);
+        Self { key, fingerprint, policy, deadline, answers, signals }
+    }
+
+    /// Tells that the call has ended without having run anything.
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.signals.ended(self.key.operation(), ending, None);
+    }
+
     /// By when a round trip must be over, so that the answer gets out before the deadline.
     pub(crate) fn answer_by(&self) -> Option<Timestamp> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
@@ -169,15 +188,27 @@ impl<'a> Acquirer<'a> {
         })
     }
 
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
+    }
+
     pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
         self.go_on(Next::Own(Way::Create)).await
     }
 
     async fn go_on(&mut self, next: Next) -> Result<Acquisition, Error> {
-        match self.run(next).await {
+        let answer = match self.run(next).await {
             Err(error) => self.give_up(error).await,
             answer => answer,
+        };
+        let ending = match &answer {
+            Ok(acquisition) => Ending::of(acquisition),
+            Err(error) => Some(Ending::of_error(error)),
+        };
+        if let Some(ending) = ending {
+            self.call.ended(ending);
         }
+        answer
     }
 
     async fn run(&mut self, mut next: Next) -> Result<Acquisition, Error> {
@@ -382,9 +413,23 @@ impl<'a> Acquirer<'a> {
                 Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
             }
         }
+        let start = self.start();
         let (claim, call, steps) = (self.claim.clone(), self.call.clone(), self.steps.take());
-        let execution = Execution::protected(self.core, claim, call, lease_expires_at, steps);
+        let execution =
+            Execution::protected(self.core, claim, call, lease_expires_at, steps, start);
         Ok(Settled::Granted(execution))
+    }
+
+    /// What the execution that starts now comes to if all goes well.
+    fn start(&self) -> Ending {
+        let Some(taken) = &self.taken else { return Ending::First };
+        if taken.lease_expires_at.is_none() {
+            return Ending::Retry;
+        }
+        let (operation, attempt) = (self.call.key.operation(), self.claim.attempt);
+        tracing::warn!(operation, attempt, "an abandoned operation is taken over");
+        signals::takeover(operation);
+        Ending::Takeover
     }
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.

@@ -14,6 +14,7 @@ use crate::idempotency::Core;
 use crate::policy::{COMPLETION_MARGIN, Failure};
 use crate::record::{self, Item, MAX_ITEM_BYTES, Record, State};
 use crate::response::{Answer, encode_unavailable};
+use crate::signals::Ending;
 use crate::table::{Guard, Reply, Write};
 
 /// How long an execution without a record tries to leave its answer behind after all.
@@ -130,24 +131,30 @@ impl Execution {
     }
 
     fn stored(&self) -> Completion {
+        self.succeeded();
         if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
     }
 
     /// Refused means that the record is another owner's, or was completed by a commit of ours.
     fn refused(&self, item: Item) -> Completion {
         if let Some(answer) = self.own_answer(&item) {
+            self.succeeded();
             Completion::Landed(answer)
         } else if self.is_protected() {
+            self.came_to(Ending::LeaseLost);
             Completion::LeaseLost(self.others(item))
         } else {
+            self.came_to(Ending::FailOpen);
             Completion::Unprotected
         }
     }
 
     fn unconfirmed(&self, error: Error) -> Completion {
         if !self.is_protected() {
+            self.came_to(Ending::FailOpen);
             return Completion::Unprotected;
         }
+        self.came_to(Ending::Unconfirmed);
         tracing::error!(
             operation = self.operation(), attempt = self.attempt(), %error,
             "the handler ran and its completion could not be confirmed: it may run again once \
@@ -163,6 +170,10 @@ impl Execution {
             State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
             State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
         }
+    }
+
+    fn owns(&self, item: &Item) -> bool {
+        record::owner(&self.inner.core.table.schema, item) == Some(self.owner())
     }
 
     /// The answer of the owner that we lost to, if it has completed the same request.
@@ -205,9 +216,9 @@ impl Execution {
 
     /// What is left of a release: the record as a failed one if its steps must stay, or if a commit
     /// is in doubt.
-    fn released(&self) -> Ending {
+    fn released(&self) -> Leaving {
         let must_stay = self.inner.steps.may_be_stored() || self.inner.commits.are_in_doubt();
-        if must_stay { self.failed(None) } else { Ending::Release }
+        if must_stay { self.failed(None) } else { Leaving::Release }
     }
 
     /// A failure that meets its own execution's commit has come too late: the commit stands.
@@ -234,38 +245,46 @@ impl Execution {
         self.note(ended).await;
     }
 
-    fn failed(&self, response: Option<AttributeValue>) -> Ending {
+    fn failed(&self, response: Option<AttributeValue>) -> Leaving {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
         let steps = self.inner.steps.bytes();
         let response = response.filter(|failure| record::fits_beside_steps(failure, steps));
-        Ending::Keep { failed_at, expires_at, response }
+        Leaving::Keep { failed_at, expires_at, response }
     }
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.
-    async fn end(&self, ending: &Ending) -> Ended {
+    async fn end(&self, leaving: &Leaving) -> Ended {
         let (table, claim) = (&self.inner.core.table, &self.inner.claim);
         let mut retries = self.retries();
         loop {
             let limit = retries.limit();
-            let Reply { outcome, .. } = match ending {
-                Ending::Release => table.release(claim, limit).await,
-                Ending::Keep { failed_at, expires_at, response } => {
+            let Reply { outcome, .. } = match leaving {
+                Leaving::Release => table.release(claim, limit).await,
+                Leaving::Keep { failed_at, expires_at, response } => {
                     let (at, until) = (*failed_at, *expires_at);
                     table.keep_failure(claim, at, until, response.clone(), limit).await
                 }
             };
             let error = match outcome {
-                Write::Applied => return Ended::Applied,
-                Write::Refused(item) => return Ended::Refused(item),
+                Write::Applied => {
+                    self.came_to(leaving.ending());
+                    return Ended::Applied;
+                }
+                Write::Refused(item) => {
+                    let is_ours = item.as_ref().is_none_or(|item| self.owns(item));
+                    self.came_to(if is_ours { leaving.ending() } else { Ending::LeaseLost });
+                    return Ended::Refused(item);
+                }
                 Write::Conflict(error)
                 | Write::Invalid(error)
                 | Write::NotApplied(error)
                 | Write::Unknown(error) => error,
             };
             if !self.is_protected() || !retries.wait().await {
+                self.came_to(Ending::Unconfirmed);
                 tracing::error!(
-                    operation = self.operation(), ?ending, %error,
+                    operation = self.operation(), ?leaving, %error,
                     "the record of a failed operation could not be changed: its key is free when \
                      the lease ends"
                 );
@@ -296,12 +315,21 @@ pub(crate) enum Ended {
 }
 
 /// What a failed operation leaves behind.
-enum Ending {
+enum Leaving {
     Release,
     Keep { failed_at: Timestamp, expires_at: i64, response: Option<AttributeValue> },
 }
 
-impl fmt::Debug for Ending {
+impl Leaving {
+    const fn ending(&self) -> Ending {
+        match self {
+            Self::Release => Ending::Released,
+            Self::Keep { .. } => Ending::Failed,
+        }
+    }
+}
+
+impl fmt::Debug for Leaving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Release => "Release",

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::acquire::Call;
@@ -13,6 +13,7 @@ use crate::idempotency::Core;
 use crate::policy::Policy;
 use crate::record::{Claim, Item, Record, State};
 use crate::response::AnswerKind;
+use crate::signals::{Ending, Signals};
 use crate::steps::{Checkpoints, Steps};
 use crate::table::Write;
 use crate::transaction::Commits;
@@ -41,6 +42,11 @@ pub(crate) struct Inner {
     /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
     /// without a key.
     is_protected: bool,
+    signals: Signals,
+    /// What it comes to if all goes well.
+    start: Ending,
+    /// What it has come to so far.
+    ending: Mutex<Option<Ending>>,
 }
 
 impl Execution {
@@ -135,8 +141,9 @@ impl Execution {
         call: Call,
         lease_expires_at: Timestamp,
         steps: Option<Checkpoints>,
+        start: Ending,
     ) -> Self {
-        Self::new(core, claim, call, lease_expires_at, Steps::new(steps), true)
+        Self::new(core, claim, call, Some(lease_expires_at), Steps::new(steps), start)
     }
 
     /// An execution that no record protects. A write of its claim may be in the table all the same;
@@ -147,18 +154,19 @@ impl Execution {
         call: Call,
         steps: Option<Checkpoints>,
     ) -> Self {
-        let now = core.table.clock.store_now();
-        Self::new(core, claim, call, now, Steps::new(steps), false)
+        Self::new(core, claim, call, None, Steps::new(steps), Ending::FailOpen)
     }
 
     fn new(
         core: &Arc<Core>,
         claim: Claim,
         call: Call,
-        lease_expires_at: Timestamp,
+        lease_expires_at: Option<Timestamp>,
         steps: Steps,
-        is_protected: bool,
+        start: Ending,
     ) -> Self {
+        let is_protected = lease_expires_at.is_some();
+        let lease_expires_at = lease_expires_at.unwrap_or_else(|| core.table.clock.store_now());
         let inner = Inner {
             core: Arc::clone(core),
             claim,
@@ -171,6 +179,9 @@ impl Execution {
             answers: call.answers,
             commits: Commits::default(),
             is_protected,
+            signals: call.signals,
+            start,
+            ending: Mutex::new(None),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -181,6 +192,23 @@ impl Execution {
 
     pub(crate) fn policy(&self) -> &Policy {
         &self.inner.policy
+    }
+
+    /// What has become of it, or of what was written last for it.
+    pub(crate) fn came_to(&self, ending: Ending) {
+        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    }
+
+    /// Its answer is stored.
+    pub(crate) fn succeeded(&self) {
+        self.came_to(self.inner.start);
+    }
+
+    /// Tells, once, what it has come to.
+    pub(crate) fn report(&self) {
+        let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let ending = ending.unwrap_or(Ending::Dropped);
+        self.inner.signals.ended(self.operation(), ending, Some(self.attempt()));
     }
 
     pub(crate) fn note_lost_lease(&self) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -12,6 +13,7 @@ use crate::key::Scope;
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
+use crate::signals::LogKey;
 use crate::table::Table;
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
@@ -32,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) table: Table,
     pub(crate) policy: Policy,
     pub(crate) clock_tolerance: Duration,
+    pub(crate) log_key: LogKey,
 }
 
 impl Idempotency {
@@ -88,6 +91,8 @@ pub struct Builder {
     policy: Policy,
     request_timeout: Duration,
     clock_tolerance: Duration,
+    log_key: LogKey,
+    report_capacity: bool,
 }
 
 impl Builder {
@@ -99,6 +104,8 @@ impl Builder {
             policy: Policy::default(),
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
+            log_key: LogKey::default(),
+            report_capacity: false,
         }
     }
 
@@ -130,6 +137,20 @@ impl Builder {
         self
     }
 
+    /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    pub fn log_key(mut self, log_key: LogKey) -> Self {
+        self.log_key = log_key;
+        self
+    }
+
+    /// Asks DynamoDB for the capacity units of each request and reports them as
+    /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
+    /// It costs no units, and some bytes in each answer.
+    pub fn report_capacity(mut self, report: bool) -> Self {
+        self.report_capacity = report;
+        self
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
@@ -155,8 +176,9 @@ impl Builder {
             schema: self.schema,
             clock: Clock::new(source),
             request_timeout: self.request_timeout,
+            capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
         };
-        let (policy, clock_tolerance) = (self.policy, self.clock_tolerance);
-        Idempotency { core: Arc::new(Core { table, policy, clock_tolerance }) }
+        let (policy, clock_tolerance, log_key) = (self.policy, self.clock_tolerance, self.log_key);
+        Idempotency { core: Arc::new(Core { table, policy, clock_tolerance, log_key }) }
     }
 }

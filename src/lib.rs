@@ -136,6 +136,7 @@ mod reconcile;
 mod record;
 mod response;
 mod schema;
+pub mod signals;
 mod steps;
 mod table;
 mod transaction;

@@ -11,6 +11,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Instrument;
 
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::clock::Timestamp;
@@ -26,6 +27,7 @@ use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
 use crate::response::{Answer, AnswerKind, encode_json, encode_unavailable};
+use crate::signals::{Ending, Stopwatch};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
 /// One operation, about to run: made by [`Idempotency::operation`].
@@ -288,48 +290,64 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
         Hook: Reconcile<T, E>,
     {
         let (core, call, hook) = self.into_call()?;
-        let acquisition = match hook {
-            None => acquire(core, call).await?,
-            Some(mut hook) => {
-                let codec =
-                    Codec { completed: encode_value::<T>, failed: encode_error::<E, Errors> };
-                match reconcile::acquire(core, call, &mut hook, codec).await? {
-                    Acquired::Unsettled(acquisition) => acquisition,
-                    Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
-                    Acquired::Failed(error) => return Err(RunError::Handler(error)),
-                }
-            }
-        };
-        let execution = match acquisition {
-            Acquisition::Acquired(execution) => execution,
-            Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
-            Acquisition::ReplayFailure(answer) => {
-                return Err(stored_error::<E, Errors>(answer.as_ref()));
-            }
-            refused => return Err(refusal(&refused).into()),
-        };
-        let work = async {
-            let returned = call_handler(&execution, handler).await;
-            if let Some(fate) = execution.close().await {
-                return returned.map(|returned| overrule(&execution, fate, returned));
-            }
-            match returned {
-                Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
-                Ok(Err(error)) => {
-                    fail(&execution, encode_error::<E, Errors>(&error)).await;
-                    match execution.close().await {
-                        Some(fate) => Ok(overrule(&execution, fate, Err(error))),
-                        None => Ok(Err(RunError::Handler(error))),
-                    }
-                }
-                Err(panic) => {
-                    execution.fail(None).await;
-                    Err(panic)
-                }
-            }
-        };
-        see_through(&execution, work).await.unwrap_or_else(|panic| resume_unwind(panic))
+        let span = call.signals.span();
+        execute::<T, E, F, Fut, Errors, Hook>(core, call, hook, handler).instrument(span).await
     }
+}
+
+async fn execute<T, E, F, Fut, Errors, Hook>(
+    core: &Arc<Core>,
+    call: Call,
+    hook: Option<Hook>,
+    handler: F,
+) -> Result<Outcome<T>, RunError<E>>
+where
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize + DeserializeOwned,
+    Errors: ErrorReplay<E>,
+    Hook: Reconcile<T, E>,
+{
+    let acquisition = match hook {
+        None => acquire(core, call).await?,
+        Some(mut hook) => {
+            let codec = Codec { completed: encode_value::<T>, failed: encode_error::<E, Errors> };
+            match reconcile::acquire(core, call, &mut hook, codec).await? {
+                Acquired::Unsettled(acquisition) => acquisition,
+                Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
+                Acquired::Failed(error) => return Err(RunError::Handler(error)),
+            }
+        }
+    };
+    let execution = match acquisition {
+        Acquisition::Acquired(execution) => execution,
+        Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
+        Acquisition::ReplayFailure(answer) => {
+            return Err(stored_error::<E, Errors>(answer.as_ref()));
+        }
+        refused => return Err(refusal(&refused).into()),
+    };
+    let work = async {
+        let returned = call_handler(&execution, handler).await;
+        if let Some(fate) = execution.close().await {
+            return returned.map(|returned| overrule(&execution, fate, returned));
+        }
+        match returned {
+            Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
+            Ok(Err(error)) => {
+                fail(&execution, encode_error::<E, Errors>(&error)).await;
+                match execution.close().await {
+                    Some(fate) => Ok(overrule(&execution, fate, Err(error))),
+                    None => Ok(Err(RunError::Handler(error))),
+                }
+            }
+            Err(panic) => {
+                execution.fail(None).await;
+                Err(panic)
+            }
+        }
+    };
+    see_through(&execution, work).await.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
@@ -337,13 +355,10 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
     pub(crate) fn into_call(self) -> Result<(&'a Arc<Core>, Call, Option<Hook>), Error> {
         let core = &self.idempotency.core;
         let max_bytes = core.table.schema.max_key_bytes();
-        let call = Call {
-            key: RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?,
-            fingerprint: self.fingerprint?,
-            policy: self.policy,
-            deadline: self.deadline.map(Timestamp::from_system),
-            answers: AnswerKind::Function,
-        };
+        let key = RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?;
+        let deadline = self.deadline.map(Timestamp::from_system);
+        let (fingerprint, answers) = (self.fingerprint?, AnswerKind::Function);
+        let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
         Ok((core, call, self.hook))
     }
 }
@@ -391,7 +406,10 @@ where
     Fut: Future,
 {
     let running = async { handler(execution.clone()).await };
-    AssertUnwindSafe(running).catch_unwind().await
+    let stopwatch = Stopwatch::start();
+    let returned = AssertUnwindSafe(running).catch_unwind().await;
+    stopwatch.handler(execution.operation());
+    returned
 }
 
 /// What a panic said.
@@ -410,6 +428,7 @@ pub(crate) async fn see_through<F: Future>(execution: &Execution, work: F) -> F:
     let guard = EarlyDrop(execution);
     let output = execution.drive(work).await;
     std::mem::forget(guard);
+    execution.report();
     output
 }
 
@@ -424,6 +443,8 @@ impl Drop for EarlyDrop<'_> {
             "the future of a running operation was dropped before its answer was stored: its key is \
              locked until the lease ends"
         );
+        self.0.came_to(Ending::Dropped);
+        self.0.report();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::protocol::Orphan;
+use crate::signals::Ending;
 use crate::steps::Checkpoints;
 
 /// An operation whose owner let its lease end without an answer: what a reconcile hook judges.
@@ -201,8 +202,14 @@ where
             (Acquisition::Reconcile(abandoned), _) => {
                 let asked = core.table.clock.within(acquirer.time_left(), hook.ask(*abandoned));
                 let word = match asked.await {
-                    None => return Err(out_of_time().into()),
-                    Some(word) => word.map_err(RunError::Handler)?,
+                    Some(Ok(word)) => word,
+                    silent => {
+                        acquirer.call().ended(Ending::ReconcileFailed);
+                        return Err(match silent {
+                            Some(Err(error)) => RunError::Handler(error),
+                            Some(Ok(_)) | None => out_of_time().into(),
+                        });
+                    }
                 };
                 let verdict = match &word {
                     Reconciled::Completed(value) => {

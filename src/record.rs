@@ -333,6 +333,11 @@ pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
 }
 
+/// Whose record it is.
+pub(crate) fn owner<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
+    item.get(schema.name(Attribute::Owner))?.as_s().ok().map(String::as_str)
+}
+
 /// When the operation of this record ended; what tells the finished records of one owner apart.
 pub(crate) fn completed_at(schema: &TableSchema, item: &Item) -> Option<Timestamp> {
     let number = item.get(schema.name(Attribute::CompletedAt))?.as_n().ok()?;

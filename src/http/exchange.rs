@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
+use tracing::Instrument;
 
 use super::answer::{self, WholeBody};
 use super::problem::{Problem, ProblemKind};
@@ -28,6 +29,16 @@ pub(crate) async fn exchange<B, E, F, Fut>(
     call: Call,
     handler: F,
 ) -> Result<Response<B>, E>
+where
+    B: WholeBody + Sync,
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<Response<B>, E>>,
+{
+    let span = call.signals.span();
+    run(config, call, handler).instrument(span).await
+}
+
+async fn run<B, E, F, Fut>(config: &Config, call: Call, handler: F) -> Result<Response<B>, E>
 where
     B: WholeBody + Sync,
     F: FnOnce(Execution) -> Fut,
@@ -116,6 +127,19 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// before DynamoDB is asked.
 #[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) async fn exchange_transaction<B, E, F>(
+    config: &Config,
+    call: Call,
+    handler: F,
+) -> Result<Response<B>, E>
+where
+    B: WholeBody + Send,
+    F: Future<Output = Result<Transaction<Response<B>>, E>>,
+{
+    let span = call.signals.span();
+    run_transaction(config, call, handler).instrument(span).await
+}
+
+async fn run_transaction<B, E, F>(
     config: &Config,
     mut call: Call,
     handler: F,

@@ -83,7 +83,7 @@ pub(crate) fn call(
     };
     let deadline = lambda_event::deadline(&parts.extensions).map(Timestamp::from_system);
     let (policy, answers) = (config.policy.clone(), AnswerKind::Http);
-    Ok(Call { key, fingerprint, policy, deadline, answers })
+    Ok(Call::new(&config.idempotency.core, key, fingerprint, policy, deadline, answers))
 }
 
 /// Method, path, Lambda's raw path, query and body; a JSON body by value.

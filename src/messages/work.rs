@@ -24,6 +24,7 @@ use crate::key::RecordKey;
 use crate::operation::panic_text;
 use crate::record::{Claim, Owner};
 use crate::response::AnswerKind;
+use crate::signals::Ending;
 
 /// What is to be done with a message.
 pub(super) enum Work<R> {
@@ -124,10 +125,10 @@ where
                 match without_record(config, fingerprint, deadline) {
                     Ok(execution) => {
                         log.unprotected();
-                        log.ended(
-                            config,
-                            handler(message, execution).await.map_err(RunError::Handler),
-                        )
+                        let done = handler(message, execution.clone()).await;
+                        execution.came_to(Ending::Unprotected);
+                        execution.report();
+                        log.ended(config, done.map_err(RunError::Handler))
                     }
                     Err(error) => log.ended::<S, E>(config, Err(error.into())),
                 }
@@ -192,7 +193,7 @@ fn without_record<S: Source>(
     let claim = Claim { key: key.clone(), owner, attempt: 1, fingerprint, created_at };
     let deadline = deadline.map(Timestamp::from_system);
     let (policy, answers) = (config.policy.clone(), AnswerKind::Function);
-    let call = Call { key, fingerprint, policy, deadline, answers };
+    let call = Call::new(core, key, fingerprint, policy, deadline, answers);
     Ok(Execution::unprotected(core, claim, call, None))
 }
 

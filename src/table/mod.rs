@@ -15,14 +15,17 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
+use aws_sdk_dynamodb::operation::delete_item::{DeleteItemError, DeleteItemOutput};
+use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
 use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
-use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::put_item::{PutItemError, PutItemOutput};
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::operation::update_item::{UpdateItemError, UpdateItemOutput};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
+};
 
 use self::expression::{Change, Condition};
 use self::fault::Fault;
@@ -33,6 +36,7 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::key::RecordKey;
 use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
+use crate::signals::Stopwatch;
 
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::transact::{Guard, Sent, Transacted};
@@ -47,6 +51,8 @@ pub(crate) struct Table {
     pub(crate) clock: Clock,
     /// The longest that one call may take, the SDK's own retries included.
     pub(crate) request_timeout: Duration,
+    /// Whether requests ask what they consume.
+    pub(crate) capacity: Option<ReturnConsumedCapacity>,
 }
 
 /// What became of a conditional write.
@@ -229,15 +235,19 @@ impl Table {
         let request = self.get_request(key).customize();
         let request = Box::pin(request.interceptor(probe.clone()).send());
         let limit = limit.min(self.request_timeout);
+        let stopwatch = Stopwatch::start();
         let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
         let time = seen.time;
         self.clock.observe(time);
+        let units = consumed(&answer);
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
             Some(Err(error)) => Err(self.fault(error, &seen).into_error()),
             None => Err(fault::timed_out(limit)),
         };
+        let result = if outcome.is_ok() { "ok" } else { "error" };
+        stopwatch.store(GetItemOutput::ACTION, result, units);
         Reply { outcome, time }
     }
 
@@ -274,6 +284,7 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .set_return_consumed_capacity(self.capacity.clone())
     }
 
     fn update_request(&self, key: &RecordKey, change: Change<'_>) -> UpdateItemFluentBuilder {
@@ -288,6 +299,7 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .set_return_consumed_capacity(self.capacity.clone())
     }
 
     fn delete_request(&self, key: &RecordKey, condition: Condition<'_>) -> DeleteItemFluentBuilder {
@@ -300,20 +312,23 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .set_return_consumed_capacity(self.capacity.clone())
     }
 
     /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and
     /// every future around them would be.
-    async fn write<O, E: Conditional>(
+    async fn write<O: Metered, E: Conditional>(
         &self,
         probe: Probe,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<Write> {
         let limit = limit.min(self.request_timeout);
+        let stopwatch = Stopwatch::start();
         let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
+        let units = consumed(&answer);
         let outcome = match answer {
             None => Write::Unknown(fault::timed_out(limit)),
             Some(Ok(_)) => Write::Applied,
@@ -329,6 +344,7 @@ impl Table {
                 Fault::Refused(error) => Write::NotApplied(error),
             },
         };
+        stopwatch.store(O::ACTION, outcome.name(), units);
         let outcome = match outcome {
             Write::Unknown(_) if mutant(Mutant::UnknownIsRefused) => Write::Refused(None),
             outcome => outcome,
@@ -345,6 +361,48 @@ impl Table {
             error => fault::sort(&self.name, error),
         }
     }
+}
+
+impl Write {
+    /// The result as signals have it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Applied => "ok",
+            Self::Refused(_) => "refused",
+            Self::Conflict(_) | Self::Invalid(_) | Self::NotApplied(_) => "error",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// An answer of DynamoDB's, for the sake of what it tells of its request.
+trait Metered {
+    /// DynamoDB's name of the request.
+    const ACTION: &'static str;
+    /// The capacity units that it consumed, if that was asked.
+    fn units(&self) -> Option<f64>;
+}
+
+macro_rules! metered {
+    ($($output:ident: $action:literal),*) => {$(
+        impl Metered for $output {
+            const ACTION: &'static str = $action;
+
+            fn units(&self) -> Option<f64> {
+                self.consumed_capacity()?.capacity_units()
+            }
+        }
+    )*};
+}
+metered!(
+    DeleteItemOutput: "DeleteItem",
+    GetItemOutput: "GetItem",
+    PutItemOutput: "PutItem",
+    UpdateItemOutput: "UpdateItem"
+);
+
+fn consumed<O: Metered, E>(answer: &Option<Result<O, E>>) -> Option<f64> {
+    answer.as_ref()?.as_ref().ok()?.units()
 }
 
 /// A write's error type, for the sake of the one error that is an answer.

@@ -3,19 +3,23 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::{
+    TransactWriteItemsError, TransactWriteItemsOutput,
+};
 use aws_sdk_dynamodb::types::{
-    CancellationReason, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
+    TransactWriteItem,
 };
 
 use super::expression::Condition;
 use super::fault::{self, Fault};
 use super::probe::{Probe, Seen};
-use super::{Reply, Table, Write};
+use super::{Metered, Reply, Table, Write, consumed};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
 use crate::record::{Item, Owner, Version};
+use crate::signals::Stopwatch;
 
 /// What the record must be for the write to land.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +50,27 @@ pub(crate) enum Transacted {
     NotApplied(Error),
     /// Nobody knows.
     Unknown(Error),
+}
+
+impl Transacted {
+    /// The result as signals have it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Applied => "ok",
+            Self::Canceled(_) => "refused",
+            Self::TokenUsed(_) | Self::Invalid(_) | Self::NotApplied(_) => "error",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl Metered for TransactWriteItemsOutput {
+    const ACTION: &'static str = "TransactWriteItems";
+
+    fn units(&self) -> Option<f64> {
+        let tables = self.consumed_capacity.as_ref()?;
+        Some(tables.iter().filter_map(ConsumedCapacity::capacity_units).sum())
+    }
 }
 
 /// The answer to a transaction.
@@ -83,18 +108,22 @@ impl Table {
             .transact_write_items()
             .set_transact_items(Some(all))
             .client_request_token(token)
+            .set_return_consumed_capacity(self.capacity.clone())
             .customize()
             .interceptor(probe.clone())
             .send();
         let limit = limit.min(self.request_timeout);
+        let stopwatch = Stopwatch::start();
         let answer = self.clock.within(limit, Box::pin(request)).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
+        let units = consumed(&answer);
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),
             Some(Ok(_)) => (Transacted::Applied, false),
             Some(Err(error)) => self.sort(error, &seen),
         };
+        stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 

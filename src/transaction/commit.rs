@@ -21,6 +21,7 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::operation::lease_lost;
 use crate::record::{self, Item, Record, State};
 use crate::response::{Answer, AnswerKind, encode_json};
+use crate::signals::Ending;
 use crate::table::{Guard, Sent, Transacted};
 
 /// What the commits of one execution have come to.
@@ -183,13 +184,22 @@ impl Execution {
         // A commit in another task ends in its time; one that nobody drives any more never does.
         let limit = self.retries().limit() * 2;
         let Some(mut ledger) = clock.within(limit, commits.ledger.lock()).await else {
+            self.came_to(Ending::Unconfirmed);
             return Some(Fate::Unknown);
         };
-        match std::mem::replace(&mut ledger.stage, Stage::Closed) {
+        let fate = match std::mem::replace(&mut ledger.stage, Stage::Closed) {
             Stage::Open | Stage::Closed => None,
             Stage::InDoubt => Some(Box::pin(self.put_beyond_doubt(None)).await.fate),
             Stage::Over(fate) => Some(fate),
+        };
+        match &fate {
+            Some(Fate::Committed(_)) => self.succeeded(),
+            Some(Fate::LeaseLost(_)) => self.came_to(Ending::LeaseLost),
+            Some(Fate::GivenUp) => self.came_to(Ending::Failed),
+            Some(Fate::Unknown) => self.came_to(Ending::Unconfirmed),
+            None => {}
         }
+        fate
     }
 
     /// Finds out whether a commit has landed, and sees to it that none does any more.

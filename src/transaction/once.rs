@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::record::{self, Claim, Item, Record, State, Version};
+use crate::signals::Ending;
 use crate::table::{Guard, Reply, Sent, Transacted, Write};
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
@@ -44,45 +45,27 @@ pub(crate) async fn once<T>(
     core: &Arc<Core>,
     call: Call,
     response: AttributeValue,
-    mut transaction: Vec<TransactWriteItem>,
+    items: Vec<TransactWriteItem>,
     instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
 ) -> Result<Once<T>, Error> {
     let mut attempt = Attempt::new(core, call)?;
-    let record = attempt.record(response.clone());
-    if let Err(invalid) = items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
-    {
-        return Ok(Once::Invalid(invalid));
-    }
-    let answer = match attempt.run(&Content::Transaction { response, items: transaction }).await? {
-        Run::Done => return Ok(Once::Executed),
-        Run::Found(found) => return Ok(Once::Found(found)),
-        Run::Invalid(invalid) => Once::Invalid(invalid),
-        Run::ConditionFailed(failed) => match instead(&failed) {
-            None => Once::ConditionFailed(failed),
-            Some(Instead::Unstored(answer)) => Once::Instead(answer),
-            Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
-            // Under the same guard: it lands, or an earlier try of the transaction has.
-            Some(Instead::Stored(answer, response)) => {
-                return attempt.instead(answer, response).await;
-            }
-        },
-    };
-    // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
-    if attempt.in_doubt { Err(unknown()) } else { Ok(answer) }
+    let done = attempt.once(response, items, instead).await;
+    attempt.report(&done);
+    done
 }
 
 /// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
 /// refusal. `None` where what the call says itself counts.
 pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
     let mut attempt = Attempt::new(core, call)?;
-    loop {
-        match attempt.look().await? {
-            Step::Look => {}
-            Step::Ended(Run::Found(found)) => return Ok(Some(found)),
-            Step::Ended(_) | Step::Anew => return Ok(None),
-            Step::Again(error) => return Err(error),
-        }
-    }
+    let found = attempt.find().await;
+    let ending = match &found {
+        Ok(Some(found)) => Ending::of(found),
+        Ok(None) => Some(Ending::NotWritten),
+        Err(error) => Some(Ending::of_error(error)),
+    };
+    attempt.call.ended(ending.unwrap_or(Ending::NotWritten));
+    found
 }
 
 /// What is to be written under the record's guard.
@@ -119,6 +102,8 @@ struct Attempt<'a> {
     in_doubt: bool,
     /// Another owner was seen at work, with so much of its lease left.
     running: Option<Duration>,
+    /// Our own record is in the table.
+    is_written: bool,
 }
 
 /// What one round trip asks for.
@@ -149,9 +134,65 @@ impl<'a> Attempt<'a> {
             tokens: 1,
             in_doubt: false,
             running: None,
+            is_written: false,
             call,
             claim,
         })
+    }
+
+    async fn once<T>(
+        &mut self,
+        response: AttributeValue,
+        mut items: Vec<TransactWriteItem>,
+        instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
+    ) -> Result<Once<T>, Error> {
+        let record = self.record(response.clone());
+        if let Err(invalid) = items::prepare(&self.core.table, &self.claim.key, &record, &mut items)
+        {
+            return Ok(Once::Invalid(invalid));
+        }
+        let answer = match self.run(&Content::Transaction { response, items }).await? {
+            Run::Done => return Ok(Once::Executed),
+            Run::Found(found) => return Ok(Once::Found(found)),
+            Run::Invalid(invalid) => Once::Invalid(invalid),
+            Run::ConditionFailed(failed) => match instead(&failed) {
+                None => Once::ConditionFailed(failed),
+                Some(Instead::Unstored(answer)) => Once::Instead(answer),
+                Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
+                // Under the same guard: it lands, or an earlier try of the transaction has.
+                Some(Instead::Stored(answer, response)) => {
+                    return self.instead(answer, response).await;
+                }
+            },
+        };
+        // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
+        if self.in_doubt { Err(unknown()) } else { Ok(answer) }
+    }
+
+    async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
+        loop {
+            match self.look().await? {
+                Step::Look => {}
+                Step::Ended(Run::Found(found)) => return Ok(Some(found)),
+                Step::Ended(_) | Step::Anew => return Ok(None),
+                Step::Again(error) => return Err(error),
+            }
+        }
+    }
+
+    fn report<T>(&self, done: &Result<Once<T>, Error>) {
+        let ending = match done {
+            Ok(Once::Executed | Once::Instead(_)) if self.is_written => match &self.seen {
+                Some(seen) if seen.lease_expires_at.is_some() => Ending::Takeover,
+                Some(_) if self.claim.attempt > 1 => Ending::Retry,
+                Some(_) | None => Ending::First,
+            },
+            Ok(Once::Found(found)) => Ending::of(found).unwrap_or(Ending::NotWritten),
+            Ok(_) => Ending::NotWritten,
+            Err(error) => Ending::of_error(error),
+        };
+        let attempt = self.is_written.then_some(self.claim.attempt);
+        self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 
     async fn run(&mut self, content: &Content) -> Result<Run, Error> {
@@ -162,7 +203,10 @@ impl<'a> Attempt<'a> {
         let mut step = self.send(content, retries.limit()).await?;
         loop {
             let error = match step {
-                Step::Ended(run) => return Ok(run),
+                Step::Ended(run) => {
+                    self.is_written = matches!(run, Run::Done);
+                    return Ok(run);
+                }
                 // However long the other one ran: the time for tries is that after it.
                 Step::Look => {
                     step = self.look().await?;
@@ -188,7 +232,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Stores another answer than the transaction's.
-    async fn instead<T>(mut self, answer: T, response: AttributeValue) -> Result<Once<T>, Error> {
+    async fn instead<T>(&mut self, answer: T, response: AttributeValue) -> Result<Once<T>, Error> {
         let now = self.core.table.clock.store_now();
         self.completed_at = now.max(self.completed_at.shifted(1));
         let bytes = record::item_bytes(&self.record(response.clone()));

@@ -1,13 +1,16 @@
 //! Operations of one's own code that are one transaction.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Instrument;
 
 use super::{Instead, Once, Transaction, TransactionError, json, look_up, once};
-use crate::acquire::Acquisition;
+use crate::acquire::{Acquisition, Call};
 use crate::error::RunError;
+use crate::idempotency::Core;
 use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
 use crate::response::encode_json;
 
@@ -75,34 +78,49 @@ impl<Errors> Operation<'_, Errors> {
     {
         let (core, call, _) = self.into_call()?;
         call.policy.validate()?;
-        let Transaction { response, items, on_condition_failed, .. } = match build().await {
-            Ok(transaction) if transaction.writes() => transaction,
-            // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
-            unstored => {
-                return match look_up(core, call).await? {
-                    Some(found) => given::<T, E, Errors>(found),
-                    None => match unstored {
-                        Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
-                        Err(error) => Err(TransactionError::Handler(error)),
-                    },
-                };
-            }
-        };
-        let stored = encode_json(json(&response)?);
-        let instead = |failed: &_| {
-            let answer = on_condition_failed.and_then(|answer| answer(failed))?;
-            Some(match json(&answer) {
-                Ok(json) => Instead::Stored(answer, encode_json(json)),
-                Err(invalid) => Instead::Invalid(invalid),
-            })
-        };
-        match Box::pin(once(core, call, stored, items, instead)).await? {
-            Once::Executed => Ok(Outcome::Executed(response)),
-            Once::Instead(answer) => Ok(Outcome::Executed(answer)),
-            Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
-            Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
-            Once::Found(found) => given::<T, E, Errors>(found),
+        let span = call.signals.span();
+        execute::<T, E, F, Fut, Errors>(core, call, build).instrument(span).await
+    }
+}
+
+async fn execute<T, E, F, Fut, Errors>(
+    core: &Arc<Core>,
+    call: Call,
+    build: F,
+) -> Result<Outcome<T>, TransactionError<E>>
+where
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = Result<Transaction<T>, E>>,
+    T: Serialize + DeserializeOwned,
+    Errors: ErrorReplay<E>,
+{
+    let Transaction { response, items, on_condition_failed, .. } = match build().await {
+        Ok(transaction) if transaction.writes() => transaction,
+        // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
+        unstored => {
+            return match look_up(core, call).await? {
+                Some(found) => given::<T, E, Errors>(found),
+                None => match unstored {
+                    Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
+                    Err(error) => Err(TransactionError::Handler(error)),
+                },
+            };
         }
+    };
+    let stored = encode_json(json(&response)?);
+    let instead = |failed: &_| {
+        let answer = on_condition_failed.and_then(|answer| answer(failed))?;
+        Some(match json(&answer) {
+            Ok(json) => Instead::Stored(answer, encode_json(json)),
+            Err(invalid) => Instead::Invalid(invalid),
+        })
+    };
+    match Box::pin(once(core, call, stored, items, instead)).await? {
+        Once::Executed => Ok(Outcome::Executed(response)),
+        Once::Instead(answer) => Ok(Outcome::Executed(answer)),
+        Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
+        Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
+        Once::Found(found) => given::<T, E, Errors>(found),
     }
 }
 

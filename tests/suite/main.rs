@@ -37,6 +37,8 @@ mod reconcile;
 mod replay;
 mod retention;
 mod round_trips;
+#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
+mod signals;
 mod steps;
 mod table;
 mod transaction;

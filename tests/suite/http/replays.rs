@@ -164,3 +164,19 @@ async fn a_replay_is_marked_once_even_where_the_handler_uses_the_header() {
     })
     .await;
 }
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn signals_tell_a_replay_from_a_first_answer() {
+    everywhere(async |site| {
+        let listener = crate::support::listener::Listener::start();
+        let api = site.paying(site.http()).await;
+        api.send(post("k", "{}")).await;
+        api.send(post("k", "{}")).await;
+        api.send(post("k", "[]")).await;
+        let ended = listener.said("an idempotent call has ended");
+        let outcomes: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
+        assert_eq!(outcomes, ["first", "replay", "mismatch"]);
+    })
+    .await;
+}

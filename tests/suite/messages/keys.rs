@@ -98,6 +98,19 @@ async fn an_execution_without_a_record_says_so() {
     assert_eq!(ran, ["None false", "Some(\"k\") true"]);
 }
 
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn signals_tell_that_a_message_ran_without_a_record() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = store.idempotency().sqs("book").missing_key(MissingKey::RunUnprotected);
+    let service = consumer.handler(noting(&ran));
+    let listener = crate::support::listener::Listener::start();
+    invoke(&service, &sqs([without_key("1", "a")])).await;
+    let ended = listener.said("an idempotent call has ended");
+    let outcomes: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
+    assert_eq!(outcomes, ["unprotected"]);
+}
+
 /// A notification as SNS puts it into a queue.
 fn notification(id: &str, key: Option<&str>, text: &str) -> String {
     let mut notification = json!({

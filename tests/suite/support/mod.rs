@@ -11,6 +11,8 @@
 pub(crate) mod access;
 pub(crate) mod effects;
 pub(crate) mod gate;
+#[cfg(feature = "metrics")]
+pub(crate) mod listener;
 pub(crate) mod local_clock;
 pub(crate) mod raw;
 pub(crate) mod store;

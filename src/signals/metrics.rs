@@ -1,0 +1,85 @@
+//! The metrics and their names, which stay.
+
+use std::time::Duration;
+
+/// Calls, by `operation` and `outcome`.
+pub const EXECUTIONS: &str = "idempotency_executions_total";
+/// Executions that took an abandoned record over, however they ended, by `operation`.
+pub const TAKEOVERS: &str = "idempotency_takeovers_total";
+/// A handler's time in seconds, by `operation`.
+pub const HANDLER_SECONDS: &str = "idempotency_handler_seconds";
+/// The time of a request to DynamoDB in seconds, the SDK's tries included, by `action` and `result`.
+pub const STORE_SECONDS: &str = "idempotency_store_seconds";
+/// The size of a stored answer in bytes, by `operation`.
+pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
+/// The capacity units of a request to DynamoDB, by `action`: write units of all actions but `GetItem`.
+/// DynamoDB tells none for a write that it refuses.
+pub const CAPACITY_UNITS: &str = "idempotency_capacity_units";
+
+/// Tells the recorder what each metric means and its unit. Call it once, after the recorder is
+/// installed.
+///
+/// ```
+/// dynamodb_idempotency::signals::describe();
+/// ```
+#[cfg(feature = "metrics")]
+pub fn describe() {
+    use metrics::{Unit, describe_counter, describe_histogram};
+
+    describe_counter!(EXECUTIONS, Unit::Count, "Idempotent calls");
+    describe_counter!(TAKEOVERS, Unit::Count, "Abandoned records that were taken over");
+    describe_histogram!(HANDLER_SECONDS, Unit::Seconds, "Time of a handler");
+    describe_histogram!(STORE_SECONDS, Unit::Seconds, "Time of a request to DynamoDB");
+    describe_histogram!(ANSWER_BYTES, Unit::Bytes, "Size of a stored answer");
+    describe_histogram!(CAPACITY_UNITS, Unit::Count, "Capacity units of a request to DynamoDB");
+}
+
+#[cfg(feature = "metrics")]
+mod recorded {
+    use super::*;
+
+    pub(crate) fn execution(operation: &str, outcome: &'static str) {
+        let operation = operation.to_owned();
+        metrics::counter!(EXECUTIONS, "operation" => operation, "outcome" => outcome).increment(1);
+    }
+
+    pub(crate) fn takeover(operation: &str) {
+        metrics::counter!(TAKEOVERS, "operation" => operation.to_owned()).increment(1);
+    }
+
+    pub(crate) fn handler(operation: &str, took: Duration) {
+        metrics::histogram!(HANDLER_SECONDS, "operation" => operation.to_owned()).record(took);
+    }
+
+    pub(crate) fn store(action: &'static str, result: &'static str, took: Duration) {
+        metrics::histogram!(STORE_SECONDS, "action" => action, "result" => result).record(took);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
+    pub(crate) fn answer(operation: &str, bytes: usize) {
+        metrics::histogram!(ANSWER_BYTES, "operation" => operation.to_owned()).record(bytes as f64);
+    }
+
+    pub(crate) fn capacity(action: &'static str, units: f64) {
+        metrics::histogram!(CAPACITY_UNITS, "action" => action).record(units);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod recorded {
+    use super::Duration;
+
+    pub(crate) fn execution(_: &str, _: &'static str) {}
+
+    pub(crate) fn takeover(_: &str) {}
+
+    pub(crate) fn handler(_: &str, _: Duration) {}
+
+    pub(crate) fn store(_: &'static str, _: &'static str, _: Duration) {}
+
+    pub(crate) fn answer(_: &str, _: usize) {}
+
+    pub(crate) fn capacity(_: &'static str, _: f64) {}
+}
+
+pub(crate) use self::recorded::{answer, capacity, execution, handler, store, takeover};

@@ -1,0 +1,244 @@
+//! What a call tells those who operate it: a span, an event when it ends, and metrics.
+//!
+//! | signal | what it tells |
+//! |---|---|
+//! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
+//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; DEBUG for `first`, INFO for the others |
+//! | event `DynamoDB has answered`, DEBUG | one request, the SDK's tries included: `action`, `result`, `micros`, `units` |
+//! | events at WARN and ERROR | what somebody should look at; listed in `docs/signals.md` |
+//! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
+//! | counter [`TAKEOVERS`] | executions that took an abandoned record over, by `operation` |
+//! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
+//! | histogram [`STORE_SECONDS`] | a request's time, the SDK's tries included, by `action` and `result` |
+//! | histogram [`ANSWER_BYTES`] | a stored answer's size, by `operation` |
+//! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
+//!
+//! Metrics are those of the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
+//! name; without it, and without a recorder or a subscriber, nothing is measured. A label never has a
+//! key or a tenant: `operation` is the first segment of the scope. `action` is DynamoDB's name of the
+//! request, such as `PutItem`; `result` is `ok`, `refused` (a condition did not hold), `error` (it was
+//! not executed) or `unknown`.
+//!
+//! An `outcome` is one of these:
+//!
+//! | outcome | the call |
+//! |---|---|
+//! | `first` | ran the handler, and its answer is stored |
+//! | `retry` | the same, after an attempt whose failure was kept |
+//! | `takeover` | the same, after an attempt whose owner was gone |
+//! | `replay` | got the stored answer |
+//! | `replay_failure` | met a failure that is final |
+//! | `reconciled` | got what the reconcile hook said of an abandoned attempt |
+//! | `reconcile_failed` | got the hook's own error, or the hook had no time |
+//! | `in_progress` | met another owner at work |
+//! | `mismatch` | came with another request under the same key |
+//! | `abandoned` | met an attempt without an answer, which the policy lets nobody repeat |
+//! | `released` | ran the handler, which failed or executed nothing: the key is free |
+//! | `failed` | ran the handler, which failed: the failure is kept |
+//! | `lease_lost` | ran the handler beyond its lease, and another owner has the key |
+//! | `unconfirmed` | ran the handler, and DynamoDB did not confirm its end |
+//! | `dropped` | was dropped while the handler ran: the key is locked until the lease ends |
+//! | `fail_open` | ran the handler without a record: DynamoDB was out of reach |
+//! | `unprotected` | ran a message that has no key |
+//! | `not_written` | brought a transaction that was not executed: a condition, or not a valid one |
+//! | `store_error` | ended with DynamoDB out of reach; nothing ran, or a transaction is in doubt |
+//! | `error` | ended with another error before anything ran |
+
+mod metrics;
+
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::acquire::Acquisition;
+use crate::error::{Error, ErrorKind};
+use crate::key::RecordKey;
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::describe;
+pub use self::metrics::{
+    ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+};
+
+pub(crate) use self::metrics::{answer, takeover};
+
+/// What the span of a call shows of the record's key, `scope#key`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogKey {
+    /// The first 16 hex digits of its SHA-256: the same key is recognised, and is not shown. Who can
+    /// guess a key can confirm the guess. The default.
+    #[default]
+    Hashed,
+    /// As it is: with the tenant, and whatever the client has put into its key.
+    Verbatim,
+    /// Nothing.
+    Omitted,
+}
+
+/// The field `key`, for a record's key as it stands in the table.
+///
+/// ```
+/// use dynamodb_idempotency::signals::hashed_key;
+///
+/// assert_eq!(hashed_key("payments#order-42"), "8a6cd5b6ac2d4c1b");
+/// ```
+#[must_use]
+pub fn hashed_key(pk: &str) -> String {
+    use std::fmt::Write as _;
+    let mut hex = String::with_capacity(16);
+    for byte in &Sha256::digest(pk.as_bytes())[..8] {
+        // Writing to a string does not fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    First,
+    Retry,
+    Takeover,
+    Replay,
+    ReplayFailure,
+    Reconciled,
+    ReconcileFailed,
+    InProgress,
+    Mismatch,
+    Abandoned,
+    Released,
+    Failed,
+    LeaseLost,
+    Unconfirmed,
+    Dropped,
+    FailOpen,
+    #[cfg(feature = "messages")]
+    Unprotected,
+    NotWritten,
+    StoreError,
+    Error,
+}
+
+impl Ending {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Retry => "retry",
+            Self::Takeover => "takeover",
+            Self::Replay => "replay",
+            Self::ReplayFailure => "replay_failure",
+            Self::Reconciled => "reconciled",
+            Self::ReconcileFailed => "reconcile_failed",
+            Self::InProgress => "in_progress",
+            Self::Mismatch => "mismatch",
+            Self::Abandoned => "abandoned",
+            Self::Released => "released",
+            Self::Failed => "failed",
+            Self::LeaseLost => "lease_lost",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Dropped => "dropped",
+            Self::FailOpen => "fail_open",
+            #[cfg(feature = "messages")]
+            Self::Unprotected => "unprotected",
+            Self::NotWritten => "not_written",
+            Self::StoreError => "store_error",
+            Self::Error => "error",
+        }
+    }
+
+    /// Of a call that ran nothing; `None` if the acquisition is not its end.
+    pub(crate) const fn of(acquisition: &Acquisition) -> Option<Self> {
+        Some(match acquisition {
+            Acquisition::Acquired(_) | Acquisition::Reconcile(_) => return None,
+            Acquisition::Replay(_) => Self::Replay,
+            Acquisition::ReplayFailure(_) => Self::ReplayFailure,
+            Acquisition::Mismatch => Self::Mismatch,
+            Acquisition::InProgress { .. } => Self::InProgress,
+            Acquisition::Abandoned => Self::Abandoned,
+            Acquisition::Reconciled => Self::Reconciled,
+        })
+    }
+
+    pub(crate) fn of_error(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Self::StoreError,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// The signals of one call; a clone is the same call's.
+#[derive(Clone, Debug)]
+pub(crate) struct Signals {
+    span: Span,
+}
+
+impl Signals {
+    pub(crate) fn new(key: &RecordKey, shown: LogKey) -> Self {
+        let operation = key.operation();
+        let span = tracing::info_span!(
+            "idempotency",
+            operation,
+            key = Empty,
+            outcome = Empty,
+            attempt = Empty
+        );
+        if !span.is_disabled() {
+            match shown {
+                LogKey::Hashed => drop(span.record("key", hashed_key(key.as_str()))),
+                LogKey::Verbatim => drop(span.record("key", key.as_str())),
+                LogKey::Omitted => {}
+            }
+        }
+        Self { span }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Once a call.
+    pub(crate) fn ended(&self, operation: &str, ending: Ending, attempt: Option<u32>) {
+        let outcome = ending.as_str();
+        self.span.record("outcome", outcome);
+        if let Some(attempt) = attempt {
+            self.span.record("attempt", attempt);
+        }
+        const MESSAGE: &str = "an idempotent call has ended";
+        if ending == Ending::First {
+            tracing::debug!(parent: &self.span, operation, outcome, attempt, "{MESSAGE}");
+        } else {
+            tracing::info!(parent: &self.span, operation, outcome, attempt, "{MESSAGE}");
+        }
+        metrics::execution(operation, outcome);
+    }
+}
+
+/// Measures one thing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// A request has come to its end.
+    pub(crate) fn store(self, action: &'static str, result: &'static str, units: Option<f64>) {
+        let took = self.0.elapsed();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        tracing::debug!(action, result, micros, units, "DynamoDB has answered");
+        metrics::store(action, result, took);
+        if let Some(units) = units {
+            metrics::capacity(action, units);
+        }
+    }
+
+    /// A handler has come to its end.
+    pub(crate) fn handler(self, operation: &str) {
+        metrics::handler(operation, self.0.elapsed());
+    }
+}

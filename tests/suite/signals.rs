@@ -1,0 +1,259 @@
+//! What a call tells those who operate it: once, under names that stay, and never its key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dynamodb_idempotency::signals::{
+    EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
+};
+use dynamodb_idempotency::{
+    Failure, Idempotency, Operation, Outage, Reconciled, Takeover, Transaction, Unconfirmed,
+};
+use futures::FutureExt;
+use tracing::Level;
+
+use crate::support::listener::Listener;
+use crate::support::raw::{s, with};
+use crate::support::{Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, raw};
+
+const ENDED: &str = "an idempotent call has ended";
+
+/// By when every lease of a present owner is over.
+const AN_HOUR: i64 = 3600;
+
+/// The outcomes of all calls so far, which event, span and counter must agree on.
+fn outcomes(listener: &Listener) -> Vec<String> {
+    let ended = listener.said(ENDED);
+    let of_events: Vec<_> = ended.iter().map(|event| event.get("outcome").to_owned()).collect();
+    let mut of_spans: Vec<_> = listener
+        .spans()
+        .into_iter()
+        .map(|(_, mut fields)| fields.remove("outcome").expect("the call has ended"))
+        .collect();
+    let mut counted = Vec::new();
+    for (metric, count) in listener.metrics() {
+        let label = format!("{EXECUTIONS}{{operation=charge,outcome=");
+        if let Some(outcome) = metric.strip_prefix(&label) {
+            let outcome = outcome.trim_end_matches('}').to_owned();
+            counted.extend(std::iter::repeat_n(outcome, count as usize));
+        }
+    }
+    let mut sorted = of_events.clone();
+    sorted.sort();
+    of_spans.sort();
+    counted.sort();
+    assert_eq!(of_spans, sorted);
+    assert_eq!(counted, sorted);
+    of_events
+}
+
+fn operation(idempotency: &Idempotency) -> Operation<'_> {
+    idempotency.operation("charge").key("k")
+}
+
+#[tokio::test]
+async fn a_first_call_is_quiet_and_the_others_are_told() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    charge(operation(&idempotency).payload("another"), &runs).await.unwrap_err();
+    let ended = listener.said(ENDED);
+    let levels: Vec<_> = ended.iter().map(|event| event.level).collect();
+    assert_eq!(levels, [Level::DEBUG, Level::INFO, Level::INFO]);
+    assert_eq!((ended[0].get("operation"), ended[0].get("attempt")), ("charge", "1"));
+    assert_eq!(outcomes(&listener), ["first", "replay", "mismatch"]);
+}
+
+#[tokio::test]
+async fn an_owner_at_work_and_the_end_of_its_lease() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let (idempotency, gate) = (store.idempotency(), Gate::default());
+    let held = charge_held(operation(&idempotency), &runs, &gate);
+    let (late, ()) = tokio::join!(held, async {
+        gate.reached().await;
+        charge(operation(&idempotency), &runs).await.unwrap_err();
+        let later = store.over(&Link::later(AN_HOUR));
+        charge(operation(&later), &runs).await.unwrap();
+        gate.open();
+    });
+    late.unwrap();
+    let metrics = listener.metrics();
+    assert_eq!(metrics[&format!("{TAKEOVERS}{{operation=charge}}")].to_string(), "1");
+    let taken = listener.said("an abandoned operation is taken over");
+    assert_eq!((taken[0].level, taken[0].get("attempt")), (Level::WARN, "2"));
+    let ended = listener.said(ENDED);
+    let ended: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
+    assert_eq!(ended, ["in_progress", "takeover", "lease_lost"]);
+}
+
+#[tokio::test]
+async fn failures_tell_what_they_leave() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    let with = |failure| operation(&idempotency).policy(|policy| policy.failure(failure));
+    decline(with(Failure::Release), &runs).await.unwrap_err();
+    let retain = Failure::Retain { max_attempts: 2 };
+    decline(with(retain), &runs).await.unwrap_err();
+    charge(with(retain), &runs).await.unwrap();
+    let refused = operation(&idempotency).segment("b").run(async |execution| {
+        execution.nothing_executed();
+        Ok::<_, String>(())
+    });
+    refused.await.unwrap();
+    let final_one = || idempotency.operation("charge").key("final").replay_errors();
+    decline(final_one(), &runs).await.unwrap_err();
+    decline(final_one(), &runs).await.unwrap_err();
+    let panicking = operation(&idempotency).segment("c");
+    let panicking = panicking.run(async |_| -> Result<(), String> { panic!("its own words") });
+    std::panic::AssertUnwindSafe(panicking).catch_unwind().await.unwrap_err();
+    let expected =
+        ["released", "failed", "retry", "released", "failed", "replay_failure", "released"];
+    assert_eq!(outcomes(&listener), expected);
+}
+
+#[tokio::test]
+async fn an_outage_is_told_by_what_the_policy_makes_of_it() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let listener = Listener::start();
+    let closed = store.over(&link);
+    let open = store.builder(&link).policy(|policy| policy.outage(Outage::Open)).build().unwrap();
+    link.wire.down(Act::LoseRequest);
+    charge(operation(&closed), &runs).await.unwrap_err();
+    charge(operation(&open), &runs).await.unwrap();
+    link.wire.up();
+    let short = Duration::from_millis(200);
+    let unconfirmed = operation(&closed)
+        .policy(|policy| policy.completion_timeout(short).unconfirmed(Unconfirmed::Answer));
+    let unconfirmed = unconfirmed.run(async |_| {
+        link.wire.down(Act::LoseRequest);
+        Ok::<_, String>(())
+    });
+    unconfirmed.await.unwrap();
+    assert_eq!(outcomes(&listener), ["store_error", "fail_open", "unconfirmed"]);
+}
+
+#[tokio::test]
+async fn an_abandoned_operation_is_told_by_who_judges_it() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let reject = |policy: dynamodb_idempotency::Policy| policy.takeover(Takeover::Reject);
+    charge(operation(&idempotency).policy(reject), &runs).await.unwrap_err();
+    let hooked = |word: Result<Reconciled<String, Declined>, Declined>| {
+        operation(&idempotency).reconcile(move |_| {
+            let word = word.clone();
+            async move { word }
+        })
+    };
+    let never = async |_| -> Result<String, Declined> { unreachable!("the hook has its say") };
+    hooked(Err(Declined { run: 0 })).run(never).await.unwrap_err();
+    hooked(Ok(Reconciled::Completed("found".to_owned()))).run(never).await.unwrap();
+    assert_eq!(outcomes(&listener), ["abandoned", "reconcile_failed", "reconciled"]);
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_told() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let (idempotency, gate) = (store.idempotency(), Gate::default());
+    tokio::select! {
+        _ = charge_held(operation(&idempotency), &runs, &gate) => unreachable!("it is held"),
+        () = gate.reached() => {}
+    }
+    assert_eq!(outcomes(&listener), ["dropped"]);
+}
+
+#[tokio::test]
+async fn commits_and_transactions_are_told_like_any_other() {
+    let (store, listener) = (Store::open().await, Listener::start());
+    let idempotency = store.idempotency();
+    let committing = operation(&idempotency).run(async |execution| {
+        execution.commit(&1, []).await.unwrap();
+        Ok::<_, String>(1)
+    });
+    committing.await.unwrap();
+    let whole = || idempotency.operation("charge").key("whole");
+    for _ in 0..2 {
+        let build = async || Ok::<_, String>(Transaction::new(1));
+        whole().run_transaction(build).await.unwrap();
+    }
+    let nothing = idempotency.operation("charge").key("nothing");
+    let failing = async || Err::<Transaction<u8>, _>("declined".to_owned());
+    nothing.run_transaction(failing).await.unwrap_err();
+    store.put(with(raw::pending("charge#busy"), "owner", s("another"))).await;
+    let busy = idempotency.operation("charge").key("busy").policy(|policy| policy);
+    busy.run_transaction(async || Ok::<_, String>(Transaction::new(1))).await.unwrap_err();
+    let told = outcomes(&listener);
+    assert_eq!(told[..4], ["first", "first", "replay", "not_written"]);
+    assert!(["in_progress", "mismatch"].contains(&told[4].as_str()), "{told:?}");
+}
+
+#[tokio::test]
+async fn no_signal_shows_a_key_unless_that_is_chosen() {
+    let key = "card-4111";
+    for (choice, shown) in [
+        (LogKey::Hashed, Some(hashed_key(&format!("charge/tenant-7#{key}")))),
+        (LogKey::Verbatim, Some(format!("charge/tenant-7#{key}"))),
+        (LogKey::Omitted, None),
+    ] {
+        let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+        let idempotency = store.builder(&Link::default()).log_key(choice).build().unwrap();
+        let operation = || idempotency.operation("charge").segment("tenant-7").key(key);
+        charge(operation(), &runs).await.unwrap();
+        charge(operation(), &runs).await.unwrap();
+        charge(operation().payload("another"), &runs).await.unwrap_err();
+        for (_, fields) in listener.spans() {
+            assert_eq!(fields.get("key"), shown.as_ref());
+        }
+        if choice != LogKey::Verbatim {
+            // The SDK's own events show whole requests, at TRACE.
+            let events = listener.events().into_iter();
+            let ours: Vec<_> = events.filter(|event| event.level <= Level::DEBUG).collect();
+            let told = format!("{ours:?} {:?} {:?}", listener.spans(), listener.metrics());
+            assert!(!told.contains(key) && !told.contains("tenant-7"), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_handler_logs_is_inside_the_span_of_its_call() {
+    let (store, listener) = (Store::open().await, Listener::start());
+    let idempotency = store.idempotency();
+    let run = operation(&idempotency).run(async |_| {
+        tracing::info!("charging");
+        Ok::<_, String>(())
+    });
+    run.await.unwrap();
+    let (span, _) = listener.spans()[0];
+    assert_eq!(listener.said("charging")[0].inside, [span]);
+}
+
+#[tokio::test]
+async fn each_request_to_dynamodb_is_told_and_measured() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.builder(&Link::default()).report_capacity(true).build().unwrap();
+    let listener = Listener::start();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    let requests = listener.said("DynamoDB has answered");
+    let told: Vec<_> =
+        requests.iter().map(|event| (event.get("action"), event.get("result"))).collect();
+    assert_eq!(told, [("PutItem", "ok"), ("PutItem", "ok"), ("PutItem", "refused")]);
+    let units: Vec<_> = requests.iter().map(|event| event.get("units")).collect();
+    assert_eq!(units, ["1.0", "1.0", ""]);
+    let metrics = listener.metrics();
+    let label = |name: &str, labels: &str| format!("{name}{{{labels}}}");
+    assert!(metrics[&label(STORE_SECONDS, "action=PutItem,result=ok")] > 0.0);
+    assert!(metrics[&label(STORE_SECONDS, "action=PutItem,result=refused")] > 0.0);
+    assert!(metrics.contains_key(&label(HANDLER_SECONDS, "operation=charge")));
+    let units = &metrics[&label("idempotency_capacity_units", "action=PutItem")];
+    assert_eq!(units.to_string(), "2");
+}
+
+#[tokio::test]
+async fn capacity_is_not_asked_for_unless_that_is_chosen() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    charge(operation(&store.idempotency()), &runs).await.unwrap();
+    let metrics: BTreeMap<_, _> = listener.metrics();
+    assert!(metrics.keys().all(|name| !name.contains("capacity")), "{metrics:?}");
+}

@@ -1,0 +1,151 @@
+//! Hears what a test's own thread tells: spans, events and metrics.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use metrics::LocalRecorderGuard;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+/// Field names and values, as text.
+pub(crate) type Fields = BTreeMap<String, String>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) level: Level,
+    pub(crate) fields: Fields,
+    /// The spans around it, the innermost first.
+    pub(crate) inside: Vec<u64>,
+}
+
+impl Heard {
+    pub(crate) fn message(&self) -> &str {
+        self.fields.get("message").map_or("", String::as_str)
+    }
+
+    pub(crate) fn get(&self, field: &str) -> &str {
+        self.fields.get(field).map_or("", String::as_str)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spans: Vec<(u64, &'static str, Fields)>,
+    events: Vec<Heard>,
+}
+
+/// Listens on the thread that it was made on, until it is dropped.
+pub(crate) struct Listener {
+    state: Arc<Mutex<State>>,
+    metrics: Snapshotter,
+    _tracing: DefaultGuard,
+    _recorder: LocalRecorderGuard<'static>,
+}
+
+impl Listener {
+    pub(crate) fn start() -> Self {
+        let state = Arc::<Mutex<State>>::default();
+        let subscriber = Registry::default().with(Ears(Arc::clone(&state)));
+        // The guard borrows its recorder; a test's few bytes stay.
+        let recorder: &'static DebuggingRecorder = Box::leak(Box::default());
+        Self {
+            state,
+            metrics: recorder.snapshotter(),
+            _tracing: tracing::subscriber::set_default(subscriber),
+            _recorder: metrics::set_default_local_recorder(recorder),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while it is held")
+    }
+
+    /// The fields of the crate's spans, in the order in which they began; with their ids.
+    pub(crate) fn spans(&self) -> Vec<(u64, Fields)> {
+        let state = self.state();
+        let ours = state.spans.iter().filter(|(_, name, _)| *name == "idempotency");
+        ours.map(|(id, _, fields)| (*id, fields.clone())).collect()
+    }
+
+    pub(crate) fn events(&self) -> Vec<Heard> {
+        self.state().events.clone()
+    }
+
+    pub(crate) fn said(&self, message: &str) -> Vec<Heard> {
+        self.events().into_iter().filter(|event| event.message() == message).collect()
+    }
+
+    /// The metrics by name and labels, `name{label=value}`, since the last time.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+        let metrics = self.metrics.snapshot().into_vec().into_iter();
+        metrics
+            .map(|(key, _, _, value)| {
+                let (_, key) = key.into_parts();
+                let labels: Vec<_> = key
+                    .labels()
+                    .map(|label| format!("{}={}", label.key(), label.value()))
+                    .collect();
+                let value = match value {
+                    DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
+                    DebugValue::Gauge(gauge) => gauge.into_inner(),
+                    DebugValue::Histogram(all) => all.iter().map(|value| value.into_inner()).sum(),
+                };
+                (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+            })
+            .collect()
+    }
+}
+
+struct Ears(Arc<Mutex<State>>);
+
+impl Ears {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics while it is held")
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ears {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+        let mut fields = Visitor::default();
+        attributes.record(&mut fields);
+        self.state().spans.push((id.into_u64(), attributes.metadata().name(), fields.0));
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        let mut fields = Visitor::default();
+        values.record(&mut fields);
+        let mut state = self.state();
+        // The registry gives the ids of closed spans again.
+        let span = state.spans.iter_mut().rev().find(|(span, ..)| *span == id.into_u64());
+        span.expect("it has begun").2.extend(fields.0);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Visitor::default();
+        event.record(&mut fields);
+        let scope = context.event_scope(event).into_iter().flatten();
+        let inside = scope.map(|span| span.id().into_u64()).collect();
+        let level = *event.metadata().level();
+        self.state().events.push(Heard { level, fields: fields.0, inside });
+    }
+}
+
+#[derive(Default)]
+struct Visitor(Fields);
+
+impl Visit for Visitor {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
