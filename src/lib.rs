@@ -89,6 +89,7 @@
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
+//! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
 //! Without default features the crate needs the DynamoDB client that you give it, and brings
@@ -174,6 +175,12 @@ pub struct Readme;
 #[doc = include_str!("../docs/messages.md")]
 #[derive(Debug)]
 pub struct MessagesGuide;
+
+/// And those on signals.
+#[cfg(all(doctest, feature = "from-env"))]
+#[doc = include_str!("../docs/signals.md")]
+#[derive(Debug)]
+pub struct SignalsGuide;
 
 /// And those on deploying.
 #[cfg(all(doctest, feature = "lambda"))]

@@ -114,6 +114,10 @@ impl Acquirer<'_> {
 
     fn report_unstorable(&self, reason: &str) {
         let operation = self.call.key.operation();
-        tracing::error!(operation, reason, "a reconcile hook's answer cannot be stored");
+        tracing::error!(
+            operation,
+            reason,
+            "a reconcile hook's answer cannot be stored: repeats get an error"
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::operation::{self, call_handler, panic_text, refusal, see_through};
 use crate::policy::{Failure, Takeover, Unconfirmed};
-use crate::response::Answer;
+use crate::response::{Answer, HttpAnswer, HttpBody};
 use crate::transaction::{
     ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
 };
@@ -261,7 +261,7 @@ async fn conclude<B: WholeBody + Sync>(
 fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
-        Answer::Http(answer) => match answer::replay(answer) {
+        Answer::Http(answer) => match replayed(config, answer) {
             Some(response) => return response,
             None => unreadable("the stored answer is not a response that HTTP can carry"),
         },
@@ -271,6 +271,21 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
         ),
     };
     explain(config, &error)
+}
+
+/// The response of a replay, as the user wants it.
+fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Response<B>> {
+    let Some(change) = &config.on_replay else { return answer::replay(answer) };
+    let was_binary = matches!(answer.body, HttpBody::Binary(_));
+    let response = change(answer::replay(answer)?);
+    Some(response.map(|body| {
+        B::from_stored(match String::from_utf8(body.into()) {
+            Ok(text) if text.is_empty() => HttpBody::Empty,
+            Ok(text) if !was_binary => HttpBody::Text(text),
+            Ok(text) => HttpBody::Binary(text.into_bytes()),
+            Err(error) => HttpBody::Binary(error.into_bytes()),
+        })
+    }))
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.

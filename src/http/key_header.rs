@@ -20,10 +20,14 @@ pub(crate) fn parse(
     if values.next().is_some() {
         return Err("the request has more than one idempotency key");
     }
-    let key = read(value)?;
+    bounded(read(value)?).map(Some)
+}
+
+/// A key of the right length.
+pub(super) fn bounded(key: String) -> Result<String, &'static str> {
     match key.len() {
         0 => Err("the idempotency key is empty"),
-        1..=MAX_KEY_BYTES => Ok(Some(key)),
+        1..=MAX_KEY_BYTES => Ok(key),
         _ => Err("the idempotency key is longer than 255 bytes"),
     }
 }

@@ -75,22 +75,25 @@ impl Idempotency {
                 scope: scope.into(),
                 policy: self.core.policy.clone(),
                 methods: vec![Method::POST, Method::PATCH],
-                header: HeaderName::from_static("idempotency-key"),
+                key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
                 key_required: true,
                 tenant: TenantRule::None,
                 fingerprint: None,
                 stored: Arc::new(exchange::stored_by_default),
                 reconcile: None,
                 renderer: None,
+                on_replay: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             },
         }
     }
 }
 
+type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
+type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 
 /// How HTTP requests are made idempotent; made by [`Idempotency::http`].
 #[derive(Clone)]
@@ -105,14 +108,22 @@ pub(crate) struct Config {
     scope: Scope,
     policy: Policy,
     methods: Vec<Method>,
-    header: HeaderName,
+    key: KeyRule,
     key_required: bool,
     tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
     stored: Stored,
     reconcile: Option<self::reconcile::Hook>,
     renderer: Option<Renderer>,
+    on_replay: Option<OnReplay>,
     max_body_bytes: usize,
+}
+
+/// Where the key is.
+#[derive(Clone)]
+enum KeyRule {
+    Header(HeaderName),
+    Found(FindKey),
 }
 
 /// Whose keys they are.
@@ -141,7 +152,26 @@ impl Http {
 
     /// The header that carries the key. Default `Idempotency-Key`.
     pub fn header(mut self, name: HeaderName) -> Self {
-        self.config.header = name;
+        self.config.key = KeyRule::Header(name);
+        self
+    }
+
+    /// Finds the key elsewhere in a request's head, in the place of the header: in the path or query,
+    /// or in what an authorizer has left in the extensions. 1 to 255 bytes, any characters; `None`
+    /// is a request without a key.
+    ///
+    /// ```
+    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// // PUT /payments/8e03978e: the client names what it creates.
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .methods([http::Method::PUT])
+    ///     .key(|parts| Some(parts.uri.path().strip_prefix("/payments/")?.to_owned()));
+    /// # drop(http);
+    /// # }
+    /// ```
+    pub fn key(mut self, find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.config.key = KeyRule::Found(Arc::new(find));
         self
     }
 
@@ -198,6 +228,28 @@ impl Http {
         render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         self.config.renderer = Some(Arc::new(render));
+        self
+    }
+
+    /// Changes a replay before it goes out: an answer that was stored before, and that has its
+    /// `Idempotency-Replayed` header already. The record stays as it is.
+    ///
+    /// ```
+    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// use http::HeaderValue;
+    ///
+    /// let http = idempotency.http("payments").on_replay(|mut response| {
+    ///     response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
+    ///     response
+    /// });
+    /// # drop(http);
+    /// # }
+    /// ```
+    pub fn on_replay(
+        mut self,
+        change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.on_replay = Some(Arc::new(change));
         self
     }
 

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, Uri};
 
 use super::problem::{Problem, ProblemKind};
-use super::{Config, Tenant, TenantRule, key_header};
+use super::{Config, KeyRule, Tenant, TenantRule, key_header};
 use crate::acquire::Call;
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
@@ -28,14 +28,21 @@ pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem
     if !config.methods.contains(&parts.method) {
         return Ok(Concern::None);
     }
-    match key_header::parse(&parts.headers, &config.header) {
-        Ok(Some(key)) => Ok(Concern::Key(key)),
-        Ok(None) if config.key_required => Err(Problem::new(
-            ProblemKind::KeyMissing,
-            format!("send a unique key for this request in the header {}", config.header),
-        )),
-        Ok(None) => Ok(Concern::None),
-        Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
+    let key = match &config.key {
+        KeyRule::Header(name) => key_header::parse(&parts.headers, name),
+        KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
+    };
+    match (key, &config.key) {
+        (Ok(Some(key)), _) => Ok(Concern::Key(key)),
+        (Err(detail), _) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
+        (Ok(None), _) if !config.key_required => Ok(Concern::None),
+        (Ok(None), KeyRule::Header(name)) => {
+            let detail = format!("send a unique key for this request in the header {name}");
+            Err(Problem::new(ProblemKind::KeyMissing, detail))
+        }
+        (Ok(None), KeyRule::Found(_)) => {
+            Err(Problem::new(ProblemKind::KeyMissing, "the request has no idempotency key"))
+        }
     }
 }
 

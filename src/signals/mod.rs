@@ -10,7 +10,6 @@
 //! | counter [`TAKEOVERS`] | executions that took an abandoned record over, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
 //! | histogram [`STORE_SECONDS`] | a request's time, the SDK's tries included, by `action` and `result` |
-//! | histogram [`ANSWER_BYTES`] | a stored answer's size, by `operation` |
 //! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
 //!
 //! Metrics are those of the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
@@ -19,30 +18,7 @@
 //! request, such as `PutItem`; `result` is `ok`, `refused` (a condition did not hold), `error` (it was
 //! not executed) or `unknown`.
 //!
-//! An `outcome` is one of these:
-//!
-//! | outcome | the call |
-//! |---|---|
-//! | `first` | ran the handler, and its answer is stored |
-//! | `retry` | the same, after an attempt whose failure was kept |
-//! | `takeover` | the same, after an attempt whose owner was gone |
-//! | `replay` | got the stored answer |
-//! | `replay_failure` | met a failure that is final |
-//! | `reconciled` | got what the reconcile hook said of an abandoned attempt |
-//! | `reconcile_failed` | got the hook's own error, or the hook had no time |
-//! | `in_progress` | met another owner at work |
-//! | `mismatch` | came with another request under the same key |
-//! | `abandoned` | met an attempt without an answer, which the policy lets nobody repeat |
-//! | `released` | ran the handler, which failed or executed nothing: the key is free |
-//! | `failed` | ran the handler, which failed: the failure is kept |
-//! | `lease_lost` | ran the handler beyond its lease, and another owner has the key |
-//! | `unconfirmed` | ran the handler, and DynamoDB did not confirm its end |
-//! | `dropped` | was dropped while the handler ran: the key is locked until the lease ends |
-//! | `fail_open` | ran the handler without a record: DynamoDB was out of reach |
-//! | `unprotected` | ran a message that has no key |
-//! | `not_written` | brought a transaction that was not executed: a condition, or not a valid one |
-//! | `store_error` | ended with DynamoDB out of reach; nothing ran, or a transaction is in doubt |
-//! | `error` | ended with another error before anything ran |
+//! The outcomes, and every other event, are listed in `docs/signals.md`.
 
 mod metrics;
 
@@ -58,11 +34,9 @@ use crate::key::RecordKey;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::describe;
-pub use self::metrics::{
-    ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
-};
+pub use self::metrics::{CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS};
 
-pub(crate) use self::metrics::{answer, takeover};
+pub(crate) use self::metrics::takeover;
 
 /// What the span of a call shows of the record's key, `scope#key`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +57,7 @@ pub enum LogKey {
 /// ```
 /// use dynamodb_idempotency::signals::hashed_key;
 ///
-/// assert_eq!(hashed_key("payments#order-42"), "8a6cd5b6ac2d4c1b");
+/// assert_eq!(hashed_key("payments#order-42"), "84732e2b3cfd95c4");
 /// ```
 #[must_use]
 pub fn hashed_key(pk: &str) -> String {
@@ -170,6 +144,8 @@ impl Ending {
     }
 }
 
+const ENDED: &str = "an idempotent call has ended";
+
 /// The signals of one call; a clone is the same call's.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
@@ -207,11 +183,10 @@ impl Signals {
         if let Some(attempt) = attempt {
             self.span.record("attempt", attempt);
         }
-        const MESSAGE: &str = "an idempotent call has ended";
         if ending == Ending::First {
-            tracing::debug!(parent: &self.span, operation, outcome, attempt, "{MESSAGE}");
+            tracing::debug!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         } else {
-            tracing::info!(parent: &self.span, operation, outcome, attempt, "{MESSAGE}");
+            tracing::info!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         }
         metrics::execution(operation, outcome);
     }
@@ -222,6 +197,7 @@ impl Signals {
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "what it measures decides nothing")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }

@@ -240,7 +240,7 @@ impl Table {
         let seen = probe.seen();
         let time = seen.time;
         self.clock.observe(time);
-        let units = consumed(&answer);
+        let units = consumed(answer.as_ref());
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
             Some(Err(error)) => Err(self.fault(error, &seen).into_error()),
@@ -328,7 +328,7 @@ impl Table {
         let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
-        let units = consumed(&answer);
+        let units = consumed(answer.as_ref());
         let outcome = match answer {
             None => Write::Unknown(fault::timed_out(limit)),
             Some(Ok(_)) => Write::Applied,
@@ -401,8 +401,8 @@ metered!(
     UpdateItemOutput: "UpdateItem"
 );
 
-fn consumed<O: Metered, E>(answer: &Option<Result<O, E>>) -> Option<f64> {
-    answer.as_ref()?.as_ref().ok()?.units()
+fn consumed<O: Metered, E>(answer: Option<&Result<O, E>>) -> Option<f64> {
+    answer?.as_ref().ok()?.units()
 }
 
 /// A write's error type, for the sake of the one error that is an answer.

@@ -117,7 +117,7 @@ impl Table {
         let answer = self.clock.within(limit, Box::pin(request)).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
-        let units = consumed(&answer);
+        let units = consumed(answer.as_ref());
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),
             Some(Ok(_)) => (Transacted::Applied, false),

@@ -1,6 +1,5 @@
 //! What a call tells those who operate it: once, under names that stay, and never its key.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dynamodb_idempotency::signals::{
@@ -31,11 +30,11 @@ fn outcomes(listener: &Listener) -> Vec<String> {
         .map(|(_, mut fields)| fields.remove("outcome").expect("the call has ended"))
         .collect();
     let mut counted = Vec::new();
-    for (metric, count) in listener.metrics() {
+    for (metric, count) in listener.metrics().counts {
         let label = format!("{EXECUTIONS}{{operation=charge,outcome=");
         if let Some(outcome) = metric.strip_prefix(&label) {
             let outcome = outcome.trim_end_matches('}').to_owned();
-            counted.extend(std::iter::repeat_n(outcome, count as usize));
+            counted.extend((0..count).map(|_| outcome.clone()));
         }
     }
     let mut sorted = of_events.clone();
@@ -78,8 +77,8 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
         gate.open();
     });
     late.unwrap();
-    let metrics = listener.metrics();
-    assert_eq!(metrics[&format!("{TAKEOVERS}{{operation=charge}}")].to_string(), "1");
+    let counts = listener.metrics().counts;
+    assert_eq!(counts[&format!("{TAKEOVERS}{{operation=charge}}")], 1);
     let taken = listener.said("an abandoned operation is taken over");
     assert_eq!((taken[0].level, taken[0].get("attempt")), (Level::WARN, "2"));
     let ended = listener.said(ENDED);
@@ -241,7 +240,7 @@ async fn each_request_to_dynamodb_is_told_and_measured() {
     assert_eq!(told, [("PutItem", "ok"), ("PutItem", "ok"), ("PutItem", "refused")]);
     let units: Vec<_> = requests.iter().map(|event| event.get("units")).collect();
     assert_eq!(units, ["1.0", "1.0", ""]);
-    let metrics = listener.metrics();
+    let metrics = listener.metrics().sums;
     let label = |name: &str, labels: &str| format!("{name}{{{labels}}}");
     assert!(metrics[&label(STORE_SECONDS, "action=PutItem,result=ok")] > 0.0);
     assert!(metrics[&label(STORE_SECONDS, "action=PutItem,result=refused")] > 0.0);
@@ -254,6 +253,7 @@ async fn each_request_to_dynamodb_is_told_and_measured() {
 async fn capacity_is_not_asked_for_unless_that_is_chosen() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     charge(operation(&store.idempotency()), &runs).await.unwrap();
-    let metrics: BTreeMap<_, _> = listener.metrics();
+    let metrics = listener.metrics().sums;
+    assert!(!metrics.is_empty());
     assert!(metrics.keys().all(|name| !name.contains("capacity")), "{metrics:?}");
 }

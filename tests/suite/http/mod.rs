@@ -18,6 +18,7 @@ mod commit;
 mod executions;
 mod failures;
 mod fingerprints;
+mod hooks;
 mod in_progress;
 mod key_header;
 mod lambda_events;

@@ -82,25 +82,33 @@ impl Listener {
         self.events().into_iter().filter(|event| event.message() == message).collect()
     }
 
-    /// The metrics by name and labels, `name{label=value}`, since the last time.
-    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
-        let metrics = self.metrics.snapshot().into_vec().into_iter();
+    /// The metrics since the last time.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (key, _, _, value) in self.metrics.snapshot().into_vec() {
+            let (_, key) = key.into_parts();
+            let labels: Vec<_> =
+                key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let name = format!("{}{{{}}}", key.name(), labels.join(","));
+            match value {
+                DebugValue::Counter(count) => drop(metrics.counts.insert(name, count)),
+                DebugValue::Gauge(gauge) => panic!("{name} is no kind of ours: {gauge}"),
+                DebugValue::Histogram(all) => {
+                    let sum = all.iter().map(|value| value.into_inner()).sum();
+                    metrics.sums.insert(name, sum);
+                }
+            }
+        }
         metrics
-            .map(|(key, _, _, value)| {
-                let (_, key) = key.into_parts();
-                let labels: Vec<_> = key
-                    .labels()
-                    .map(|label| format!("{}={}", label.key(), label.value()))
-                    .collect();
-                let value = match value {
-                    DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
-                    DebugValue::Gauge(gauge) => gauge.into_inner(),
-                    DebugValue::Histogram(all) => all.iter().map(|value| value.into_inner()).sum(),
-                };
-                (format!("{}{{{}}}", key.name(), labels.join(",")), value)
-            })
-            .collect()
     }
+}
+
+/// Metrics by name and labels: `name{label=value}`.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) counts: BTreeMap<String, u64>,
+    /// Histograms.
+    pub(crate) sums: BTreeMap<String, f64>,
 }
 
 struct Ears(Arc<Mutex<State>>);

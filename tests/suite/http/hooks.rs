@@ -1,0 +1,79 @@
+//! What users put between a request, its record and its replay.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+
+use super::message::{assert_same, is_replay, post, problem, with};
+use super::site::everywhere;
+use crate::support::Runs;
+
+#[tokio::test]
+async fn a_replay_is_changed_before_it_goes_out_and_the_record_is_not() {
+    everywhere(async |site| {
+        let asked = Runs::default();
+        let counted = asked.clone();
+        let http = site.http().on_replay(move |response: Response<Bytes>| {
+            let run = counted.add();
+            let (mut head, body) = response.into_parts();
+            assert_eq!(head.headers["idempotency-replayed"], "true");
+            head.headers.insert("x-replay", HeaderValue::from(run));
+            let text = String::from_utf8(body.into()).unwrap();
+            Response::from_parts(head, text.replace("run", "replayed_run").into())
+        });
+        let api = site.paying(http).await;
+        let first = api.send(post("k", "{}")).await;
+        assert_eq!((first.body().as_ref(), asked.count()), (&br#"{"run":1}"#[..], 0));
+        let before = site.item("k").await;
+        for replay in 1..=2 {
+            let repeat = api.send(post("k", "{}")).await;
+            assert!(is_replay(&repeat));
+            assert_eq!(repeat.body(), r#"{"replayed_run":1}"#);
+            assert_eq!(repeat.headers()["x-replay"], replay.to_string());
+        }
+        assert_eq!(site.item("k").await, before);
+        problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
+        assert_eq!((asked.count(), site.runs.count()), (2, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hook_that_changes_nothing_changes_no_byte() {
+    let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{}"];
+    everywhere(async |site| {
+        for (number, body) in bodies.into_iter().enumerate() {
+            let answer = move |_| Response::new(Bytes::from_static(body));
+            let api = site.answering(site.http().on_replay(|response| response), answer).await;
+            let first = api.send(post(&format!("k{number}"), "{}")).await;
+            let repeat = api.send(post(&format!("k{number}"), "{}")).await;
+            assert!(is_replay(&repeat));
+            assert_same(&first, &repeat);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_may_be_found_elsewhere_than_in_its_header() {
+    everywhere(async |site| {
+        let find = |parts: &http::request::Parts| {
+            let id = parts.headers.get("x-delivery")?.to_str().ok()?;
+            Some(id.trim_start_matches("id=").to_owned())
+        };
+        let api = site.paying(site.http().key(find)).await;
+        let delivery = |id: &str, other: &str| with(post(other, "{}"), "x-delivery", id);
+        let first = api.send(delivery("id=7", "a")).await;
+        assert_eq!(first.status(), 201);
+        assert!(is_replay(&api.send(delivery("id=7", "b")).await));
+        assert_eq!(site.status("7").await.as_deref(), Some("COMPLETED"));
+        problem(&api.send(post("k", "{}")).await, 400, "KeyMissing");
+        for bad in ["id=".to_owned(), "k".repeat(256)] {
+            problem(&api.send(delivery(&bad, "k")).await, 400, "KeyInvalid");
+        }
+        assert_eq!(site.runs.count(), 1);
+        let optional = site.paying(site.http().key(find).key_required(false)).await;
+        assert!(!is_replay(&optional.send(post("k", "{}")).await));
+        assert_eq!(site.runs.count(), 2);
+    })
+    .await;
+}
