@@ -271,7 +271,9 @@ impl Table {
 
     fn get_request(&self, key: &RecordKey) -> GetItemFluentBuilder {
         let get = self.client.get_item().table_name(&self.name);
-        get.set_key(Some(record::key_item(&self.schema, key))).consistent_read(true)
+        get.set_key(Some(record::key_item(&self.schema, key)))
+            .consistent_read(true)
+            .set_return_consumed_capacity(self.capacity.clone())
     }
 
     fn put_request(&self, item: Item, condition: Condition<'_>) -> PutItemFluentBuilder {
