@@ -1,5 +1,7 @@
 //! The command line. Small enough that a parser crate would cost more than it saves.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) const HELP: &str = "\
@@ -17,6 +19,13 @@ Commands:
       --embedded-only            leave DynamoDB Local out
       --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
       -- ARGS                    passed to the test binaries: a filter, --nocapture ...
+
+  e2e      the example's two functions as Lambda runs them: their binaries under the Lambda Runtime
+           Interface Emulator, DynamoDB Local behind it with the SAM template's tables
+           (Linux; needs Python; fetches the SAM CLI, which brings the emulator, once)
+      --bootstraps DIR           run DIR/FUNCTION/bootstrap, as `cargo lambda build` leaves them in
+                                 target/lambda, in place of a debug build
+      -- ARGS                    passed to the test binary: a filter, --nocapture ...
 
   torture  random schedules of lost, late and repeated requests, pauses and deaths, on a model store
       --minutes N                how long (default 10)
@@ -41,6 +50,7 @@ pub(crate) enum Command {
     Check(CheckOptions),
     Infra,
     Test(TestOptions),
+    E2e(E2eOptions),
     Torture(TortureOptions),
 }
 
@@ -54,6 +64,14 @@ pub(crate) struct CheckOptions {
 pub(crate) struct TestOptions {
     pub(crate) embedded_only: bool,
     pub(crate) require_dynamodb_local: bool,
+    /// What stood after `--`.
+    pub(crate) binary_args: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct E2eOptions {
+    /// Where the binaries lie that a deployment takes.
+    pub(crate) bootstraps: Option<PathBuf>,
     /// What stood after `--`.
     pub(crate) binary_args: Vec<String>,
 }
@@ -89,6 +107,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
+        }
+        Some((command, flags)) if command == "e2e" => {
+            e2e_options(flags, binary_args).map(Command::E2e)
         }
         Some((command, flags)) if command == "torture" => {
             torture_options(flags, &binary_args).map(Command::Torture)
@@ -126,6 +147,16 @@ fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOption
         "--embedded-only and --require-dynamodb-local exclude each other"
     );
     Ok(options)
+}
+
+fn e2e_options(flags: &[String], binary_args: Vec<String>) -> Result<E2eOptions> {
+    let bootstraps = match flags {
+        [] => None,
+        [flag, folder] if flag == "--bootstraps" => Some(PathBuf::from(folder)),
+        [flag] if flag == "--bootstraps" => bail!("`--bootstraps` needs a folder"),
+        [other, ..] => bail!("`e2e` does not know `{other}`"),
+    };
+    Ok(E2eOptions { bootstraps, binary_args })
 }
 
 fn torture_options(flags: &[String], binary_args: &[String]) -> Result<TortureOptions> {
@@ -186,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn e2e_takes_a_folder_and_passes_on_the_rest() {
+        assert_eq!(parse_line("e2e").unwrap(), Command::E2e(E2eOptions::default()));
+        let options = E2eOptions {
+            bootstraps: Some("target/lambda".into()),
+            binary_args: vec!["killed".into()],
+        };
+        let command = parse_line("e2e --bootstraps target/lambda -- killed").unwrap();
+        assert_eq!(command, Command::E2e(options));
+    }
+
+    #[test]
     fn torture_takes_its_numbers() {
         let options = TortureOptions { kills: Some(20), minutes: Some(1), ..Default::default() };
         let command = parse_line("torture --minutes 1 --kills 20").unwrap();
@@ -213,6 +255,8 @@ mod tests {
             ("infra --fix", "no arguments"),
             ("infra -- sam", "no arguments"),
             ("check -- lease", "passes nothing on"),
+            ("e2e --bootstraps", "needs a folder"),
+            ("e2e --release", "`--release`"),
             ("torture --kills", "needs a value"),
             ("torture --kills many", "`many`"),
             ("torture --deaths 3", "`--deaths`"),

@@ -10,18 +10,22 @@ mod probe;
 mod process;
 
 use std::{
-    fmt,
+    env, fmt,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 use process::ServerProcess;
 
 /// The newest in Maven Central with its files. Also the tag of the Docker image.
 const VERSION: &str = "2.6.1";
+
+/// The variable that names one which runs already; the test binaries read it too.
+pub(crate) const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
 type Start = fn(&Path) -> Result<Server>;
 
@@ -70,9 +74,14 @@ impl fmt::Display for Unavailable {
     }
 }
 
+/// Where the user says that one runs. An empty variable is how a shell says "not set" for one command.
+pub(crate) fn endpoint_from_environment() -> Option<String> {
+    env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
+}
+
 /// The one that runs at `endpoint`, if it takes connections.
 pub(crate) fn running(endpoint: &str) -> Result<Server> {
-    probe::connect(endpoint).with_context(|| format!("DYNAMODB_ENDPOINT is {endpoint}, but"))?;
+    probe::connect(endpoint).with_context(|| format!("{ENDPOINT} is {endpoint}, but"))?;
     Ok(Server { endpoint: endpoint.to_owned(), origin: "running already", process: None })
 }
 
@@ -87,6 +96,11 @@ pub(crate) fn start(target: &Path) -> Result<Server, Unavailable> {
         }
     }
     Err(Unavailable { tried })
+}
+
+/// Has a server do an operation whose answer does not matter.
+pub(crate) fn perform(server: &Server, operation: &str, body: &Value) -> Result<()> {
+    probe::perform(server.endpoint(), operation, body)
 }
 
 /// How to start one that keeps its data in `folder`, and where it then listens. It is the caller's to

@@ -5,25 +5,32 @@
 //! lock files have changed.
 
 use std::{
+    env,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::{
-    command::{describe, quiet},
+    command::{describe, output, quiet},
     workspace::Workspace,
 };
 
+/// A program, the arguments with which it succeeds if it will do, and what it is called.
+type Tool = (&'static str, &'static [&'static str], &'static str);
+
+const PYTHON: Tool = (
+    "python3",
+    &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"],
+    "Python 3.10 or newer with its module venv (Debian: python3-venv)",
+);
+
 /// What a machine must have. The rest is installed below `target` and `infra/cdk`.
-const TOOLS: &[(&str, &[&str], &str)] = &[
-    (
-        "python3",
-        &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"],
-        "Python 3.10 or newer with its module venv (Debian: python3-venv)",
-    ),
+const TOOLS: &[Tool] = &[
+    PYTHON,
     (
         "node",
         &["-e", "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)"],
@@ -34,10 +41,14 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
 
 /// Tells what is not there, and would be needed.
 pub(crate) fn missing() -> Option<String> {
+    missing_of(TOOLS)
+}
+
+fn missing_of(tools: &[Tool]) -> Option<String> {
     let is_there = |program: &str, args: &[&str]| {
         quiet(Command::new(program).args(args)).is_ok_and(|status| status.success())
     };
-    let missing: Vec<_> = TOOLS
+    let missing: Vec<_> = tools
         .iter()
         .filter(|(program, args, _)| !is_there(program, args))
         .map(|(_, _, name)| *name)
@@ -62,6 +73,37 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
         && infra.install_node()?
         && infra.check_sam()?
         && infra.check_cdk()?)
+}
+
+/// What the end-to-end tests take of AWS SAM.
+pub(crate) struct Sam {
+    /// The Lambda Runtime Interface Emulator for this machine, which comes with the SAM CLI.
+    pub(crate) emulator: PathBuf,
+    /// What CloudFormation gets of the template.
+    pub(crate) template: Value,
+}
+
+/// Installs the SAM CLI if it is not there, and translates the template.
+pub(crate) fn sam(workspace: &Workspace) -> Result<Sam> {
+    if let Some(missing) = missing_of(&[PYTHON]) {
+        bail!("{missing}");
+    }
+    let infra = Infra::of(workspace);
+    fs::create_dir_all(&infra.work)?;
+    ensure!(infra.install_python()?, "the SAM CLI could not be installed");
+    let emulator = infra.emulator()?;
+    ensure!(infra.translate()?, "the SAM template could not be translated");
+    let template = serde_json::from_str(&fs::read_to_string(&infra.translated)?)?;
+    Ok(Sam { emulator, template })
+}
+
+/// As the SAM CLI calls its builds of the emulator.
+fn emulator_name() -> Result<&'static str> {
+    match (env::consts::OS, env::consts::ARCH) {
+        ("linux", "x86_64") => Ok("aws-lambda-rie-x86_64"),
+        ("linux", "aarch64") => Ok("aws-lambda-rie-arm64"),
+        (os, arch) => bail!("there is no Lambda Runtime Interface Emulator for {os} on {arch}"),
+    }
 }
 
 struct Infra {
@@ -117,16 +159,27 @@ impl Infra {
         Ok(installed)
     }
 
+    fn emulator(&self) -> Result<PathBuf> {
+        let package = "import pathlib, samcli; print(pathlib.Path(samcli.__file__).parent)";
+        let package = output(self.python_tool("python").args(["-c", package]))?;
+        let emulator = Path::new(package.trim()).join("local/rapid").join(emulator_name()?);
+        ensure!(emulator.exists(), "{} is not in this version of the SAM CLI", emulator.display());
+        Ok(emulator)
+    }
+
+    fn translate(&self) -> Result<bool> {
+        let output = File::create(&self.translated)?;
+        let translate = ["translate.py", "template.yaml"];
+        succeeds(self.python_tool("python").args(translate).stdout(output))
+    }
+
     /// The template as it is written, and what is deployed of it.
     fn check_sam(&self) -> Result<bool> {
-        let output = File::create(&self.translated)?;
         let validate =
             ["validate", "--lint", "--region", "us-east-1", "--template", "template.yaml"];
         Ok(succeeds(self.python_tool("sam").args(validate))?
             && succeeds(self.python_tool("cfn-lint").arg("template.yaml"))?
-            && succeeds(
-                self.python_tool("python").args(["translate.py", "template.yaml"]).stdout(output),
-            )?
+            && self.translate()?
             && succeeds(self.python_tool("cfn-lint").arg(&self.translated))?)
     }
 

@@ -1,13 +1,14 @@
-//! The project's own commands: `cargo xtask check`, `infra`, `test` and `torture`.
+//! The project's own commands: `cargo xtask check`, `infra`, `test`, `e2e` and `torture`.
 //!
-//! There is one list of checks and one way to test. Continuous integration runs `check` and `test`
-//! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
+//! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
+//! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
 //! the options.
 
 mod args;
 mod check;
 mod command;
 mod dynamodb_local;
+mod e2e;
 mod infra;
 mod search;
 mod test;
@@ -49,6 +50,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Check(options) => check::run(&options),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Test(options) => test::run(&options),
+        Command::E2e(options) => e2e::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),
     }

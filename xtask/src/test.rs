@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     args::TestOptions,
     command::describe,
-    dynamodb_local::{self, Server},
+    dynamodb_local::{self, ENDPOINT, Server},
     torture,
     workspace::Workspace,
 };
@@ -26,8 +26,6 @@ use report::Report;
 
 /// The test targets that run on both engines: the library's and the example's.
 const SUITES: &[&str] = &["suite", "api"];
-
-const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
 struct Run {
     engine: String,
@@ -41,7 +39,7 @@ struct Run {
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     // Before anything is built: whoever names a server wants to hear at once that it is not there.
-    let running = match endpoint_from_environment() {
+    let running = match dynamodb_local::endpoint_from_environment() {
         Some(endpoint) if !options.embedded_only => Some(dynamodb_local::running(&endpoint)?),
         _ => None,
     };
@@ -78,11 +76,6 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     Ok(passed && !missing_but_required)
 }
 
-/// An empty variable is how a shell says "not set" for one command.
-fn endpoint_from_environment() -> Option<String> {
-    std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
-}
-
 /// The examples are built before, as what they are: the suite `api` starts one. `--all-targets` would
 /// make test binaries of them.
 fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
@@ -114,6 +107,14 @@ fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -
         runs[0].passed = false;
     }
     Ok(runs)
+}
+
+/// One suite alone; `false` if a test has failed, or none was executed.
+pub(crate) fn run_suite(name: &str, engine: &str, command: Command) -> Result<bool> {
+    let run = run_on(engine, command, &[name])?;
+    let passed = run.passed;
+    summarise(&[run]);
+    Ok(passed)
 }
 
 fn cargo_test(workspace: &Workspace, targets: &[&str], options: &TestOptions) -> Command {

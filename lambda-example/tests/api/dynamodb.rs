@@ -1,8 +1,11 @@
 //! The engine under test.
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+#[path = "../support/dynamodb.rs"]
+mod support;
+
 use tokio::net::TcpListener;
+
+pub use support::{client, unique};
 
 /// `DYNAMODB_ENDPOINT`, or an embedded engine that lives as long as the test.
 pub async fn endpoint() -> String {
@@ -14,21 +17,4 @@ pub async fn endpoint() -> String {
     let database = dynoxide::Database::memory().expect("an embedded engine");
     tokio::spawn(dynoxide::server::serve_on(listener, database));
     endpoint
-}
-
-pub fn client(endpoint: &str) -> Client {
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(Credentials::new("local", "local", None, None, "test"))
-        .endpoint_url(endpoint)
-        .build();
-    Client::from_conf(config)
-}
-
-/// A text that no other test has: engines are shared between tests, and between runs.
-pub fn unique(prefix: &str) -> String {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("entropy");
-    format!("{prefix}-{:016x}", u64::from_be_bytes(bytes))
 }

@@ -1,4 +1,4 @@
-//! Is something there? Asked over a plain socket: one request does not need an HTTP client.
+//! Requests over a plain socket: is something there, and make a table. They need no HTTP client.
 
 use std::{
     io::{self, Read, Write},
@@ -6,21 +6,22 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The first request to a cold server loads half of it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Succeeds if `endpoint` takes a TCP connection.
-pub(super) fn connect(endpoint: &str) -> Result<()> {
+/// A connection to `endpoint`, if it takes one.
+pub(super) fn connect(endpoint: &str) -> Result<TcpStream> {
     let (host, port) = host_and_port(endpoint)?;
     let addresses =
         (host, port).to_socket_addrs().with_context(|| format!("`{host}` is no host"))?;
     let mut last = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(_) => return Ok(()),
+            Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }
     }
@@ -51,11 +52,8 @@ fn host_and_port(endpoint: &str) -> Result<(&str, u16)> {
 /// Succeeds if a DynamoDB at this port of the loopback address lists its tables.
 pub(super) fn lists_tables(port: u16) -> io::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.write_all(list_tables_request(port).as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    let answer = exchange(stream, "ListTables", "{}")?;
     if is_table_list(&answer) {
         Ok(())
     } else {
@@ -64,27 +62,45 @@ pub(super) fn lists_tables(port: u16) -> io::Result<()> {
     }
 }
 
-/// DynamoDB Local wants a signature in the right form, and does not look at its value.
-fn list_tables_request(port: u16) -> String {
-    let body = "{}";
+/// Has the DynamoDB at `endpoint` do an operation whose answer does not matter.
+pub(super) fn perform(endpoint: &str, operation: &str, body: &Value) -> Result<()> {
+    let answer = exchange(connect(endpoint)?, operation, &body.to_string())?;
+    ensure!(is_success(&answer), "{operation} of {body}: DynamoDB answered\n{answer}");
+    Ok(())
+}
+
+fn exchange(mut stream: TcpStream, operation: &str, body: &str) -> io::Result<String> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(request(stream.peer_addr()?, operation, body).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// DynamoDB Local wants a signature in the right form, and does not look at its value. The access
+/// key is that of the tests: without `-sharedDb` each one has tables of its own.
+fn request(host: SocketAddr, operation: &str, body: &str) -> String {
     format!(
         "POST / HTTP/1.1\r\n\
-         Host: {}:{port}\r\n\
+         Host: {host}\r\n\
          Connection: close\r\n\
          Content-Type: application/x-amz-json-1.0\r\n\
-         X-Amz-Target: DynamoDB_20120810.ListTables\r\n\
+         X-Amz-Target: DynamoDB_20120810.{operation}\r\n\
          Authorization: AWS4-HMAC-SHA256 \
-         Credential=probe/20200101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0\r\n\
+         Credential=local/20200101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0\r\n\
          Content-Length: {}\r\n\
          \r\n\
          {body}",
-        Ipv4Addr::LOCALHOST,
         body.len(),
     )
 }
 
+fn is_success(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 ")
+}
+
 fn is_table_list(answer: &str) -> bool {
-    answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"TableNames\"")
+    is_success(answer) && answer.contains("\"TableNames\"")
 }
 
 #[cfg(test)]

@@ -1,0 +1,127 @@
+//! What `cargo xtask e2e` has prepared, and what is stored in it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Deserialize;
+
+use crate::PATIENCE;
+use crate::dynamodb::client;
+
+pub type Item = HashMap<String, AttributeValue>;
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Deserialize)]
+pub struct Deployment {
+    /// The program of the Runtime Interface Emulator.
+    pub emulator: PathBuf,
+    /// DynamoDB Local.
+    pub endpoint: String,
+    /// Names of tables, by their ids in the template.
+    tables: BTreeMap<String, String>,
+    functions: BTreeMap<String, Settings>,
+    /// The folder with `FUNCTION/bootstrap`, if the debug builds are not meant.
+    bootstraps: Option<PathBuf>,
+}
+
+/// A function's, as they stand in the template.
+#[derive(Clone, Debug, Deserialize)]
+struct Settings {
+    environment: BTreeMap<String, String>,
+    memory_mb: u32,
+    timeout_s: u32,
+}
+
+/// What Lambda starts.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub name: &'static str,
+    pub binary: PathBuf,
+    pub environment: BTreeMap<String, String>,
+    pub memory_mb: u32,
+    pub timeout_s: u32,
+}
+
+impl Deployment {
+    pub fn load() -> Self {
+        let file = std::env::var("E2E_DEPLOYMENT").expect("run these tests by `cargo xtask e2e`");
+        let text = std::fs::read_to_string(file).expect("the prepared deployment");
+        serde_json::from_str(&text).expect("a deployment")
+    }
+
+    /// The payments API.
+    pub fn payments(&self) -> Function {
+        self.function("payments", Path::new(env!("CARGO_BIN_EXE_payments")))
+    }
+
+    /// The consumer of payment events.
+    pub fn payment_events(&self) -> Function {
+        self.function("payment-events", Path::new(env!("CARGO_BIN_EXE_payment-events")))
+    }
+
+    fn function(&self, name: &'static str, debug: &Path) -> Function {
+        let built = self.bootstraps.as_ref().map(|folder| folder.join(name).join("bootstrap"));
+        let settings = self.functions.get(name).expect("a function of the template").clone();
+        let Settings { environment, memory_mb, timeout_s } = settings;
+        let binary = built.unwrap_or_else(|| debug.to_owned());
+        Function { name, binary, environment, memory_mb, timeout_s }
+    }
+
+    pub fn table(&self, id: &str) -> &str {
+        self.tables.get(id).expect("a table of the template")
+    }
+
+    pub fn client(&self) -> Client {
+        client(&self.endpoint)
+    }
+
+    /// The idempotency record of a key.
+    pub async fn record(&self, pk: &str) -> Option<Item> {
+        let get = self.client().get_item().table_name(self.table("IdempotencyTable"));
+        let key = AttributeValue::S(pk.to_owned());
+        get.key("pk", key).consistent_read(true).send().await.expect("a table").item
+    }
+
+    /// The record, as soon as there is one that is `PENDING`.
+    pub async fn pending(&self, pk: &str) -> Item {
+        let pending = async {
+            loop {
+                match self.record(pk).await {
+                    Some(record) if is_pending(&record) => return record,
+                    _ => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, pending).await.expect("a handler that begins")
+    }
+
+    /// The payments that were made with this note.
+    pub async fn payments_noted(&self, note: &str) -> Vec<Item> {
+        let scan = self.client().scan().table_name(self.table("PaymentsTable"));
+        let mut pages = scan.consistent_read(true).into_paginator().items().send();
+        let mut payments = Vec::new();
+        while let Some(payment) = pages.next().await {
+            let payment = payment.expect("a table");
+            if payment.get("note") == Some(&AttributeValue::S(note.to_owned())) {
+                payments.push(payment);
+            }
+        }
+        payments
+    }
+}
+
+pub fn is_pending(record: &Item) -> bool {
+    text(record, "status") == "PENDING"
+}
+
+pub fn text<'a>(record: &'a Item, attribute: &str) -> &'a str {
+    record.get(attribute).and_then(|value| value.as_s().ok()).expect("a text attribute")
+}
+
+pub fn number<'a>(record: &'a Item, attribute: &str) -> &'a str {
+    record.get(attribute).and_then(|value| value.as_n().ok()).expect("a number attribute")
+}

@@ -1,0 +1,112 @@
+//! `cargo xtask e2e`: the example's functions as Lambda runs them.
+//!
+//! Here is what a deployment prepares: DynamoDB Local has the tables of the SAM template, and each
+//! function its environment variables, its memory and its timeout. The scenarios are the example's
+//! test target `e2e`, where the AWS SDK is built already; they start the emulators and speak as the
+//! services do.
+
+mod tables;
+mod template;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    args::E2eOptions,
+    dynamodb_local::{self, Server},
+    infra, test,
+    workspace::Workspace,
+};
+use template::Template;
+
+/// The stage that is made here. The others have their defaults.
+const PARAMETERS: [(&str, &str); 1] = [("Stage", "dev")];
+
+/// `false` if a scenario has failed.
+pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
+    let workspace = Workspace::load()?;
+    let sam = infra::sam(&workspace)?;
+    let template = Template::new(sam.template, &PARAMETERS);
+    let mut server = match dynamodb_local::endpoint_from_environment() {
+        Some(endpoint) => dynamodb_local::running(&endpoint)?,
+        None => dynamodb_local::start(&workspace.target)
+            .map_err(|reason| anyhow::anyhow!("DynamoDB Local is {reason}"))?,
+    };
+    let tables = table_names(&template)?;
+    tables::make(&template, &tables, &server)?;
+    let deployment = json!({
+        "emulator": sam.emulator,
+        "endpoint": server.endpoint(),
+        "tables": tables,
+        "functions": functions(&template, &tables)?,
+        "bootstraps": options.bootstraps.as_deref().map(bootstraps).transpose()?,
+    });
+    let passed = run_scenarios(&workspace, &deployment, options, &server)?;
+    if let Some(end) = server.early_end() {
+        eprintln!("DynamoDB Local ended while the scenarios ran: {end}");
+        return Ok(false);
+    }
+    Ok(passed)
+}
+
+/// The whole workspace, as the tests: a narrower selection would build the AWS SDK again.
+fn run_scenarios(
+    workspace: &Workspace,
+    deployment: &Value,
+    options: &E2eOptions,
+    server: &Server,
+) -> Result<bool> {
+    let folder = workspace.target.join("e2e");
+    let file = folder.join(format!("deployment-{}.json", process::id()));
+    fs::create_dir_all(&folder)?;
+    fs::write(&file, format!("{deployment:#}\n"))?;
+    let args = ["test", "--workspace", "--all-features", "--test", "e2e", "--", "--ignored"];
+    let mut command = workspace.cargo(args);
+    command.args(&options.binary_args).env("E2E_DEPLOYMENT", &file);
+    let engine = format!("Runtime Interface Emulator, DynamoDB Local ({})", server.origin());
+    let passed = test::run_suite("e2e", &engine, command);
+    fs::remove_file(&file)?;
+    passed
+}
+
+/// Names that no other run has: a server that runs already may have theirs.
+fn table_names(template: &Template) -> Result<BTreeMap<String, String>> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let run = format!("e2e-{}-{seconds}", process::id());
+    let ids = template.resources(tables::TYPE).map(|(id, _)| id);
+    Ok(ids.map(|id| (id.to_owned(), format!("{run}-{id}"))).collect())
+}
+
+/// By the name of the binary: what Lambda gives to each function.
+fn functions(template: &Template, tables: &BTreeMap<String, String>) -> Result<Value> {
+    let mut functions = serde_json::Map::new();
+    for (id, function) in template.resources("AWS::Lambda::Function") {
+        let binary = function["Metadata"]["BuildProperties"]["Binary"].as_str();
+        let binary = binary.with_context(|| format!("{id} names no binary"))?;
+        let property = |name: &str| {
+            let value = template.resolve(&function["Properties"][name], tables);
+            value.with_context(|| format!("{id}: {name}"))
+        };
+        let settings = json!({
+            "environment": property("Environment")?["Variables"],
+            "memory_mb": property("MemorySize")?,
+            "timeout_s": property("Timeout")?,
+        });
+        functions.insert(binary.to_owned(), settings);
+    }
+    ensure!(!functions.is_empty(), "the template has no function");
+    Ok(functions.into())
+}
+
+/// From the root: the tests run in another folder.
+fn bootstraps(folder: &Path) -> Result<PathBuf> {
+    folder.canonicalize().with_context(|| format!("there is no folder {}", folder.display()))
+}
