@@ -86,17 +86,14 @@ impl Deployment {
         get.key("pk", key).consistent_read(true).send().await.expect("a table").item
     }
 
-    /// The record, as soon as there is one that is `PENDING`.
-    pub async fn pending(&self, pk: &str) -> Item {
-        let pending = async {
-            loop {
-                match self.record(pk).await {
-                    Some(record) if is_pending(&record) => return record,
-                    _ => tokio::time::sleep(PAUSE).await,
-                }
+    /// Waits until a key has a record.
+    pub async fn wait_for_record(&self, pk: &str) {
+        let recorded = async {
+            while self.record(pk).await.is_none() {
+                tokio::time::sleep(PAUSE).await;
             }
         };
-        tokio::time::timeout(PATIENCE, pending).await.expect("a handler that begins")
+        tokio::time::timeout(PATIENCE, recorded).await.expect("a key that is taken");
     }
 
     /// The payments that were made with this note.
@@ -112,10 +109,6 @@ impl Deployment {
         }
         payments
     }
-}
-
-pub fn is_pending(record: &Item) -> bool {
-    text(record, "status") == "PENDING"
 }
 
 pub fn text<'a>(record: &'a Item, attribute: &str) -> &'a str {

@@ -70,7 +70,6 @@ impl Kind {
     /// has, and no others.
     pub fn response(self, answer: &Value) -> Response {
         let single = answer["headers"].as_object().into_iter().flatten();
-        let single = single.map(|(name, value)| (name, value));
         let multiple = answer["multiValueHeaders"].as_object().into_iter().flatten();
         let multiple = multiple.flat_map(|(name, values)| {
             values.as_array().into_iter().flatten().map(move |value| (name, value))
