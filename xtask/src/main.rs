@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod dynamodb_local;
 mod infra;
+mod playground;
 mod search;
 mod test;
 mod torture;
@@ -48,6 +49,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Check(options) => check::run(&options),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
+        Command::Playground { renew_screenshot } => {
+            playground::run(&workspace::Workspace::load()?, renew_screenshot)
+        }
         Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),
