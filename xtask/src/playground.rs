@@ -7,7 +7,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -81,7 +81,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     )
 }
 
-fn node_command(program: &str, page: &PathBuf) -> Command {
+fn node_command(program: &str, page: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(page).stdin(Stdio::null());
     command
@@ -93,18 +93,18 @@ fn screenshots(workspace: &Workspace) -> PathBuf {
 
 /// The path of the browser: the test's driver does not look for it.
 fn browser() -> Option<OsString> {
-    let named = env::var_os(CHROMIUM).filter(|name| !name.is_empty()).map(PathBuf::from);
-    let path = env::var_os("PATH").unwrap_or_default();
-    let installed = || {
-        let directories: Vec<_> = env::split_paths(&path).collect();
-        let names = BROWSERS.iter().map(|name| format!("{name}{}", env::consts::EXE_SUFFIX));
-        names
-            .flat_map(|name| {
-                directories.iter().map(move |place| place.join(&name)).collect::<Vec<_>>()
-            })
-            .find(|file| file.is_file())
-    };
-    let browser = named.or_else(installed)?;
+    let chosen = env::var_os(CHROMIUM).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let browser = chosen.or_else(installed_browser)?;
     let works = quiet(Command::new(&browser).arg("--version")).is_ok_and(|status| status.success());
     works.then(|| browser.into_os_string())
+}
+
+fn installed_browser() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places: Vec<_> = env::split_paths(&path).collect();
+    BROWSERS
+        .iter()
+        .flat_map(|name| places.iter().map(move |place| place.join(name)))
+        .map(|file| file.with_extension(env::consts::EXE_EXTENSION))
+        .find(|file| file.is_file())
 }

@@ -140,13 +140,12 @@ async fn serve(State(local): State<Local>, request: axum::extract::Request) -> R
     let (parts, body) = request.into_parts();
     let crash = Crash::asked_for(&parts);
     let request = Request::from_parts(parts, body);
-    let served = match crash {
-        Some(crash) => call_and_crash(local, request, &crash).await,
-        None => {
-            // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
-            let called = local.owners.spawn(call(local.handler, request)).await;
-            called.map_err(Error::from).flatten()
-        }
+    let served = if let Some(crash) = crash {
+        call_and_crash(local, request, &crash).await
+    } else {
+        // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
+        let called = local.owners.spawn(call(local.handler, request)).await;
+        called.map_err(Error::from).flatten()
     };
     served.unwrap_or_else(|error| {
         eprintln!("error: {error}");

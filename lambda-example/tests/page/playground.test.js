@@ -93,6 +93,15 @@ const charged = async (before, more) => {
   await looked();
   await page.waitForFunction((count) => document.querySelectorAll('#ledger > li').length === count, before + more);
 };
+/** The page may be a moment ahead of the store. */
+async function retryUntilFree() {
+  let word;
+  do {
+    await press('Retry');
+    await page.waitForFunction(() => document.querySelector('#log .word').textContent !== '…');
+    word = await page.locator('#log .word').first().textContent();
+  } while (word === 'in progress');
+}
 const shoot = (name, fullPage = true) => page.screenshot({ path: join(SCREENSHOTS, name), fullPage });
 
 async function fits(width) {
@@ -144,8 +153,8 @@ for (const { route, attempt, scope } of [
     await said('in progress', 'crashed');
     await recordSays('abandoned');
     await shoot(`crash${route.replace('/', '-')}.png`);
-    await press('Retry');
-    await said('first answer', 'in progress', 'crashed');
+    await retryUntilFree();
+    await said('first answer', 'in progress');
     await recordSays(`attempt ${attempt}`);
     await recordSays('completed');
     await press('Retry');
