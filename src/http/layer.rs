@@ -90,8 +90,13 @@ impl<S> Layer<S> for IdempotencyLayer {
 /// use http_body_util::Full;
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// async fn pay(idempotency: &Idempotency, request: Request<Full<Bytes>>) -> Result<(), std::io::Error> {
-///     let handler = async |_: Request<Full<Bytes>>| Ok(Response::new(Full::<Bytes>::from("paid")));
+/// type Whole = Full<Bytes>;
+///
+/// async fn handler(_: Request<Whole>) -> Result<Response<Whole>, std::io::Error> {
+///     Ok(Response::new("paid".into()))
+/// }
+///
+/// async fn pay(idempotency: &Idempotency, request: Request<Whole>) -> Result<(), std::io::Error> {
 ///     let service = idempotency.http("payments").layer().layer(service_fn(handler));
 ///     let response = service.oneshot(request).await?;
 ///     println!("{}", response.status());
