@@ -80,6 +80,11 @@
 //! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
 //! topics, each by its own failure protocol, see [`messages`].
 //!
+//! # Guide
+//!
+//! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,
+//! queues, tenants, tests, operation), and a FAQ of every error.
+//!
 //! # Features
 //!
 //! | feature | default | what it brings |

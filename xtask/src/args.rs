@@ -6,7 +6,7 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  check    formatting, lints, docs, doc tests, feature promises, licences, infra
+  check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 
