@@ -17,6 +17,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use lambda_example::PAYMENTS_SCOPE;
 use lambda_http::Error;
 use serde_json::{Value, json};
 
@@ -90,7 +91,7 @@ impl Crash {
     pub(crate) fn asked_for(request: &Parts) -> Option<Self> {
         request.headers.get("x-playground").filter(|value| *value == "crash")?;
         let key = request.headers.get("idempotency-key")?.to_str().ok()?;
-        let pk = format!("payments#{}", key.trim_matches('"'));
+        let pk = format!("{PAYMENTS_SCOPE}#{}", key.trim_matches('"'));
         Some(Self { pk, is_charge: request.uri.path() == "/charges" })
     }
 }
