@@ -185,6 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn test_takes_its_flags() {
+        let options =
+            TestOptions { embedded_only: true, require_browser: true, ..TestOptions::default() };
+        let command = parse_line("test --require-browser --embedded-only").unwrap();
+        assert_eq!(command, Command::Test(options));
+    }
+
+    #[test]
     fn check_takes_its_flags() {
         assert_eq!(
             parse_line("check").unwrap(),
