@@ -247,6 +247,16 @@ impl Builder {
     }
 
     /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
+    ///
+    /// let idempotency =
+    ///     Idempotency::builder(client, "idempotency").log_key(LogKey::Verbatim).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
         self.log_key = log_key;
         self
@@ -255,6 +265,15 @@ impl Builder {
     /// Asks DynamoDB for the capacity units of each request and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
     /// It costs no units, and some bytes in each answer.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn report_capacity(mut self, report: bool) -> Self {
         self.report_capacity = report;
         self
