@@ -11,7 +11,9 @@
 
 mod playground;
 
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
@@ -35,6 +37,9 @@ const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--po
 
 /// Lambda's own limit for a request.
 const MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
+
+/// How often a request that is to crash is looked at.
+const GLANCE: Duration = Duration::from_millis(25);
 
 const RECORDS: &str = "idempotency";
 const PAYMENTS: &str = "payments";
@@ -161,9 +166,17 @@ async fn call_and_crash(
     crash: &Crash,
 ) -> Result<Response, Error> {
     let before = local.playground.before(crash).await?;
-    tokio::select! {
-        answered = call(local.handler, request) => answered,
-        halfway = local.playground.halfway(crash, &before) => halfway.map(|()| playground::died()),
+    let mut answering = pin!(call(local.handler, request));
+    loop {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(GLANCE) => {}
+            answered = &mut answering => return answered,
+        }
+        // It stands still meanwhile: however slow the machine is, it does not get to its end unseen.
+        if local.playground.is_halfway(crash, &before).await? {
+            return Ok(playground::died());
+        }
     }
 }
 

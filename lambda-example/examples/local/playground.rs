@@ -29,9 +29,6 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// How often a request that is to crash is looked at.
-const GLANCE: Duration = Duration::from_millis(25);
-
 /// So many of a table's items are read, in no order, and of those the newest are shown.
 const READ: i32 = 500;
 const SHOWN: usize = 20;
@@ -114,16 +111,11 @@ impl Playground {
         Ok(Before { owner, charges: self.charges().await? })
     }
 
-    /// Waits until a request is half-way: it owns its key, and with `/charges` the charge is made.
-    pub(crate) async fn halfway(&self, crash: &Crash, before: &Before) -> Result<(), Error> {
-        loop {
-            let owner = self.pending_owner(&crash.pk).await?;
-            let owns = owner.is_some() && owner != before.owner;
-            if owns && (!crash.is_charge || self.charges().await? > before.charges) {
-                return Ok(());
-            }
-            tokio::time::sleep(GLANCE).await;
-        }
+    /// Whether a request is half-way: it owns its key, and with `/charges` the charge is made.
+    pub(crate) async fn is_halfway(&self, crash: &Crash, before: &Before) -> Result<bool, Error> {
+        let owner = self.pending_owner(&crash.pk).await?;
+        let owns = owner.is_some() && owner != before.owner;
+        Ok(owns && (!crash.is_charge || self.charges().await? > before.charges))
     }
 
     async fn pending_owner(&self, pk: &str) -> Result<Option<String>, Error> {
