@@ -25,6 +25,15 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// effect up first. The other way round, once this operation's own retention is over the same key
 /// starts a new operation, but its derived keys are those of the old one: where that is to be a new
 /// call, put a date or a generation into the key or the scope.
+///
+/// ```
+/// use dynamodb_idempotency::derive_key;
+///
+/// let key = derive_key("refund", &("order-42", 1200))?;
+/// assert_eq!(key.to_string(), key.uuid());
+/// assert_eq!((key.uuid().len(), key.hex().len()), (36, 64));
+/// # Ok::<_, dynamodb_idempotency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DerivedKey([u8; 32]);
 

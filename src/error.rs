@@ -10,6 +10,27 @@ type Source = Box<dyn StdError + Send + Sync>;
 ///
 /// Match on [`kind`](Self::kind); the text is for people and carries neither key nor tenant. The
 /// handler's own failure is never inside: see [`RunError`].
+///
+/// ```
+/// use dynamodb_idempotency::{Error, ErrorKind, Fingerprint};
+///
+/// fn advice(error: &Error) -> &'static str {
+///     match error.kind() {
+///         ErrorKind::Mismatch => "use a new key",
+///         ErrorKind::Configuration => "mend the deployment",
+///         _ if error.is_outcome_unknown() => "it may have happened: ask again with the same key",
+///         _ if error.retry_after().is_some() => "it is running: wait, then ask again",
+///         _ if error.is_retryable() => "ask again",
+///         _ => "look at it",
+///     }
+/// }
+///
+/// // JSON has no maps with such keys.
+/// let payload = std::collections::HashMap::from([((1, 2), 3)]);
+/// let error = Fingerprint::of(&payload).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// assert_eq!(advice(&error), "look at it");
+/// ```
 pub struct Error {
     // One word on the stack of every `Result` of the crate.
     inner: Box<Inner>,
@@ -22,6 +43,20 @@ struct Inner {
 }
 
 /// What an [`Error`] asks the caller to do.
+///
+/// ```
+/// use dynamodb_idempotency::{Error, ErrorKind};
+///
+/// fn status(error: &Error) -> u16 {
+///     match error.kind() {
+///         ErrorKind::InvalidInput => 400,
+///         ErrorKind::Mismatch => 422,
+///         ErrorKind::InProgress { .. } | ErrorKind::LeaseLost => 409,
+///         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded => 503,
+///         _ => 500,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -166,6 +201,26 @@ impl StdError for Error {
 ///
 /// The two are never mixed: an error type of the handler's is never taken for one of the crate's,
 /// and a failing store never hides what the handler said.
+///
+/// ```
+/// use dynamodb_idempotency::RunError;
+///
+/// #[derive(Debug, PartialEq)]
+/// struct Declined;
+///
+/// fn explain(error: &RunError<Declined>) -> String {
+///     match error {
+///         RunError::Handler(Declined) => "the card was declined".to_owned(),
+///         RunError::Idempotency(error) => format!("try later: {error}"),
+///     }
+/// }
+///
+/// let error = RunError::Handler(Declined);
+/// assert_eq!(explain(&error), "the card was declined");
+/// assert!(error.idempotency().is_none());
+/// assert_eq!(error.into_handler()?, Declined);
+/// # Ok::<_, dynamodb_idempotency::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum RunError<E> {
     /// The handler ran and failed with this.

@@ -21,6 +21,31 @@ use crate::transaction::Commits;
 /// The running operation, as its handler sees it.
 ///
 /// A clone is the same execution. HTTP handlers find it in the request's extensions.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::Execution;
+///
+/// async fn import(execution: Execution, rows: &[u32]) -> Result<usize, String> {
+///     if rows.is_empty() {
+///         execution.nothing_executed(); // refused: the key stays free
+///         return Err("no rows".to_owned());
+///     }
+///     println!("attempt {} by {}", execution.attempt(), execution.owner());
+///     for row in rows {
+///         // Another one may own the key by now, or soon.
+///         if execution.is_lease_lost() || execution.lease_remaining() < Duration::from_secs(1) {
+///             return Err("no time left".to_owned());
+///         }
+///         println!("{row}"); // your business here
+///     }
+///     if !execution.is_protected() {
+///         println!("this run had no record: DynamoDB was out of reach");
+///     }
+///     Ok(rows.len())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Execution {
     pub(crate) inner: Arc<Inner>,

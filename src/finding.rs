@@ -3,6 +3,13 @@
 use std::fmt;
 
 /// How good a [`Finding`] is.
+///
+/// ```
+/// use dynamodb_idempotency::Verdict;
+///
+/// assert!(Verdict::Ok < Verdict::Warning && Verdict::Warning < Verdict::Error);
+/// assert_eq!(Verdict::Warning.as_str(), "warning");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// As it should be.
@@ -33,6 +40,16 @@ impl fmt::Display for Verdict {
 
 /// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) looked at, and what to
 /// do about it. Its text says, in one line, what is so, and after a colon the mend.
+///
+/// ```
+/// use dynamodb_idempotency::{Finding, Verdict};
+///
+/// /// What an operator should see.
+/// fn lines(findings: &[Finding]) -> Vec<String> {
+///     let wrong = findings.iter().filter(|finding| finding.verdict > Verdict::Ok);
+///     wrong.map(|finding| format!("{}: {finding}", finding.subject)).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

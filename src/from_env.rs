@@ -10,6 +10,10 @@ use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
 
 /// The environment variable that names the table.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::TABLE_VARIABLE, "IDEMPOTENCY_TABLE");
+/// ```
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 impl Idempotency {
@@ -18,6 +22,15 @@ impl Idempotency {
     ///
     /// The SDK's missing time-outs are set: 1 s to connect, 2 s for each try.
     ///
+    /// ```
+    /// use dynamodb_idempotency::{Error, Idempotency};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// let idempotency = Idempotency::from_env().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Configuration`] when the variable is not set or empty. Nothing is sent yet.
     pub async fn from_env() -> Result<Self, Error> {
@@ -25,6 +38,20 @@ impl Idempotency {
     }
 
     /// As [`from_env`](Self::from_env), with choices.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::{Error, Idempotency};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// let idempotency = Idempotency::builder_from_env()
+    ///     .await?
+    ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As `from_env`.

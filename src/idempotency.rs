@@ -25,6 +25,17 @@ const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 ///
 /// Make one when the function initialises and clone it freely: a clone shares the client and its
 /// connections.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// let receipt = idempotency
+///     .operation("charge")
+///     .key("order-42")
+///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Idempotency {
     pub(crate) core: Arc<Core>,
@@ -39,12 +50,32 @@ pub(crate) struct Core {
 
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::new(client, "idempotency");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
         Builder::new(client, table.into()).assemble()
     }
 
     /// Uses `table` through `client`, with choices.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::{Idempotency, KeyForm};
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.key_form(KeyForm::Sha256))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(client: Client, table: impl Into<String>) -> Builder {
         Builder::new(client, table.into())
     }
@@ -53,6 +84,15 @@ impl Idempotency {
     ///
     /// A text names one segment; [`Scope`] builds longer ones. Operations with different scopes
     /// share no record, whatever their keys.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42");
+    /// # }
+    /// ```
     pub fn operation(&self, scope: impl Into<Scope>) -> Operation<'_> {
         Operation::new(self, scope.into())
     }
@@ -61,6 +101,13 @@ impl Idempotency {
     /// until it is active: for tests, examples and first steps.
     ///
     /// Of a table that is there already, with the same keys, only the TTL is enabled.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// idempotency.create_table().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
@@ -82,6 +129,21 @@ impl fmt::Debug for Idempotency {
 }
 
 /// Builds an [`Idempotency`].
+///
+/// ```
+/// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::{Attribute, Idempotency, TableSchema};
+///
+/// let idempotency = Idempotency::builder(client, "shared")
+///     .schema(TableSchema::default().attribute(Attribute::ExpiresAt, "ttl"))
+///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
+///     .request_timeout(Duration::from_secs(2))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "call build()"]
 pub struct Builder {
@@ -110,12 +172,33 @@ impl Builder {
     }
 
     /// Names the table's attributes. Default: those of `docs/protocol.md`.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::{Idempotency, TableSchema};
+    ///
+    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    /// let idempotency = Idempotency::builder(client, "shared").schema(schema).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn schema(mut self, schema: TableSchema) -> Self {
         self.schema = schema;
         self
     }
 
     /// Changes the policy that operations inherit.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::{Idempotency, Takeover};
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -124,6 +207,19 @@ impl Builder {
     /// The longest that one DynamoDB call may take, the SDK's own retries included; what has no
     /// answer by then has an unknown outcome. At least 100 ms; default 5 s. A deadline or a lease
     /// that has to be renewed makes it shorter.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .request_timeout(Duration::from_secs(2))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -132,12 +228,35 @@ impl Builder {
     /// How far the local clock may be from DynamoDB's before a fresh lease is stamped anew, which
     /// costs one write. Default 1 s; below that the one-second resolution of DynamoDB's `Date`
     /// would cause needless writes.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .clock_tolerance(Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
         self.clock_tolerance = tolerance;
         self
     }
 
     /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
+    ///
+    /// let idempotency =
+    ///     Idempotency::builder(client, "idempotency").log_key(LogKey::Verbatim).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
         self.log_key = log_key;
         self
@@ -146,12 +265,35 @@ impl Builder {
     /// Asks DynamoDB for the capacity units of each request and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
     /// It costs no units, and some bytes in each answer.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn report_capacity(mut self, report: bool) -> Self {
         self.report_capacity = report;
         self
     }
 
     /// Checks the settings.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::{ErrorKind, Idempotency};
+    ///
+    /// let refused = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.retention(Duration::ZERO))
+    ///     .build();
+    /// assert_eq!(refused.unwrap_err().kind(), ErrorKind::Configuration);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a setting out of its

@@ -33,6 +33,13 @@ pub struct Scope(String);
 
 impl Scope {
     /// A scope of one segment, usually the name of the operation.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").as_str(), "charge");
+    /// assert_eq!(Scope::from("charge"), Scope::new("charge"));
+    /// ```
     #[must_use]
     pub fn new(segment: &str) -> Self {
         let mut encoded = String::with_capacity(segment.len());
@@ -41,6 +48,12 @@ impl Scope {
     }
 
     /// Appends a segment: a tenant, a version of the operation, a region.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").segment("acme").segment("v2").as_str(), "charge/acme/v2");
+    /// ```
     #[must_use]
     pub fn segment(mut self, segment: &str) -> Self {
         self.0.push('/');
@@ -95,6 +108,18 @@ fn encode_segment(into: &mut String, segment: &str) {
 /// How the caller's key is written into the record's key.
 ///
 /// Change it only together with the scope: a record written in one form is not found in the other.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::KeyForm;
+///
+/// // An e-mail address is nothing for a table's key.
+/// let operation = idempotency
+///     .operation("sign-up")
+///     .key("ada@example.com")
+///     .policy(|policy| policy.key_form(KeyForm::Sha256));
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyForm {

@@ -80,6 +80,11 @@
 //! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
 //! topics, each by its own failure protocol, see [`messages`].
 //!
+//! # Guide
+//!
+//! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,
+//! queues, tenants, tests, operation), and a FAQ of every error.
+//!
 //! # Features
 //!
 //! | feature | default | what it brings |
@@ -94,6 +99,7 @@
 //!
 //! Without default features the crate needs the DynamoDB client that you give it, and brings
 //! neither a Lambda crate nor a TLS stack.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "from-env", feature = "lambda", feature = "messages")),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
@@ -119,6 +125,8 @@ mod from_env;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(all(doctest, feature = "from-env", feature = "lambda", feature = "messages"))]
+mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;
@@ -163,27 +171,3 @@ pub use crate::transaction::{
     CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
     TransactionError,
 };
-
-/// The README's snippets compile.
-#[cfg(all(doctest, feature = "lambda", feature = "messages"))]
-#[doc = include_str!("../README.md")]
-#[derive(Debug)]
-pub struct Readme;
-
-/// So do the guide's.
-#[cfg(all(doctest, feature = "from-env", feature = "messages"))]
-#[doc = include_str!("../docs/messages.md")]
-#[derive(Debug)]
-pub struct MessagesGuide;
-
-/// And those on signals.
-#[cfg(all(doctest, feature = "from-env"))]
-#[doc = include_str!("../docs/signals.md")]
-#[derive(Debug)]
-pub struct SignalsGuide;
-
-/// And those on deploying.
-#[cfg(all(doctest, feature = "lambda"))]
-#[doc = include_str!("../docs/deploy.md")]
-#[derive(Debug)]
-pub struct DeployGuide;

@@ -34,6 +34,18 @@ use crate::transaction::{Fate, commit_unknown, given_up};
 ///
 /// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too, so that the
 /// same key with another request is an error and not somebody else's answer.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// let receipt = idempotency
+///     .operation("charge")
+///     .key("order-42")
+///     .payload(&("order-42", 1200))
+///     .run(async |execution| Ok::<_, std::io::Error>(execution.derive_key("card").uuid()))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before run()"]
 pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
@@ -48,6 +60,25 @@ pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
 }
 
 /// How a call of [`run_with_outcome`](Operation::run_with_outcome) came by its answer.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// use dynamodb_idempotency::Outcome;
+///
+/// let outcome = idempotency
+///     .operation("charge")
+///     .key("order-42")
+///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+///     .await?;
+/// match &outcome {
+///     Outcome::Executed(_) => println!("it ran"),
+///     Outcome::Unconfirmed(_) | Outcome::Unprotected(_) => println!("it ran; it may run again"),
+///     stored => assert!(stored.is_replayed() || matches!(stored, Outcome::Reconciled(_))),
+/// }
+/// let receipt = outcome.into_inner();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
@@ -91,14 +122,41 @@ impl<T> Outcome<T> {
 }
 
 /// The handler's errors are not stored: the default.
+///
+/// ```
+/// use dynamodb_idempotency::{ForgetErrors, Idempotency, Operation};
+///
+/// fn charge<'a>(idempotency: &'a Idempotency, order: &str) -> Operation<'a, ForgetErrors> {
+///     idempotency.operation("charge").key(order)
+/// }
+/// ```
 #[derive(Debug)]
 pub enum ForgetErrors {}
 
 /// The handler's errors are stored and replayed: after [`Operation::replay_errors`].
+///
+/// ```
+/// use dynamodb_idempotency::{Idempotency, Operation, ReplayErrors};
+///
+/// fn charge<'a>(idempotency: &'a Idempotency, order: &str) -> Operation<'a, ReplayErrors> {
+///     idempotency.operation("charge").key(order).replay_errors()
+/// }
+/// ```
 #[derive(Debug)]
 pub enum ReplayErrors {}
 
 /// Whether an operation can store and replay errors of type `E`. Implemented by the crate alone.
+///
+/// ```
+/// use dynamodb_idempotency::{ErrorReplay, Operation, RunError};
+///
+/// /// For operations that keep their errors, and for those that do not.
+/// async fn charge<Errors: ErrorReplay<String>>(
+///     operation: Operation<'_, Errors>,
+/// ) -> Result<u32, RunError<String>> {
+///     operation.run(async |_| Err("declined".to_owned())).await
+/// }
+/// ```
 pub trait ErrorReplay<E>: sealed::Sealed {
     /// The error as JSON, if it is to be stored.
     #[doc(hidden)]
@@ -154,6 +212,24 @@ impl<'a, Hook> Operation<'a, ForgetErrors, Hook> {
     /// Keeps a failure of the handler and gives the error itself to repeats; its type must be
     /// serialisable. The policy becomes [`Failure::Replay`], unless it is [`Failure::Retain`]: then
     /// the attempts that it allows run first.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Debug, Serialize, Deserialize)]
+    /// struct Declined { code: String }
+    ///
+    /// let paid = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .replay_errors()
+    ///     .run(async |_| Err::<(), _>(Declined { code: "stolen_card".to_owned() }))
+    ///     .await;
+    /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn replay_errors(self) -> Operation<'a, ReplayErrors, Hook> {
         let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _, hook } = self;
         let failure = match policy.failure {
@@ -213,12 +289,24 @@ impl<'a, Errors> Operation<'a, Errors> {
 impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// What tells this operation from others of its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// # }
+    /// ```
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();
         self
     }
 
     /// Adds a segment to the scope: the tenant, the version.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").segment("tenant-7").key("order-42");
+    /// # }
+    /// ```
     pub fn segment(mut self, segment: &str) -> Self {
         self.scope = self.scope.segment(segment);
         self
@@ -227,23 +315,55 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// The request; a repeat with the same key must bring the same one. Compared by its JSON value,
     /// in which the order of a map's members does not matter; that of a sequence does, so leave
     /// out a `HashSet`, whose order changes with every process.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
+    /// # }
+    /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
         self.fingerprint = Fingerprint::of(payload);
         self
     }
 
     /// The request as bytes, compared as they are.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
+    /// # }
+    /// ```
     pub fn payload_bytes(self, payload: &[u8]) -> Self {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
 
     /// The request's fingerprint, made of whatever parts count.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"eur").json(b"1200").finish();
+    /// let operation = idempotency.operation("charge").key("order-42").fingerprint(fingerprint);
+    /// # }
+    /// ```
     pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = Ok(fingerprint);
         self
     }
 
     /// Changes the inherited policy for this operation.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Takeover;
+    ///
+    /// let operation = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject));
+    /// # }
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -251,6 +371,21 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
 
     /// When the caller's time is over: in Lambda the deadline of the **current** invocation's
     /// `Context`. It bounds [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Idempotency;
+    /// use lambda_runtime::{Error, LambdaEvent};
+    ///
+    /// async fn handler(idempotency: &Idempotency, event: LambdaEvent<String>) -> Result<u32, Error> {
+    ///     let rows = idempotency
+    ///         .operation("import")
+    ///         .key(&event.payload)
+    ///         .deadline(event.context.deadline())
+    ///         .run(async |_| Ok::<_, std::io::Error>(3))
+    ///         .await?;
+    ///     Ok(rows)
+    /// }
+    /// ```
     pub fn deadline(mut self, deadline: SystemTime) -> Self {
         self.deadline = Some(deadline);
         self
@@ -262,6 +397,17 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// around it, say), it leaves the key locked until the lease is over, and then the operation
     /// runs again. Spawn it where that can happen. A panic of the handler's counts as a failure,
     /// and goes on.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// let receipt: String = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
@@ -278,6 +424,18 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     }
 
     /// As [`run`](Self::run), and tells how the answer came.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// let outcome = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// println!("a replay: {}", outcome.is_replayed());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As `run`.

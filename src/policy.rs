@@ -71,6 +71,15 @@ impl Default for Policy {
 ///
 /// A lease that is too short lets a second execution start beside a slow first one; one that is too
 /// long keeps the key of a crashed owner locked.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::{Lease, Policy};
+///
+/// // A 15-minute function whose crash frees its key within half a minute.
+/// let policy = Policy::default().lease(Lease::Renewed(Duration::from_secs(30)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lease {
@@ -87,6 +96,14 @@ pub enum Lease {
 }
 
 /// What a repeat gets while the owner's lease is live.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::{InProgress, Policy};
+///
+/// let policy = Policy::default().in_progress(InProgress::Wait { timeout: Duration::from_secs(5) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InProgress {
@@ -102,6 +119,12 @@ pub enum InProgress {
 
 /// What a failure of the handler (an `Err`, a panic; in HTTP a status that is not stored) leaves
 /// behind.
+///
+/// ```
+/// use dynamodb_idempotency::{Failure, Policy};
+///
+/// let policy = Policy::default().failure(Failure::Retain { max_attempts: 3 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
@@ -122,6 +145,12 @@ pub enum Failure {
 }
 
 /// What a repeat does with a record whose owner's lease ended without an answer.
+///
+/// ```
+/// use dynamodb_idempotency::{Takeover, Policy};
+///
+/// let policy = Policy::default().takeover(Takeover::Reject);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Takeover {
@@ -133,6 +162,12 @@ pub enum Takeover {
 }
 
 /// What a repeat gets once the operation has completed.
+///
+/// ```
+/// use dynamodb_idempotency::{Completed, Policy};
+///
+/// let policy = Policy::default().completed(Completed::Execute);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completed {
@@ -149,6 +184,12 @@ pub enum Completed {
 /// What happens while DynamoDB cannot be reached, throttles or fails.
 ///
 /// A missing table, permission or credential is never an outage: it is an error under both.
+///
+/// ```
+/// use dynamodb_idempotency::{Outage, Policy};
+///
+/// let policy = Policy::default().outage(Outage::Open);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
@@ -161,6 +202,12 @@ pub enum Outage {
 }
 
 /// What the caller gets when the handler ran and its completion cannot be confirmed.
+///
+/// ```
+/// use dynamodb_idempotency::{Unconfirmed, Policy};
+///
+/// let policy = Policy::default().unconfirmed(Unconfirmed::Error);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unconfirmed {
@@ -172,8 +219,15 @@ pub enum Unconfirmed {
 }
 
 macro_rules! setters {
-    ($($field:ident: $type:ty),* $(,)?) => {$(
+    ($($field:ident: $type:ty, such as $example:literal;)*) => {$(
         #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        ///
+        /// ```
+        /// # use std::time::Duration;
+        /// # use dynamodb_idempotency::*;
+        #[doc = concat!("let policy = Policy::default().", stringify!($field), "(", $example, ");")]
+        #[doc = concat!("assert_eq!(policy.", stringify!($field), ", ", $example, ");")]
+        /// ```
         #[must_use]
         pub fn $field(mut self, $field: $type) -> Self {
             self.$field = $field;
@@ -184,16 +238,16 @@ macro_rules! setters {
 
 impl Policy {
     setters! {
-        retention: Duration,
-        lease: Lease,
-        in_progress: InProgress,
-        failure: Failure,
-        takeover: Takeover,
-        completed: Completed,
-        outage: Outage,
-        unconfirmed: Unconfirmed,
-        completion_timeout: Duration,
-        key_form: KeyForm,
+        retention: Duration, such as "Duration::from_secs(72 * 3600)";
+        lease: Lease, such as "Lease::Renewed(Duration::from_secs(30))";
+        in_progress: InProgress, such as "InProgress::Wait { timeout: Duration::from_secs(5) }";
+        failure: Failure, such as "Failure::Retain { max_attempts: 3 }";
+        takeover: Takeover, such as "Takeover::Reject";
+        completed: Completed, such as "Completed::Execute";
+        outage: Outage, such as "Outage::Open";
+        unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
+        completion_timeout: Duration, such as "Duration::from_secs(3)";
+        key_form: KeyForm, such as "KeyForm::Sha256";
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {

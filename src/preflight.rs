@@ -54,6 +54,16 @@ impl Idempotency {
 }
 
 /// The checks of a function's start; made by [`Idempotency::preflight`], run by `.await`.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// let findings = idempotency.preflight().scope("payments").await?;
+/// for finding in &findings {
+///     println!("{:7} {}: {finding}", finding.verdict, finding.subject);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is checked before .await"]
 pub struct Preflight<'a> {
     idempotency: &'a Idempotency,
@@ -64,6 +74,13 @@ impl Preflight<'_> {
     /// Also tries whether records of this scope may be read and written: four round trips, and the
     /// write units of three small writes that do not happen. A role that may do so in the scope of
     /// an operation may do so for its tenants; no need to name these.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// idempotency.preflight().scope("payments").scope("transfers").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scope(mut self, scope: impl Into<Scope>) -> Self {
         self.scopes.push(scope.into());
         self

@@ -23,6 +23,25 @@ use crate::steps::Checkpoints;
 /// Its owner is mostly dead, but it may only be slow: what the hook finds not to have happened may
 /// still happen. Ask the other service by the operation's [derived key](Self::derive_key) or
 /// [steps](Self::step), and where it cannot tell for sure, answer [`Reconciled::Refuse`].
+///
+/// ```
+/// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
+///
+/// async fn judge(abandoned: Abandoned) -> Result<Reconciled<String, Error>, Error> {
+///     println!(
+///         "attempt {} since {:?}, given up {:?}, steps: {:?}, its key: {}",
+///         abandoned.attempt(),
+///         abandoned.created_at(),
+///         abandoned.lease_ended_at(),
+///         abandoned.steps().collect::<Vec<_>>(),
+///         abandoned.derive_key("charge"),
+///     );
+///     Ok(match abandoned.step::<String>("charge")? {
+///         Some(charge) => Reconciled::Completed(charge),
+///         None => Reconciled::Execute,
+///     })
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Abandoned {
     key: RecordKey,
@@ -33,6 +52,20 @@ pub struct Abandoned {
 }
 
 /// What a reconcile hook says of an abandoned operation.
+///
+/// ```
+/// use dynamodb_idempotency::Reconciled;
+///
+/// /// What a card network says of a charge.
+/// fn judge(state: Option<&str>) -> Reconciled<String, String> {
+///     match state {
+///         Some("succeeded") => Reconciled::Completed("paid".to_owned()),
+///         Some("declined") => Reconciled::Failed("declined".to_owned()),
+///         None => Reconciled::Execute,
+///         Some(_) => Reconciled::Refuse,
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T, E> {
@@ -106,10 +139,35 @@ impl fmt::Debug for Abandoned {
 }
 
 /// There is no hook: [`Policy::takeover`](crate::Policy::takeover) decides. The default.
+///
+/// ```
+/// use dynamodb_idempotency::{ForgetErrors, Idempotency, NoReconcile, Operation};
+///
+/// fn charge(idempotency: &Idempotency) -> Operation<'_, ForgetErrors, NoReconcile> {
+///     idempotency.operation("charge").key("order-42")
+/// }
+/// ```
 #[derive(Debug)]
 pub enum NoReconcile {}
 
 /// A hook decides: after [`Operation::reconcile`](crate::Operation::reconcile).
+///
+/// ```
+/// use std::future::{Ready, ready};
+///
+/// use dynamodb_idempotency::{Abandoned, ForgetErrors, Operation, ReconcileWith, Reconciled};
+///
+/// type Word = Result<Reconciled<u32, String>, String>;
+/// type Judge = fn(Abandoned) -> Ready<Word>;
+///
+/// fn with_hook(operation: Operation<'_>) -> Operation<'_, ForgetErrors, ReconcileWith<Judge>> {
+///     let judge: Judge = |abandoned| {
+///         println!("attempt {} gave no answer", abandoned.attempt());
+///         ready(Ok(Reconciled::Execute))
+///     };
+///     operation.reconcile(judge)
+/// }
+/// ```
 pub struct ReconcileWith<H>(pub(crate) H);
 
 impl<H> fmt::Debug for ReconcileWith<H> {
@@ -119,6 +177,17 @@ impl<H> fmt::Debug for ReconcileWith<H> {
 }
 
 /// Whether an operation with answers `T` and errors `E` asks a hook. Implemented by the crate alone.
+///
+/// ```
+/// use dynamodb_idempotency::{ForgetErrors, Operation, Reconcile, RunError};
+///
+/// /// For operations with a hook, and for those without.
+/// async fn charge<Hook: Reconcile<u32, String>>(
+///     operation: Operation<'_, ForgetErrors, Hook>,
+/// ) -> Result<u32, RunError<String>> {
+///     operation.run(async |_| Ok(1)).await
+/// }
+/// ```
 pub trait Reconcile<T, E>: sealed::Sealed {
     /// Asks the hook.
     #[doc(hidden)]

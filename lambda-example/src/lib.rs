@@ -2,7 +2,7 @@
 //!
 //! # The payments API
 //!
-//! One handler, on Lambda (`src/main.rs`) and on a local port (`examples/local.rs`).
+//! One handler, on Lambda (`src/main.rs`) and on a local port (`examples/local/`).
 //!
 //! | request | answer |
 //! |---|---|

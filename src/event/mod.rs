@@ -57,6 +57,18 @@ impl Idempotency {
     /// its event: a `String`, or an `Option<String>`. Give the result to `lambda_runtime::run`.
     ///
     /// The handler takes the event and the [`Execution`]; its answer is stored as JSON.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use lambda_runtime::{Error, LambdaEvent};
+    /// use serde_json::Value;
+    ///
+    /// let key_of = |event: &Value| event["file"].as_str().map(str::to_owned);
+    /// let handler = idempotency.event("import", key_of, async |event: LambdaEvent<Value>, _| {
+    ///     Ok::<_, Error>(event.payload["file"].clone()) // your business here
+    /// });
+    /// # }
+    /// ```
     pub fn event<P, Key, F, Fut>(
         &self,
         scope: impl Into<Scope>,

@@ -21,6 +21,21 @@ use crate::policy::Policy;
 
 /// A handler of events whose repeats get the same answer; made by
 /// [`Idempotency::event`](crate::Idempotency::event).
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::{Fingerprint, event::JsonEvent};
+/// use lambda_runtime::{Error, LambdaEvent};
+///
+/// let key_of = |file: &String| file.clone();
+/// let service = idempotency
+///     .event("import", key_of, async |_: LambdaEvent<String>, _| Ok::<_, Error>(3))
+///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
+///     .fingerprint(|event: &JsonEvent| Fingerprint::builder().json(event.get().as_bytes()).finish());
+/// # }
+/// ```
 pub struct Event<P, F> {
     pub(super) config: Arc<Config<P>>,
     pub(super) handler: Arc<F>,

@@ -38,6 +38,14 @@ impl Fingerprint {
 
     /// The fingerprint of any serialisable value, by its JSON value.
     ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// assert_eq!(Fingerprint::of(&("order-42", 1200))?, Fingerprint::of(&("order-42", 1200))?);
+    /// assert_eq!(Fingerprint::of(&1)?.as_bytes().len(), 32);
+    /// # Ok::<_, dynamodb_idempotency::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
@@ -70,6 +78,17 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// Collects the parts of a [`Fingerprint`]; their order matters.
+///
+/// ```
+/// use dynamodb_idempotency::Fingerprint;
+///
+/// // Tenant and JSON body count, other parts of the request do not.
+/// let fingerprint = |tenant: &str, body: &str| {
+///     Fingerprint::builder().bytes(tenant.as_bytes()).json(body.as_bytes()).finish()
+/// };
+/// assert_eq!(fingerprint("a", "{}"), fingerprint("a", " { } "));
+/// assert_ne!(fingerprint("a", "{}"), fingerprint("b", "{}"));
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "call finish()"]
 pub struct FingerprintBuilder {

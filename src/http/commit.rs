@@ -66,6 +66,15 @@ fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem
 
 /// A body that a committed response can have: `lambda_http::Body`, [`Bytes`], text, bytes, nothing.
 /// Implemented by the crate alone.
+///
+/// ```
+/// use dynamodb_idempotency::http::CommittedBody;
+///
+/// fn fits<B: CommittedBody>(_: B) {}
+/// fits("text");
+/// fits(vec![0_u8, 1]);
+/// fits(());
+/// ```
 pub trait CommittedBody: sealed::Sealed {}
 
 impl<B: sealed::Sealed> CommittedBody for B {}

@@ -31,6 +31,15 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
 /// not stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
 /// [`drain`](Self::drain) before its runtime ends.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use axum::{Router, routing::post};
+///
+/// let layer = idempotency.http("payments").layer();
+/// let router: Router = Router::new().route("/payments", post(async || "paid").route_layer(layer));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
     config: Arc<Config>,
@@ -44,6 +53,20 @@ impl IdempotencyLayer {
 
     /// Waits until no handler of this layer's, or of its clones', is running: those too whose
     /// clients have hung up and which no graceful shutdown of a server's waits for.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let layer = idempotency.http("payments").layer();
+    /// let router = Router::new().route("/payments", post(async || "paid").route_layer(layer.clone()));
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    /// axum::serve(listener, router).with_graceful_shutdown(interrupted).await?;
+    /// layer.drain().await; // handlers whose clients have hung up
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn drain(&self) {
         self.owners.close();
         self.owners.wait().await;
@@ -59,6 +82,27 @@ impl<S> Layer<S> for IdempotencyLayer {
 }
 
 /// A service whose repeats get the same answer; made by [`IdempotencyLayer`].
+///
+/// ```
+/// use bytes::Bytes;
+/// use dynamodb_idempotency::Idempotency;
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// type Whole = Full<Bytes>;
+///
+/// async fn handler(_: Request<Whole>) -> Result<Response<Whole>, std::io::Error> {
+///     Ok(Response::new("paid".into()))
+/// }
+///
+/// async fn pay(idempotency: &Idempotency, request: Request<Whole>) -> Result<(), std::io::Error> {
+///     let service = idempotency.http("payments").layer().layer(service_fn(handler));
+///     let response = service.oneshot(request).await?;
+///     println!("{}", response.status());
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyService<S> {
     config: Arc<Config>,
@@ -67,6 +111,16 @@ pub struct IdempotencyService<S> {
 }
 
 /// The handler's own body where a request passed through, else a whole one.
+///
+/// ```
+/// use bytes::Bytes;
+/// use dynamodb_idempotency::http::ResponseBody;
+/// use http_body_util::{BodyExt, Full};
+///
+/// async fn read(body: ResponseBody<Full<Bytes>>) -> Option<Bytes> {
+///     body.collect().await.ok().map(|body| body.to_bytes())
+/// }
+/// ```
 pub type ResponseBody<B> = Either<B, Full<Bytes>>;
 
 /// The answer of an [`IdempotencyService`] on its way.

@@ -68,6 +68,12 @@ const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
 impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let http = idempotency.http("payments");
+    /// # }
+    /// ```
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
             config: Config {
@@ -96,6 +102,19 @@ type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 
 /// How HTTP requests are made idempotent; made by [`Idempotency::http`].
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::http::tenant;
+/// use http::Method;
+///
+/// let layer = idempotency
+///     .http("payments")
+///     .methods([Method::POST])
+///     .tenant(tenant::header_sha256("x-api-key"))
+///     .layer();
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "wrap a service with it"]
 pub struct Http {
@@ -139,18 +158,44 @@ enum TenantRule {
 
 impl Http {
     /// Changes the inherited policy for these requests.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 3 }));
+    /// # }
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.config.policy = change(self.config.policy);
         self
     }
 
     /// The methods that are made idempotent. Default `POST` and `PATCH`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::Method;
+    ///
+    /// let http = idempotency.http("payments").methods([Method::POST, Method::PUT]);
+    /// # }
+    /// ```
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.config.methods = methods.into_iter().collect();
         self
     }
 
     /// The header that carries the key. Default `Idempotency-Key`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::HeaderName;
+    ///
+    /// let http = idempotency.http("payments").header(HeaderName::from_static("x-request-id"));
+    /// # }
+    /// ```
     pub fn header(mut self, name: HeaderName) -> Self {
         self.config.key = KeyRule::Header(name);
         self
@@ -177,6 +222,12 @@ impl Http {
 
     /// Whether a request without a key is refused with 400, or passes through without any
     /// protection. Default: refused.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let http = idempotency.http("payments").key_required(false);
+    /// # }
+    /// ```
     pub fn key_required(mut self, required: bool) -> Self {
         self.config.key_required = required;
         self
@@ -187,6 +238,20 @@ impl Http {
     /// extractors; one of your own returns an `Option<String>` or a [`Tenant`].
     ///
     /// Without this, whoever sends a key and the request that belongs to it gets the stored answer.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::request::Parts;
+    ///
+    /// // Of a layer above, which has authenticated the request.
+    /// #[derive(Clone)]
+    /// struct Customer(String);
+    ///
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .tenant(|parts: &Parts| parts.extensions.get::<Customer>().map(|customer| customer.0.clone()));
+    /// # }
+    /// ```
     pub fn tenant<T: Into<Tenant>>(
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
@@ -198,6 +263,14 @@ impl Http {
     /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
     /// scope: for APIs that serve anonymous clients too. A request that names several tenants is
     /// refused here as well.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::http::tenant;
+    ///
+    /// let http = idempotency.http("payments").optional_tenant(tenant::header_sha256("x-api-key"));
+    /// # }
+    /// ```
     pub fn optional_tenant<T: Into<Tenant>>(
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
@@ -207,6 +280,17 @@ impl Http {
     }
 
     /// What of a request must be the same in a repeat. Default: method, path, query and body.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// // The body alone: a repeat may come by another path.
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .fingerprint(|_, body| Fingerprint::builder().json(body).finish());
+    /// # }
+    /// ```
     pub fn fingerprint(
         mut self,
         fingerprint: impl Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync + 'static,
@@ -217,12 +301,36 @@ impl Http {
 
     /// Which responses are stored and replayed; any other one is a failure. Default: 2xx, 3xx and
     /// 4xx but 408, 409, 425 and 429. `|status| status.as_u16() >= 200` is Stripe's choice.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::StatusCode;
+    ///
+    /// // A 404 may be another answer tomorrow.
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .stored(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);
+    /// # }
+    /// ```
     pub fn stored(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.config.stored = Arc::new(stored);
         self
     }
 
     /// Renders the crate's own answers. Default [`Problem::to_response`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use bytes::Bytes;
+    /// use http::Response;
+    ///
+    /// let http = idempotency.http("payments").problem(|problem| {
+    ///     let mut response = Response::new(Bytes::from(problem.title()));
+    ///     *response.status_mut() = problem.status();
+    ///     response
+    /// });
+    /// # }
+    /// ```
     pub fn problem(
         mut self,
         render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
@@ -255,6 +363,12 @@ impl Http {
 
     /// The largest request body that [`layer`](Self::layer) reads into memory, in bytes; above it
     /// the answer is 413. Default 6 MiB. Lambda bounds its requests itself.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let http = idempotency.http("payments").max_body_bytes(64 * 1024);
+    /// # }
+    /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.config.max_body_bytes = bytes;
         self
@@ -264,6 +378,15 @@ impl Http {
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
     /// the prefix. Put it outside, or give routers of different prefixes different scopes.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let layer = idempotency.http("payments").layer();
+    /// let router: Router = Router::new().route("/payments", post(async || "paid")).layer(layer);
+    /// # }
+    /// ```
     pub fn layer(self) -> IdempotencyLayer {
         IdempotencyLayer::new(Arc::new(self.config))
     }

@@ -12,6 +12,19 @@ use serde_json::json;
 use crate::error::{Error, ErrorKind};
 
 /// Why a request was answered by the idempotency layer and not by the handler.
+///
+/// ```
+/// use dynamodb_idempotency::http::{Problem, ProblemKind};
+///
+/// /// What the client's own messages say.
+/// fn words(problem: &Problem) -> &'static str {
+///     match problem.kind {
+///         ProblemKind::InProgress => "Your payment is on its way.",
+///         ProblemKind::Mismatch => "This payment was made with other details.",
+///         _ => "Please try again.",
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -130,6 +143,20 @@ impl ProblemKind {
 }
 
 /// A problem, to be rendered.
+///
+/// ```
+/// use bytes::Bytes;
+/// use dynamodb_idempotency::http::Problem;
+/// use http::Response;
+///
+/// /// For [`Http::problem`](dynamodb_idempotency::http::Http::problem): the default, and one header.
+/// fn render(problem: &Problem) -> Response<Bytes> {
+///     println!("{} {}: {}", problem.status(), problem.title(), problem.type_uri());
+///     let mut response = problem.to_response();
+///     response.headers_mut().insert("cache-control", http::HeaderValue::from_static("no-store"));
+///     response
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Problem {

@@ -34,6 +34,22 @@ impl Http {
     /// whatever their status; what it needs to make one it finds by
     /// [`Abandoned::derive_key`] or in the [steps](Abandoned::step). Where it fails the client gets
     /// [`ProblemKind::ReconcileFailed`], and [`ProblemKind::HandlerPanicked`] where it panics.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::{Abandoned, Reconciled};
+    /// use http::Response;
+    /// # async fn find_charge(_: &str) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    ///
+    /// let http = idempotency.http("charges").reconcile(|abandoned: Abandoned| async move {
+    ///     let found = find_charge(&abandoned.derive_key("charge").uuid()).await?;
+    ///     Ok::<_, std::io::Error>(match found {
+    ///         Some(charge) => Reconciled::Completed(Response::new(charge.into())),
+    ///         None => Reconciled::Execute,
+    ///     })
+    /// });
+    /// # }
+    /// ```
     pub fn reconcile<H, Fut, E>(mut self, hook: H) -> Self
     where
         H: Fn(Abandoned) -> Fut + Send + Sync + 'static,

@@ -6,6 +6,18 @@ use sha2::{Digest, Sha256};
 use crate::key::push_hex;
 
 /// What a request says of whose it is.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::http::Tenant;
+/// use http::request::Parts;
+///
+/// let http = idempotency.http("payments").tenant(|parts: &Parts| match parts.uri.host() {
+///     Some(host) => Tenant::Known(host.to_owned()),
+///     None => Tenant::Unknown,
+/// });
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tenant {
@@ -25,12 +37,30 @@ impl From<Option<String>> for Tenant {
 
 /// The value of a header, for one that is no secret. An empty value names nobody; a repeated header,
 /// or one that is not UTF-8, is invalid.
+///
+/// ```
+/// use dynamodb_idempotency::http::{Tenant, tenant::header};
+///
+/// let (parts, ()) = http::Request::builder().header("x-tenant", "acme").body(())?.into_parts();
+/// assert_eq!(header("x-tenant")(&parts), Tenant::Known("acme".to_owned()));
+/// assert_eq!(header("x-other")(&parts), Tenant::Unknown);
+/// # Ok::<_, http::Error>(())
+/// ```
 pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
     move |parts| single(parts, name, |value| std::str::from_utf8(value).ok().map(str::to_owned))
 }
 
 /// The SHA-256 of a header's value in hex, for API keys and tokens: the table's keys are no place
 /// for a secret. An empty value names nobody; a repeated header is invalid.
+///
+/// ```
+/// use dynamodb_idempotency::http::{Tenant, tenant::header_sha256};
+///
+/// let (parts, ()) = http::Request::builder().header("x-api-key", "secret").body(())?.into_parts();
+/// let Tenant::Known(tenant) = header_sha256("x-api-key")(&parts) else { panic!("no tenant") };
+/// assert_eq!(tenant.len(), 64);
+/// # Ok::<_, http::Error>(())
+/// ```
 pub fn header_sha256(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
     move |parts| {
         single(parts, name, |value| {

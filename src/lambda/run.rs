@@ -17,6 +17,19 @@ use tower_service::Service;
 /// Runs a `lambda_http` service on Lambda, as `lambda_http::run` does, but keeps each value of a
 /// repeated header: two `Idempotency-Key`s are refused on every kind of API.
 ///
+/// ```
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::{Body, Error, Request, Response, service_fn};
+///
+/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+///     Ok(Response::builder().status(201).body("paid".into())?)
+/// }
+///
+/// # async fn example(idempotency: Idempotency) -> Result<(), Error> {
+/// lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
+/// # }
+/// ```
+///
 /// # Errors
 /// When the Lambda Runtime API cannot be reached.
 ///
@@ -33,6 +46,20 @@ where
 }
 
 /// The service that [`run`] runs: takes Lambda events, for tests and for runtimes of one's own.
+///
+/// ```
+/// use dynamodb_idempotency::{Idempotency, lambda::RepeatedHeaders};
+/// use lambda_http::{Body, Error, Request, Response, service_fn};
+///
+/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+///     Ok(Response::new(Body::Empty))
+/// }
+///
+/// # async fn example(idempotency: Idempotency) -> Result<(), Error> {
+/// let wrapped = idempotency.http("payments").wrap(service_fn(create_payment));
+/// lambda_http::lambda_runtime::run(RepeatedHeaders::from(wrapped)).await
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RepeatedHeaders<A> {
     inner: A,
@@ -73,6 +100,15 @@ where
 }
 
 /// An HTTP event of API Gateway, a function URL, an ALB or VPC Lattice.
+///
+/// ```
+/// use dynamodb_idempotency::lambda::HttpEvent;
+///
+/// let event = r#"{"version": "2.0", "rawPath": "/payments", "rawQueryString": "", "headers": {},
+///     "requestContext": {"http": {"method": "POST", "path": "/payments"}}, "isBase64Encoded": false}"#;
+/// let event: HttpEvent = serde_json::from_str(event)?;
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct HttpEvent(LambdaRequest);
 

@@ -18,6 +18,18 @@ impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`.
+    ///
+    /// ```
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    ///
+    /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+    ///     Ok(Response::builder().status(201).body("paid".into())?)
+    /// }
+    ///
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let service = idempotency.http("payments").wrap(service_fn(create_payment));
+    /// # }
+    /// ```
     pub fn wrap<'a, S>(self, service: S) -> Idempotent<'a, S>
     where
         S: Service<Request> + 'a,
@@ -27,6 +39,24 @@ impl Http {
 }
 
 /// A `lambda_http` service whose repeats get the same answer; made by [`Http::wrap`].
+///
+/// ```
+/// use dynamodb_idempotency::lambda::Idempotent;
+/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+///
+/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+///     Ok(Response::builder().status(201).body("paid".into())?)
+/// }
+///
+/// // In a test, without Lambda.
+/// async fn pay<S>(mut service: Idempotent<'_, S>, request: Request) -> Result<Response<Body>, Error>
+/// where
+///     S: Service<Request, Response = Response<Body>, Error = Error> + Clone + Send,
+///     S::Future: Send,
+/// {
+///     Ok(service.call(request).await?.into_inner())
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Idempotent<'a, S> {
     config: Arc<Config>,
@@ -39,6 +69,14 @@ pub struct Idempotent<'a, S> {
 ///
 /// A type of its own, because `lambda_http` turns every other response into that form itself, by its
 /// content type, and doing so twice changes a body that is not in UTF-8.
+///
+/// ```
+/// use dynamodb_idempotency::lambda::LambdaResponse;
+///
+/// fn status(response: LambdaResponse) -> u16 {
+///     response.into_inner().status().as_u16()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct LambdaResponse(Response<Body>);
 

@@ -6,6 +6,14 @@ use lambda_http::request::RequestContext;
 use serde_json::Value;
 
 /// The tenant that the function was invoked for, under Lambda's tenant isolation mode.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::lambda::tenant::tenant_id;
+///
+/// let http = idempotency.http("payments").tenant(tenant_id());
+/// # }
+/// ```
 pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| parts.extensions.get::<Context>()?.tenant_id.clone()
 }
@@ -13,6 +21,14 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
 /// authorizer put into its context. Values that are no text (numbers, booleans) count by their
 /// JSON text.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::lambda::tenant::authorizer_claim;
+///
+/// let http = idempotency.http("payments").tenant(authorizer_claim("sub"));
+/// # }
+/// ```
 pub fn authorizer_claim(
     name: &'static str,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {

@@ -60,6 +60,19 @@ impl Http {
 }
 
 /// A `lambda_http` service of transactions that happen once; made by [`Http::wrap_transaction`].
+///
+/// ```
+/// use dynamodb_idempotency::{Idempotency, Transaction};
+/// use lambda_http::{Body, Error, Request, Response, service_fn};
+///
+/// async fn transfer(_: Request) -> Result<Transaction<Response<Body>>, Error> {
+///     Ok(Transaction::new(Response::new(Body::Empty)).items([])) // your writes here
+/// }
+///
+/// # fn example(idempotency: &Idempotency) {
+/// let service = idempotency.http("transfers").wrap_transaction(service_fn(transfer));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct IdempotentTransaction<'a, S> {
     config: Arc<Config>,

@@ -35,25 +35,117 @@ macro_rules! entries {
 entries! {
     /// Consumes messages of Amazon SQS under `scope`, of standard and of FIFO queues. Key by
     /// default: the message attribute `Idempotency-Key`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .sqs("payments")
+    ///     .key(MessageKey::json("/payment_id"))
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     sqs: Sqs,
     /// Consumes records of Amazon Kinesis Data Streams under `scope`. Key by default: the broker's
     /// id.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .kinesis("payments")
+    ///     .key(MessageKey::broker_id())
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     kinesis: Kinesis,
     /// Consumes records of DynamoDB Streams under `scope`. Key by default: the broker's id.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .dynamodb_streams("payments")
+    ///     .key(MessageKey::broker_id())
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     dynamodb_streams: DynamoDbStreams,
     /// Consumes records of Apache Kafka, Amazon MSK or self-managed, under `scope`. Key by default:
     /// the header `Idempotency-Key`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .kafka("payments")
+    ///     .key(MessageKey::attribute("Idempotency-Key"))
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     kafka: Kafka,
     /// Consumes notifications of Amazon SNS under `scope`. Key by default: the message attribute
     /// `Idempotency-Key`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .sns("payments")
+    ///     .key(MessageKey::json("/payment_id"))
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     sns: Sns,
     /// Consumes events of Amazon EventBridge under `scope`. Key by default: the broker's id.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .eventbridge("payments")
+    ///     .key(MessageKey::json("/payment_id"))
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     eventbridge: EventBridge,
     /// Consumes event notifications of Amazon S3 under `scope`. Key by default: the broker's id.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let handler = idempotency
+    ///     .s3("payments")
+    ///     .key(MessageKey::broker_id())
+    ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+    /// # }
+    /// ```
     s3: S3,
 }
 
 /// How messages of the source `S` are consumed; made by [`Idempotency::sqs`] and its siblings.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::Failure;
+/// use dynamodb_idempotency::messages::{Disposal, MessageKey};
+///
+/// let service = idempotency
+///     .sqs("payments")
+///     .key(MessageKey::json("/payment_id"))
+///     .concurrency(20)
+///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+///     .exhausted(Disposal::Acknowledge)
+///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
+/// # }
+/// ```
 #[must_use = "give it a handler"]
 pub struct Consumer<S: Source> {
     pub(super) config: Config<S>,
@@ -101,12 +193,28 @@ impl<S: Source> Consumer<S> {
     }
 
     /// Where the idempotency key of a message stands. Default: see the source's entry.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("payments").key(MessageKey::json("/payment_id"));
+    /// # }
+    /// ```
     pub fn key(mut self, key: MessageKey<S::Record>) -> Self {
         self.config.key = key;
         self
     }
 
     /// The idempotency key is what `find` makes of a message: a `String`, or an `Option<String>`.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let consumer = idempotency
+    ///     .sqs("payments")
+    ///     .key_with(|message| message.record().attributes.get("MessageDeduplicationId").cloned());
+    /// # }
+    /// ```
     pub fn key_with<Key: Into<Option<String>>>(
         self,
         find: impl Fn(&Message<S::Record>) -> Key + Send + Sync + 'static,
@@ -117,6 +225,16 @@ impl<S: Source> Consumer<S> {
     /// Changes the inherited policy for these messages.
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let consumer = idempotency
+    ///     .sqs("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }));
+    /// # }
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.config.policy = change(self.config.policy);
         self
@@ -124,6 +242,18 @@ impl<S: Source> Consumer<S> {
 
     /// What of a message must be the same in a repeat with the same key. Default: its payload, by
     /// its JSON value; choose otherwise where producers put a time of sending into it.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// // Whatever else stands in the message, the order is what counts.
+    /// let consumer = idempotency.sqs("payments").fingerprint(|message| {
+    ///     let body: serde_json::Value = message.json().unwrap_or_default();
+    ///     Fingerprint::builder().json(body["order"].to_string().as_bytes()).finish()
+    /// });
+    /// # }
+    /// ```
     pub fn fingerprint(
         mut self,
         fingerprint: impl Fn(&Message<S::Record>) -> Fingerprint + Send + Sync + 'static,
@@ -136,12 +266,26 @@ impl<S: Source> Consumer<S> {
     /// that). Default 10.
     ///
     /// Their futures share one task: a handler that blocks its thread holds up the others.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let consumer = idempotency.sqs("payments").concurrency(20);
+    /// # }
+    /// ```
     pub fn concurrency(mut self, limit: usize) -> Self {
         self.config.concurrency = limit.max(1);
         self
     }
 
     /// In which order messages run. Default [`Order::Source`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::Order;
+    ///
+    /// let consumer = idempotency.kinesis("payments").order(Order::Key);
+    /// # }
+    /// ```
     pub fn order(mut self, order: Order) -> Self {
         self.config.order = order;
         self
@@ -153,6 +297,14 @@ impl<S: Source> Consumer<S> {
     ///
     /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
     /// it does not take the whole batch with it; its key is free when the lease ends.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use std::time::Duration;
+    ///
+    /// let consumer = idempotency.sqs("payments").deadline_margin(Duration::from_secs(3));
+    /// # }
+    /// ```
     pub fn deadline_margin(mut self, margin: Duration) -> Self {
         self.config.deadline_margin = margin;
         self
@@ -164,12 +316,27 @@ impl<S: Source> Consumer<S> {
     ///
     /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
     /// mapping.** Without it, Lambda takes every answer for success and failed messages are lost.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// // A queue whose mapping has no `ReportBatchItemFailures`.
+    /// let consumer = idempotency.sqs("payments").partial_response(false);
+    /// # }
+    /// ```
     pub fn partial_response(mut self, partial: bool) -> Self {
         self.config.partial_response = partial;
         self
     }
 
     /// What a message without a key gets. Default [`MissingKey::Fail`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MissingKey;
+    ///
+    /// let consumer = idempotency.sqs("payments").missing_key(MissingKey::RunUnprotected);
+    /// # }
+    /// ```
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
         self.config.missing_key = missing;
         self
@@ -178,6 +345,14 @@ impl<S: Source> Consumer<S> {
     /// What becomes of a message that cannot be read: a record of another source, an envelope that
     /// is none, a key that is none, a payload that is not JSON where a member of it was asked for.
     /// Default [`Disposal::Report`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::Disposal;
+    ///
+    /// let consumer = idempotency.sqs("payments").malformed(Disposal::Acknowledge);
+    /// # }
+    /// ```
     pub fn malformed(mut self, disposal: Disposal) -> Self {
         self.config.malformed = disposal;
         self
@@ -185,6 +360,14 @@ impl<S: Source> Consumer<S> {
 
     /// What becomes of a message whose key was used before with another payload. Default
     /// [`Disposal::Report`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::Disposal;
+    ///
+    /// let consumer = idempotency.sqs("payments").mismatched(Disposal::Acknowledge);
+    /// # }
+    /// ```
     pub fn mismatched(mut self, disposal: Disposal) -> Self {
         self.config.mismatched = disposal;
         self
@@ -193,6 +376,18 @@ impl<S: Source> Consumer<S> {
     /// What becomes of a message whose attempts are used up, under
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
     /// its record stays FAILED. Default [`Disposal::Report`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::messages::Disposal;
+    ///
+    /// let consumer = idempotency
+    ///     .sqs("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+    ///     .exhausted(Disposal::Acknowledge);
+    /// # }
+    /// ```
     pub fn exhausted(mut self, disposal: Disposal) -> Self {
         self.config.exhausted = disposal;
         self
@@ -203,6 +398,21 @@ impl<S: Source> Consumer<S> {
     /// The handler takes the message and its [`Execution`]. `Ok` is done; an error is shown in the
     /// log and the message comes again, as it does after a panic. There is nothing to answer to a
     /// message, so no answer is stored but that it is done.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
+    /// use dynamodb_idempotency::{Execution, Idempotency};
+    ///
+    /// async fn book(message: Message<SqsMessage>, execution: Execution) -> Result<(), serde_json::Error> {
+    ///     let payment: serde_json::Value = message.json()?;
+    ///     println!("{payment}, attempt {}", execution.attempt()); // your business here
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn example(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
+    /// lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
+    /// # }
+    /// ```
     pub fn handler<F, Fut, E>(self, handler: F) -> MessageService<S, F>
     where
         F: Fn(Message<S::Record>, Execution) -> Fut + Send + Sync + 'static,
@@ -216,6 +426,14 @@ impl<S: Source> Consumer<S> {
 impl Consumer<Sqs> {
     /// Opens an envelope in which messages come: key, payload and fingerprint are those of what is
     /// inside. A message without the envelope is [`malformed`](Self::malformed).
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::Envelope;
+    ///
+    /// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns);
+    /// # }
+    /// ```
     pub fn envelope(mut self, envelope: Envelope) -> Self {
         self.config.envelope = Some(envelope);
         self

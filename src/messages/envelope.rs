@@ -8,6 +8,15 @@ use super::key::Attributes;
 use super::source::{Body, eventbridge_body};
 
 /// What a queue's message body is wrapped in.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::messages::{Envelope, MessageKey};
+///
+/// // One notification that SNS put into the queue twice has one id.
+/// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns).key(MessageKey::broker_id());
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Envelope {

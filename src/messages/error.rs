@@ -7,6 +7,15 @@ use lambda_runtime::Diagnostic;
 
 /// Why a batch has no answer: the invocation fails, and the source sends all of its messages again.
 /// Those that are done by then are not run again.
+///
+/// ```
+/// use dynamodb_idempotency::messages::BatchError;
+///
+/// fn alarm(error: &BatchError) -> bool {
+///     // The trigger is wrong; the others mend themselves with the next delivery.
+///     matches!(error, BatchError::OtherSource { .. })
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BatchError {

@@ -9,6 +9,14 @@ impl<R> MessageKey<R> {
     /// What a `JMESPath` expression finds in the payload's JSON: `join('-', [order.id, order.line])`.
     /// A text, or a whole number.
     ///
+    /// ```
+    /// use dynamodb_idempotency::messages::{MessageKey, events::sqs::SqsMessage};
+    ///
+    /// let key = MessageKey::<SqsMessage>::jmespath("join('-', [order.id, order.line])")?;
+    /// assert!(MessageKey::<SqsMessage>::jmespath("order.").is_err());
+    /// # Ok::<_, dynamodb_idempotency::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if it is no expression.
     pub fn jmespath(expression: &str) -> Result<Self, Error> {

@@ -16,6 +16,15 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// A **broker's id** tells deliveries of one message from other messages. It does not tell that a
 /// producer sent the same thing twice, because its own call timed out, say: then there are two
 /// messages, with two ids, and two effects. Where producers retry, have them send a key.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::messages::MessageKey;
+///
+/// let orders = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
+/// let clicks = idempotency.kinesis("clicks").key(MessageKey::broker_id());
+/// # }
+/// ```
 pub struct MessageKey<R>(Rule<R>);
 
 type Find<R> = Arc<dyn Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync>;
@@ -38,12 +47,28 @@ pub(crate) enum NoKey {
 
 impl<R> MessageKey<R> {
     /// A message attribute (SQS, SNS) or a header (Kafka), spelled exactly so, whose value is text.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.kafka("payments").key(MessageKey::attribute("payment-id"));
+    /// # }
+    /// ```
     pub fn attribute(name: impl Into<String>) -> Self {
         Self(Rule::Attribute(name.into()))
     }
 
     /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A text, or a whole
     /// number.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
+    /// # }
+    /// ```
     pub fn json(pointer: impl Into<String>) -> Self {
         Self(Rule::Json(pointer.into()))
     }
@@ -59,6 +84,14 @@ impl<R> MessageKey<R> {
     /// | SNS | `MessageId` |
     /// | EventBridge | `source`, `id` |
     /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::KeyForm::Sha256) |
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("thumbnails").key(MessageKey::broker_id());
+    /// # }
+    /// ```
     #[must_use]
     pub fn broker_id() -> Self {
         Self(Rule::BrokerId)
@@ -66,6 +99,15 @@ impl<R> MessageKey<R> {
 
     /// Whatever `find` makes of the message: a `String`, or an `Option<String>`. The closure has to
     /// name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::messages::{Message, MessageKey, events::sqs::SqsMessage};
+    ///
+    /// let key = MessageKey::with(|message: &Message<SqsMessage>| message.record().message_id.clone());
+    /// let consumer = idempotency.sqs("orders").key(key);
+    /// # }
+    /// ```
     pub fn with<Key: Into<Option<String>>>(
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {

@@ -5,6 +5,23 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 /// One message of a batch.
+///
+/// ```
+/// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Payment { amount: u64 }
+///
+/// fn read(message: Message<SqsMessage>) -> Result<u64, serde_json::Error> {
+///     println!("{:?}, {} bytes", message.key(), message.payload().len());
+///     println!("sent by {:?}", message.record().attributes.get("SenderId"));
+///     let payment: Payment = message.json()?;
+///     let record: SqsMessage = message.into_record();
+///     drop(record);
+///     Ok(payment.amount)
+/// }
+/// ```
 pub struct Message<R> {
     pub(crate) record: R,
     pub(crate) payload: Vec<u8>,

@@ -11,6 +11,15 @@ use super::error::BatchError;
 ///
 /// Written as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It counts only where the event
 /// source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
+///
+/// ```
+/// use dynamodb_idempotency::messages::BatchResponse;
+///
+/// let response = BatchResponse::default();
+/// assert_eq!(response.item_identifiers().count(), 0);
+/// assert_eq!(serde_json::to_string(&response)?, r#"{"batchItemFailures":[]}"#);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -30,6 +39,14 @@ impl BatchResponse {
 }
 
 /// One message that has to come again.
+///
+/// ```
+/// use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier};
+///
+/// fn failed(response: &BatchResponse) -> Vec<&ItemIdentifier> {
+///     response.batch_item_failures.iter().map(|failure| &failure.item_identifier).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -39,6 +56,13 @@ pub struct BatchItemFailure {
 }
 
 /// The name by which a source knows a message of its batch.
+///
+/// ```
+/// use dynamodb_idempotency::messages::ItemIdentifier;
+///
+/// let record = ItemIdentifier::Kafka { partition: "orders-0".to_owned(), offset: 7 };
+/// assert_eq!(record.to_string(), "orders-0-7");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]

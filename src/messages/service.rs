@@ -19,6 +19,20 @@ use crate::execution::Execution;
 
 /// A handler that runs once for each message of a source's events; made by
 /// [`Consumer::handler`](super::Consumer::handler).
+///
+/// ```
+/// use dynamodb_idempotency::{Idempotency, event::JsonEvent};
+/// use lambda_runtime::{Context, Error, LambdaEvent, Service};
+///
+/// // In a test, without Lambda.
+/// async fn deliver(idempotency: &Idempotency, event: JsonEvent) -> Result<(), Error> {
+///     let consumer = idempotency.sqs("payments");
+///     let mut service = consumer.handler(async |_, _| Ok::<_, Error>(()));
+///     let response = service.call(LambdaEvent::new(event, Context::default())).await?;
+///     assert!(response.batch_item_failures.is_empty());
+///     Ok(())
+/// }
+/// ```
 pub struct MessageService<S: Source, F> {
     pub(super) config: Arc<Config<S>>,
     pub(super) handler: Arc<F>,

@@ -1,6 +1,14 @@
 //! The choices that a consumer has.
 
 /// What a message without an idempotency key gets.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::messages::MissingKey;
+///
+/// let consumer = idempotency.sqs("payments").missing_key(MissingKey::RunUnprotected);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
@@ -14,6 +22,15 @@ pub enum MissingKey {
 }
 
 /// What becomes of a message that no further delivery would mend.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::messages::Disposal;
+///
+/// // What nobody can read must not hold up its shard.
+/// let consumer = idempotency.kinesis("clicks").malformed(Disposal::Acknowledge);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disposal {
@@ -27,6 +44,14 @@ pub enum Disposal {
 }
 
 /// In which order the messages of an event run.
+///
+/// ```
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// use dynamodb_idempotency::messages::Order;
+///
+/// let consumer = idempotency.kafka("payments").order(Order::Key);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {

@@ -19,6 +19,17 @@
 //! not executed) or `unknown`.
 //!
 //! The outcomes, and every other event, are listed in `docs/signals.md`.
+//!
+//! ```
+//! use dynamodb_idempotency::signals::{
+//!     CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+//! };
+//!
+//! // What an exporter may have to be told of.
+//! let counters = [EXECUTIONS, TAKEOVERS];
+//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, CAPACITY_UNITS];
+//! assert!(counters.iter().chain(&histograms).all(|name| name.starts_with("idempotency_")));
+//! ```
 
 mod metrics;
 
@@ -39,6 +50,16 @@ pub use self::metrics::{CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECON
 pub(crate) use self::metrics::takeover;
 
 /// What the span of a call shows of the record's key, `scope#key`.
+///
+/// ```
+/// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+/// use dynamodb_idempotency::{Idempotency, signals::LogKey};
+///
+/// // Keys that a short guess would find.
+/// let idempotency = Idempotency::builder(client, "idempotency").log_key(LogKey::Omitted).build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogKey {

@@ -7,6 +7,16 @@ use crate::error::Error;
 
 /// What [`Execution::step`](crate::Execution::step) fails with. The variant tells whether the work
 /// was done.
+///
+/// ```
+/// use dynamodb_idempotency::StepError;
+///
+/// let error = StepError::Failed("sold out");
+/// assert!(error.idempotency().is_none());
+/// assert_eq!(error.to_string(), "sold out");
+/// assert_eq!(error.into_failed()?, "sold out");
+/// # Ok::<_, dynamodb_idempotency::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StepError<E> {

@@ -24,9 +24,25 @@ pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
 pub(crate) use self::once::{Instead, Once, look_up, once};
 
 /// How many items of the caller's fit beside the record: DynamoDB takes 100 in all.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
+/// ```
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
 /// A condition of one of the caller's own items did not hold: nothing was written.
+///
+/// ```
+/// use dynamodb_idempotency::ConditionFailed;
+///
+/// fn explain(failed: &ConditionFailed) -> String {
+///     let others = failed.all().count() - 1;
+///     match failed.item().and_then(|account| account.get("balance")?.as_n().ok()) {
+///         Some(balance) => format!("only {balance} are left"),
+///         None => format!("item {} is not as it should be, and {others} more", failed.index()),
+///     }
+/// }
+/// ```
 pub struct ConditionFailed {
     first: Failed,
     further: Vec<Failed>,
@@ -81,6 +97,13 @@ impl fmt::Debug for ConditionFailed {
 /// caller's own items from 0.
 ///
 /// All but [`Refused`](Self::Refused) are found before anything is sent.
+///
+/// ```
+/// use dynamodb_idempotency::InvalidTransaction;
+///
+/// let invalid = InvalidTransaction::TooManyItems { items: 100 };
+/// assert_eq!(invalid.to_string(), "100 items are more than the 99 that fit");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidTransaction {
@@ -184,6 +207,20 @@ impl StdError for InvalidTransaction {}
 ///
 /// After the first three the execution still owns its record: its handler may commit something else
 /// or answer without a commit.
+///
+/// ```
+/// use aws_sdk_dynamodb::types::TransactWriteItem;
+/// use dynamodb_idempotency::{CommitError, Execution};
+///
+/// async fn buy(execution: Execution, last_one: TransactWriteItem) -> Result<String, CommitError> {
+///     match execution.commit("bought", [last_one]).await {
+///         Ok(()) => Ok("bought".to_owned()),
+///         // Nothing was written, and the execution goes on.
+///         Err(CommitError::ConditionFailed(_)) => Ok("sold out".to_owned()),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -238,6 +275,18 @@ impl From<InvalidTransaction> for CommitError {
 }
 
 /// What [`Operation::run_transaction`](crate::Operation::run_transaction) fails with.
+///
+/// ```
+/// use dynamodb_idempotency::TransactionError;
+///
+/// fn is_worth_a_retry<E>(error: &TransactionError<E>) -> bool {
+///     match error {
+///         TransactionError::Idempotency(error) => error.is_retryable(),
+///         TransactionError::ConditionFailed(_) => true, // the item may change
+///         _ => false,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactionError<E> {
@@ -293,6 +342,20 @@ fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction>
 }
 
 /// The answer of an operation and the writes that are its effect: all happen, once, or none.
+///
+/// ```
+/// use aws_sdk_dynamodb::types::TransactWriteItem;
+/// use dynamodb_idempotency::Transaction;
+///
+/// fn transfer(amount: u64, debit: TransactWriteItem, credit: TransactWriteItem) -> Transaction<&'static str> {
+///     if amount == 0 {
+///         return Transaction::nothing_executed("nothing to transfer");
+///     }
+///     Transaction::new("transferred")
+///         .items([debit, credit])
+///         .on_condition_failed(|_| Some("insufficient funds"))
+/// }
+/// ```
 #[must_use]
 pub struct Transaction<T> {
     pub(crate) response: T,

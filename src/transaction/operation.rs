@@ -64,6 +64,22 @@ impl<Errors> Operation<'_, Errors> {
     /// As [`run_transaction`](Self::run_transaction), and tells how the answer came: executed now,
     /// also where it is the one for a failed condition; replayed; or with nothing executed.
     ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let outcome = idempotency
+    ///     .operation("transfers")
+    ///     .key("order-42")
+    ///     .run_transaction_with_outcome(async || {
+    ///         Ok::<_, std::io::Error>(Transaction::new("transferred".to_owned())) // .items(..)
+    ///     })
+    ///     .await?;
+    /// println!("a replay: {}", outcome.is_replayed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As `run_transaction`.
     pub async fn run_transaction_with_outcome<T, E, F, Fut>(

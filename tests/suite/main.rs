@@ -16,6 +16,7 @@ mod commit_doubt;
 mod deployment;
 mod derived_keys;
 mod failures;
+mod faq;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;

@@ -8,16 +8,22 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  check    formatting, lints, docs, doc tests, feature promises, licences, infra
+  check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 
   infra    the SAM template and the CDK app: linted, tested, held against the crate
                                  (needs Python and Node.js; fetches pinned tools once)
 
-  test     all tests on the embedded engine, then those that need a store on DynamoDB Local
+  playground  the local example's page, clicked through in headless Chromium
+                                 (needs Node.js and Chromium; fetches one pinned package once)
+      --screenshot               renew docs/playground.png
+
+  test     all tests on the embedded engine, the page in Chromium, then those that need a store on
+           DynamoDB Local
       --embedded-only            leave DynamoDB Local out
       --require-dynamodb-local   fail if DynamoDB Local cannot be had; otherwise that is only said
+      --require-browser          fail if Chromium cannot be had; otherwise that is only said
       -- ARGS                    passed to the test binaries: a filter, --nocapture ...
 
   e2e      the example's two functions as Lambda runs them: their binaries under the Lambda Runtime
@@ -41,6 +47,7 @@ Commands:
   -h, --help
 
 Environment:
+  CHROMIUM            the browser's path, where `chromium` is not on the PATH
   DYNAMODB_ENDPOINT   a DynamoDB Local that runs already, e.g. http://127.0.0.1:8000. Without it
                       one is started: by Java 17, fetched by Maven once, or by Docker";
 
@@ -49,6 +56,7 @@ pub(crate) enum Command {
     Help,
     Check(CheckOptions),
     Infra,
+    Playground { renew_screenshot: bool },
     Test(TestOptions),
     E2e(E2eOptions),
     Torture(TortureOptions),
@@ -64,6 +72,7 @@ pub(crate) struct CheckOptions {
 pub(crate) struct TestOptions {
     pub(crate) embedded_only: bool,
     pub(crate) require_dynamodb_local: bool,
+    pub(crate) require_browser: bool,
     /// What stood after `--`.
     pub(crate) binary_args: Vec<String>,
 }
@@ -105,6 +114,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
             ensure!(nothing_else, "`infra` takes no arguments");
             Ok(Command::Infra)
         }
+        Some((command, flags)) if command == "playground" => {
+            let renew_screenshot = matches!(flags, [flag] if flag == "--screenshot");
+            let known = (flags.is_empty() || renew_screenshot) && binary_args.is_empty();
+            ensure!(known, "`playground` takes `--screenshot` and nothing else");
+            Ok(Command::Playground { renew_screenshot })
+        }
         Some((command, flags)) if command == "test" => {
             test_options(flags, binary_args).map(Command::Test)
         }
@@ -137,6 +152,7 @@ fn test_options(flags: &[String], binary_args: Vec<String>) -> Result<TestOption
         match flag.as_str() {
             "--embedded-only" => options.embedded_only = true,
             "--require-dynamodb-local" => options.require_dynamodb_local = true,
+            "--require-browser" => options.require_browser = true,
             other => bail!(
                 "`test` does not know `{other}`; what is meant for the test binaries comes after `--`"
             ),
@@ -195,8 +211,16 @@ mod tests {
             parse_line("test --require-dynamodb-local -- lease --help -- --nocapture").unwrap();
         let binary_args = ["lease", "--help", "--", "--nocapture"].map(String::from).to_vec();
         let expected =
-            TestOptions { embedded_only: false, require_dynamodb_local: true, binary_args };
+            TestOptions { require_dynamodb_local: true, binary_args, ..TestOptions::default() };
         assert_eq!(command, Command::Test(expected));
+    }
+
+    #[test]
+    fn test_takes_its_flags() {
+        let options =
+            TestOptions { embedded_only: true, require_browser: true, ..TestOptions::default() };
+        let command = parse_line("test --require-browser --embedded-only").unwrap();
+        assert_eq!(command, Command::Test(options));
     }
 
     #[test]
@@ -228,6 +252,17 @@ mod tests {
     }
 
     #[test]
+    fn playground_takes_its_flag() {
+        for (line, renew_screenshot) in [("playground", false), ("playground --screenshot", true)] {
+            assert_eq!(
+                parse_line(line).unwrap(),
+                Command::Playground { renew_screenshot },
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn torture_takes_its_numbers() {
         let options = TortureOptions { kills: Some(20), minutes: Some(1), ..Default::default() };
         let command = parse_line("torture --minutes 1 --kills 20").unwrap();
@@ -254,6 +289,8 @@ mod tests {
             ("check --fix", "`--fix`"),
             ("infra --fix", "no arguments"),
             ("infra -- sam", "no arguments"),
+            ("playground --fix", "`--screenshot`"),
+            ("playground --screenshot -- pay", "nothing else"),
             ("check -- lease", "passes nothing on"),
             ("e2e --bootstraps", "needs a folder"),
             ("e2e --release", "`--release`"),

@@ -5,6 +5,7 @@
 //! are here and not in `cargo xtask test`: `cargo test --all-targets` leaves them out, and as the
 //! last step they leave behind the very artefacts that `test` starts from.
 
+mod links;
 mod promise;
 
 use std::{io, process::Command, time::Instant};
@@ -30,6 +31,8 @@ enum Action {
     Cargo(Vec<String>),
     /// The documentation, with warnings as errors.
     Docs,
+    /// The relative links of the Markdown files.
+    Links,
     /// What a set of features promises not to depend on.
     Promise(&'static Promise),
     /// Licences, bans and sources. Not the advisories: they need the network.
@@ -78,7 +81,8 @@ fn run_one(check: &Check, workspace: &Workspace) -> bool {
 }
 
 fn checks(features: &[String], require_infra: bool) -> Vec<Check> {
-    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"])];
+    let links = Check { name: "links".into(), action: Action::Links };
+    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
@@ -115,6 +119,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
             let args = ["doc", "--workspace", "--no-deps", "--all-features"];
             finish(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
         }
+        Action::Links => links::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
         Action::Deny if !deny_is_installed(workspace)? => {
             Ok(Outcome::Skipped("cargo-deny is not installed".into()))

@@ -44,6 +44,11 @@ pub(crate) fn missing() -> Option<String> {
     missing_of(TOOLS)
 }
 
+/// As [`missing`], for what needs no Python.
+pub(crate) fn missing_node() -> Option<String> {
+    missing_of(&TOOLS[1..])
+}
+
 fn missing_of(tools: &[Tool]) -> Option<String> {
     let is_there = |program: &str, args: &[&str]| {
         quiet(Command::new(program).args(args)).is_ok_and(|status| status.success())
@@ -221,20 +226,20 @@ fn command(program: impl AsRef<Path>, directory: &Path) -> Command {
     command
 }
 
-fn succeeds(command: &mut Command) -> Result<bool> {
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     println!("    {}", describe(command));
     let status = command.status().with_context(|| format!("{command:?} did not start"))?;
     Ok(status.success())
 }
 
 /// Says that what is installed is what these lock files name.
-struct Stamp {
+pub(crate) struct Stamp {
     file: PathBuf,
     content: String,
 }
 
 impl Stamp {
-    fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
         let read = |lock: &PathBuf| {
             fs::read_to_string(lock).with_context(|| format!("{} cannot be read", lock.display()))
         };
@@ -242,11 +247,11 @@ impl Stamp {
         Ok(Self { file, content })
     }
 
-    fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         fs::read_to_string(&self.file).is_ok_and(|content| content == self.content)
     }
 
-    fn leave(&self) -> Result<()> {
+    pub(crate) fn leave(&self) -> Result<()> {
         fs::write(&self.file, &self.content)
             .with_context(|| format!("{} cannot be written", self.file.display()))
     }

@@ -10,6 +10,7 @@ mod command;
 mod dynamodb_local;
 mod e2e;
 mod infra;
+mod playground;
 mod search;
 mod test;
 mod torture;
@@ -49,6 +50,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Check(options) => check::run(&options),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
+        Command::Playground { renew_screenshot } => {
+            playground::run(&workspace::Workspace::load()?, renew_screenshot)
+        }
         Command::Test(options) => test::run(&options),
         Command::E2e(options) => e2e::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything on the embedded engine, then the suites that speak to a store
-//! once more on DynamoDB Local, and last some kills.
+//! `cargo xtask test`: everything on the embedded engine, the local example's page in a browser, then
+//! the suites that speak to a store once more on DynamoDB Local, and last some kills.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
 //! narrower selection of packages would be another set of features for tokio and hyper, and build
@@ -8,6 +8,7 @@
 mod report;
 
 use std::{
+    fmt,
     io::{self, BufRead, BufReader, IsTerminal, Write},
     process::{Command, ExitStatus},
     time::{Duration, Instant},
@@ -19,7 +20,7 @@ use crate::{
     args::TestOptions,
     command::describe,
     dynamodb_local::{self, ENDPOINT, Server},
-    torture,
+    playground, torture,
     workspace::Workspace,
 };
 use report::Report;
@@ -34,8 +35,8 @@ struct Run {
     passed: bool,
 }
 
-/// `false` if a test has failed, if a suite was empty, or if DynamoDB Local was required and could
-/// not be had.
+/// `false` if a test has failed, if a suite was empty, or if DynamoDB Local or a browser was required
+/// and could not be had.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     // Before anything is built: whoever names a server wants to hear at once that it is not there.
@@ -48,6 +49,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         bail!("the tests did not start");
     }
     let mut runs = vec![embedded];
+    let page = run_page(&workspace, options)?;
     let mut closing = None;
     let mut torture = None;
     if !options.embedded_only {
@@ -65,6 +67,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         }
     }
     summarise(&runs);
+    println!("playground: {page}");
     println!("torture: {}", verdict(torture));
     let missing_but_required = closing.is_some() && options.require_dynamodb_local;
     match closing {
@@ -72,8 +75,48 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         Some(reason) => println!("DynamoDB Local: {reason}; tests ran on the embedded engine only"),
         None => {}
     }
-    let passed = runs.iter().all(|run| run.passed) && torture != Some(false);
+    let passed = runs.iter().all(|run| run.passed) && page.has_passed() && torture != Some(false);
     Ok(passed && !missing_but_required)
+}
+
+/// What became of the local example's page.
+enum Page {
+    Passed,
+    Failed,
+    LeftOut(String),
+    Required(String),
+}
+
+impl Page {
+    fn has_passed(&self) -> bool {
+        matches!(self, Self::Passed | Self::LeftOut(_))
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Failed => f.write_str("FAILED"),
+            Self::LeftOut(reason) => write!(f, "left out, {reason}"),
+            Self::Required(reason) => write!(f, "required, but {reason}"),
+        }
+    }
+}
+
+/// The examples are built by now. A filter asks for other tests than these.
+fn run_page(workspace: &Workspace, options: &TestOptions) -> Result<Page> {
+    if !options.binary_args.is_empty() {
+        return Ok(Page::LeftOut("there is a filter".into()));
+    }
+    match playground::missing() {
+        Some(missing) if options.require_browser => Ok(Page::Required(missing)),
+        Some(missing) => Ok(Page::LeftOut(missing)),
+        None => {
+            println!("\n==> playground");
+            Ok(if playground::check(workspace)? { Page::Passed } else { Page::Failed })
+        }
+    }
 }
 
 /// The examples are built before, as what they are: the suite `api` starts one. `--all-targets` would

@@ -12,5 +12,6 @@ mod function;
 mod http;
 mod payment_events;
 mod payments;
+mod playground;
 mod server;
 mod transfers;

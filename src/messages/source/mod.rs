@@ -33,6 +33,16 @@ use super::settings::Order;
 use crate::fingerprint::Fingerprint;
 
 /// A service that sends messages to Lambda. Implemented by the crate alone.
+///
+/// ```
+/// use dynamodb_idempotency::messages::{Consumer, Source};
+/// use dynamodb_idempotency::Failure;
+///
+/// /// What all consumers of a project have in common.
+/// fn careful<S: Source>(consumer: Consumer<S>) -> Consumer<S> {
+///     consumer.policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+/// }
+/// ```
 pub trait Source: Split + Debug + Send + Sync + 'static {
     /// One message, as `aws_lambda_events` has it.
     type Record: DeserializeOwned + Send + 'static;

@@ -4,22 +4,29 @@
 //! cargo run -p lambda-example --example local -- --port 3000
 //! ```
 //!
+//! `GET /` is a playground: requests to send, and the records and the ledger as they change.
+//!
 //! `DYNAMODB_ENDPOINT` points it at another DynamoDB, such as DynamoDB Local; `--port 0` takes a
 //! free port.
 
+mod playground;
+
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::lambda::LambdaResponse;
+use dynamodb_idempotency::{Idempotency, Lease};
 use lambda_example::{Payments, service};
 use lambda_http::http::{Request, StatusCode};
 use lambda_http::tracing::subscriber;
 use lambda_http::{Body, Error};
+use playground::{Crash, Playground};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower::util::BoxCloneSyncService;
@@ -31,11 +38,18 @@ const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--po
 /// Lambda's own limit for a request.
 const MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
+/// How often a request that is to crash is looked at.
+const GLANCE: Duration = Duration::from_millis(25);
+
+const RECORDS: &str = "idempotency";
+const PAYMENTS: &str = "payments";
+
 /// The handler, and the requests that it is at work on.
 #[derive(Clone)]
 struct Local {
     handler: Handler,
     owners: TaskTracker,
+    playground: Playground,
 }
 
 type Handler = BoxCloneSyncService<Request<Body>, Response, Error>;
@@ -63,14 +77,21 @@ async fn run() -> Result<(), Error> {
         .await
         .map_err(|error| format!("port {port} cannot be had ({error}): try --port 0"))?;
     let client = dynamodb().await?;
-    let idempotency = Idempotency::new(client.clone(), "idempotency");
+    let idempotency = Idempotency::builder(client.clone(), RECORDS)
+        .policy(|policy| policy.lease(Lease::Renewed(playground::LEASE)))
+        .build()?;
     idempotency.create_table().await?;
-    let payments = Payments::new(client, "payments");
+    let payments = Payments::new(client.clone(), PAYMENTS);
     payments.create_table().await?;
 
     let handler = service(&idempotency, payments).map_response(into_axum);
-    let local = Local { handler: Handler::new(handler), owners: TaskTracker::new() };
-    let app = Router::new().fallback(serve).with_state(local.clone());
+    let local = Local {
+        handler: Handler::new(handler),
+        owners: TaskTracker::new(),
+        playground: Playground { client, records: RECORDS, ledger: PAYMENTS },
+    };
+    let app = playground::router(local.playground.clone())
+        .merge(Router::new().fallback(serve).with_state(local.clone()));
     print_welcome(&listener.local_addr()?.to_string());
     axum::serve(listener, app)
         .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
@@ -121,12 +142,42 @@ async fn dynamodb() -> Result<Client, Error> {
 
 /// Hands a request to the Lambda handler, as API Gateway would.
 async fn serve(State(local): State<Local>, request: axum::extract::Request) -> Response {
-    // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
-    let called = local.owners.spawn(call(local.handler, request)).await;
-    called.map_err(Error::from).flatten().unwrap_or_else(|error| {
+    let (parts, body) = request.into_parts();
+    let crash = Crash::asked_for(&parts);
+    let request = Request::from_parts(parts, body);
+    let served = if let Some(crash) = crash {
+        call_and_crash(local, request, &crash).await
+    } else {
+        // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
+        let called = local.owners.spawn(call(local.handler, request)).await;
+        called.map_err(Error::from).flatten()
+    };
+    served.unwrap_or_else(|error| {
         eprintln!("error: {error}");
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     })
+}
+
+/// Drops the handler half-way, and tells the client what a dead function's client is told; one that
+/// answers before that is not at work on a payment.
+async fn call_and_crash(
+    local: Local,
+    request: axum::extract::Request,
+    crash: &Crash,
+) -> Result<Response, Error> {
+    let before = local.playground.before(crash).await?;
+    let mut answering = pin!(call(local.handler, request));
+    loop {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(GLANCE) => {}
+            answered = &mut answering => return answered,
+        }
+        // It stands still meanwhile: however slow the machine is, it does not get to its end unseen.
+        if local.playground.is_halfway(crash, &before).await? {
+            return Ok(playground::died());
+        }
+    }
 }
 
 async fn call(mut handler: Handler, request: axum::extract::Request) -> Result<Response, Error> {
@@ -148,7 +199,8 @@ fn into_axum(response: LambdaResponse) -> Response {
 
 fn print_welcome(address: &str) {
     println!("The payments API listens on http://{address}\n");
-    println!("Pay; send it again and get the same answer; change the amount and be refused:\n");
+    println!("Open that address in a browser: it is a playground. Or pay from here;");
+    println!("send it again and get the same answer; change the amount and be refused:\n");
     for amount in [1200, 1200, 1300] {
         println!(
             "curl -i http://{address}/payments -H 'content-type: application/json' \

@@ -1,0 +1,210 @@
+//! The page at `/`, and what it shows: the records and the ledger as they stand.
+//!
+//! The page comes from this binary alone, and its `Content-Security-Policy` allows nothing else. A
+//! request with `x-playground: crash` dies half-way, as a function does that Lambda kills.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use lambda_example::PAYMENTS_SCOPE;
+use lambda_http::Error;
+use serde_json::{Value, json};
+
+type Item = HashMap<String, AttributeValue>;
+
+/// How long an owner's lease is: short, so that somebody who watches sees it end.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// So many of a table's items are read, in no order, and of those the newest are shown.
+const READ: i32 = 500;
+const SHOWN: usize = 20;
+
+/// The tables that the page looks into.
+#[derive(Clone)]
+pub(crate) struct Playground {
+    pub(crate) client: Client,
+    pub(crate) records: &'static str,
+    pub(crate) ledger: &'static str,
+}
+
+/// The page's own routes.
+pub(crate) fn router(playground: Playground) -> Router {
+    const HTML: &str = "text/html; charset=utf-8";
+    const SCRIPT: &str = "text/javascript; charset=utf-8";
+    let file = |content_type, text| get(async move || page_file(content_type, text));
+    Router::new()
+        .route("/", file(HTML, include_str!("page/index.html")))
+        .route("/playground/style.css", file("text/css", include_str!("page/style.css")))
+        .route("/playground/script.js", file(SCRIPT, include_str!("page/script.js")))
+        .route("/playground/icon.svg", file("image/svg+xml", include_str!("page/icon.svg")))
+        .route("/playground/state", get(state))
+        .with_state(playground)
+}
+
+fn page_file(content_type: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, content_type),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (headers, text).into_response()
+}
+
+async fn state(State(playground): State<Playground>) -> Response {
+    match playground.state().await {
+        Ok(state) => ([(CACHE_CONTROL, "no-store")], Json(state)).into_response(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A request that is to die half-way: `x-playground: crash`, and no `x-api-key`.
+pub(crate) struct Crash {
+    /// Of its record.
+    pk: String,
+    /// With `/charges` it dies when the charge is made.
+    is_charge: bool,
+}
+
+impl Crash {
+    pub(crate) fn asked_for(request: &Parts) -> Option<Self> {
+        request.headers.get("x-playground").filter(|value| *value == "crash")?;
+        let key = request.headers.get("idempotency-key")?.to_str().ok()?;
+        let pk = format!("{PAYMENTS_SCOPE}#{}", key.trim_matches('"'));
+        Some(Self { pk, is_charge: request.uri.path() == "/charges" })
+    }
+}
+
+/// What API Gateway answers for a function that died.
+pub(crate) fn died() -> Response {
+    let body = Json(json!({"message": "Internal server error"}));
+    (StatusCode::BAD_GATEWAY, body).into_response()
+}
+
+/// What there was before a request.
+pub(crate) struct Before {
+    owner: Option<String>,
+    charges: usize,
+}
+
+impl Playground {
+    pub(crate) async fn before(&self, crash: &Crash) -> Result<Before, Error> {
+        let owner = self.pending_owner(&crash.pk).await?;
+        Ok(Before { owner, charges: self.charges().await? })
+    }
+
+    /// Whether a request is half-way: it owns its key, and with `/charges` the charge is made.
+    pub(crate) async fn is_halfway(&self, crash: &Crash, before: &Before) -> Result<bool, Error> {
+        let owner = self.pending_owner(&crash.pk).await?;
+        let owns = owner.is_some() && owner != before.owner;
+        Ok(owns && (!crash.is_charge || self.charges().await? > before.charges))
+    }
+
+    async fn pending_owner(&self, pk: &str) -> Result<Option<String>, Error> {
+        let get = self.client.get_item().table_name(self.records).consistent_read(true);
+        let found = get.key("pk", AttributeValue::S(pk.to_owned())).send().await?.item;
+        let pending = found.filter(|record| text(record, "status") == "PENDING");
+        Ok(pending.map(|record| text(&record, "owner").to_owned()))
+    }
+
+    /// How many charges the card network knows.
+    async fn charges(&self) -> Result<usize, Error> {
+        let query = self.client.query().table_name(self.ledger).consistent_read(true);
+        let network = AttributeValue::S("card-network".to_owned());
+        let charges = query
+            .key_condition_expression("tenant = :network")
+            .expression_attribute_values(":network", network);
+        Ok(charges.send().await?.items().len())
+    }
+
+    /// Times are in epoch milliseconds, `expires_at` in seconds. `now` is this machine's clock, by
+    /// which an embedded DynamoDB goes too.
+    async fn state(&self) -> Result<Value, Error> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+        let (mut records, ledger) =
+            tokio::try_join!(self.scan(self.records), self.scan(self.ledger))?;
+        records.sort_by_key(|record| std::cmp::Reverse(number(record, "created_at")));
+        let records: Vec<Value> = records.iter().take(SHOWN).map(record).collect();
+        let ledger: Vec<Value> = ledger.iter().filter_map(entry).collect();
+        Ok(json!({
+            "now": u64::try_from(now)?,
+            "lease_ms": u64::try_from(LEASE.as_millis())?,
+            "records": records,
+            "ledger": ledger,
+        }))
+    }
+
+    async fn scan(&self, table: &str) -> Result<Vec<Item>, Error> {
+        let scan = self.client.scan().table_name(table).consistent_read(true).limit(READ);
+        Ok(scan.send().await?.items.unwrap_or_default())
+    }
+}
+
+/// A record as the page shows it: the owner shortened, the answer as text.
+fn record(record: &Item) -> Value {
+    let (scope, key) = text(record, "pk").split_once('#').unwrap_or_default();
+    let steps = record.get("steps").and_then(|steps| steps.as_m().ok());
+    let mut steps: Vec<&String> = steps.into_iter().flat_map(HashMap::keys).collect();
+    steps.sort();
+    json!({
+        "scope": scope,
+        "key": key,
+        "status": text(record, "status"),
+        "owner": text(record, "owner").get(..8),
+        "attempt": number(record, "attempt"),
+        "lease_expires_at": number(record, "lease_expires_at"),
+        "expires_at": number(record, "expires_at"),
+        "steps": steps,
+        "answer": answer(record),
+    })
+}
+
+/// `201 {"id": ..}`; `None` while there is none.
+fn answer(record: &Item) -> Option<String> {
+    let response = record.get("response")?.as_m().ok()?;
+    let status = number(response, "status")?;
+    Some(format!("{status} {}", text(response, "body")))
+}
+
+/// A payment or a charge; the table holds accounts too.
+fn entry(item: &Item) -> Option<Value> {
+    let (kind, id) = if is_charge(item) {
+        ("charge", text(item, "charge"))
+    } else if text(item, "id").starts_with("pay_") {
+        ("payment", text(item, "id"))
+    } else {
+        return None;
+    };
+    let (amount, currency) = (number(item, "amount")?, text(item, "currency"));
+    Some(json!({"kind": kind, "id": id, "amount": amount, "currency": currency}))
+}
+
+fn is_charge(item: &Item) -> bool {
+    text(item, "status") == "succeeded" && item.contains_key("charge")
+}
+
+fn text<'a>(item: &'a Item, name: &str) -> &'a str {
+    item.get(name).and_then(|value| value.as_s().ok()).map_or("", String::as_str)
+}
+
+fn number(item: &Item, name: &str) -> Option<u64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
+}

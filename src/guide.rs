@@ -1,0 +1,27 @@
+//! The snippets of the README and of the guides, as doc tests.
+
+macro_rules! pages {
+    ($($name:ident: $file:literal,)*) => {$(
+        #[doc = include_str!($file)]
+        #[derive(Debug)]
+        pub struct $name;
+    )*};
+}
+
+pages! {
+    Readme: "../README.md",
+    Deploy: "../docs/deploy.md",
+    Messages: "../docs/messages.md",
+    Signals: "../docs/signals.md",
+    WrapAHandler: "../docs/guide/wrap-a-handler.md",
+    Policies: "../docs/guide/policies.md",
+    LongOperations: "../docs/guide/long-operations.md",
+    ThirdParties: "../docs/guide/third-parties.md",
+    Queues: "../docs/guide/queues.md",
+    MultiTenant: "../docs/guide/multi-tenant.md",
+    MigratingFromPowertools: "../docs/guide/migrating-from-powertools.md",
+    HowItRelates: "../docs/guide/how-it-relates.md",
+    Testing: "../docs/guide/testing.md",
+    Operating: "../docs/guide/operating.md",
+    Faq: "../docs/guide/faq.md",
+}
