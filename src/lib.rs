@@ -90,16 +90,19 @@
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
+//! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
 //! Without default features the crate needs the DynamoDB client that you give it, and brings
 //! neither a Lambda crate nor a TLS stack.
 #![cfg_attr(
-    not(all(feature = "from-env", feature = "lambda", feature = "messages")),
+    not(all(feature = "admin", feature = "from-env", feature = "lambda", feature = "messages")),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
 mod acquire;
+#[cfg(feature = "admin")]
+pub mod admin;
 mod clock;
 mod completion;
 mod derived_key;

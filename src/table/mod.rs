@@ -1,6 +1,8 @@
 //! Every DynamoDB call of the crate, and nothing else: each write is conditional, each answer is
 //! one of applied, refused, not applied, or unknown.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod create;
 mod expression;
 mod fault;
@@ -38,6 +40,8 @@ use crate::record::{self, Claim, Item, Owner, Status, Version};
 use crate::schema::{Attribute, TableSchema};
 use crate::signals::Stopwatch;
 
+#[cfg(feature = "admin")]
+pub(crate) use self::admin::{Part, ScanPage};
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::transact::{Guard, Sent, Transacted};
 
