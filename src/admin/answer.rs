@@ -4,7 +4,6 @@ use crate::response::{Answer, HttpAnswer, HttpBody};
 
 /// What repeats of a finished operation get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StoredAnswer {
     /// A function's result, or its error: JSON text, letter for letter.
     Json(String),
@@ -23,7 +22,6 @@ pub enum StoredAnswer {
 
 /// The body of a stored HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StoredBody {
     /// None.
     Empty,

@@ -45,7 +45,6 @@ pub struct StoredRecord {
 
 /// Where an operation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StoredState {
     /// Somebody runs it, or did.
     Pending {
@@ -80,7 +79,6 @@ pub struct StoredStep {
 
 /// Why a record must not be released without a second thought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Danger {
     /// Its owner's lease is live: the operation would run twice at once.
     LiveLease,

@@ -48,6 +48,17 @@ pub struct Unreadable {
 }
 
 impl Admin<'_> {
+    /// How many items the table has; DynamoDB counts them about every six hours.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), with `dynamodb:DescribeTable` in the place of the scan.
+    pub async fn approximate_items(&self) -> Result<u64, Error> {
+        let table = self.table();
+        let look = table.describe(table.request_timeout).await;
+        let description = look.or_error(&table.name, "dynamodb:DescribeTable")?;
+        Ok(description.item_count.and_then(|count| count.try_into().ok()).unwrap_or(0))
+    }
+
     /// Reads one page, up to 1 MB, of part `part` of `parts` of the table: `after` is what the page
     /// before has as [`next`](Page::next), and `None` at first. Parts may be read side by side.
     ///

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    AttributeValue, ContinuousBackupsDescription, ReturnConsumedCapacity,
+    AttributeValue, ConsumedCapacity, ContinuousBackupsDescription, ReturnConsumedCapacity,
 };
 
 use super::expression::Condition;
@@ -89,14 +89,8 @@ impl Table {
             .customize();
         let request = Box::pin(request.interceptor(probe.clone()).send());
         let reply = self.ask(probe, request, self.request_timeout).await;
-        let outcome = reply.outcome.map(|output| ScanPage {
-            next: output.last_evaluated_key,
-            scanned: output.scanned_count.try_into().unwrap_or(0),
-            consumed: output
-                .consumed_capacity
-                .and_then(|units| units.capacity_units)
-                .unwrap_or(0.0),
-            items: output.items.unwrap_or_default(),
+        let outcome = reply.outcome.map(|read| {
+            page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
         Reply { outcome, time: reply.time }
     }
@@ -127,14 +121,8 @@ impl Table {
             .customize();
         let request = Box::pin(request.interceptor(probe.clone()).send());
         let reply = self.ask(probe, request, self.request_timeout).await;
-        let outcome = reply.outcome.map(|output| ScanPage {
-            next: output.last_evaluated_key,
-            scanned: output.scanned_count.try_into().unwrap_or(0),
-            consumed: output
-                .consumed_capacity
-                .and_then(|units| units.capacity_units)
-                .unwrap_or(0.0),
-            items: output.items.unwrap_or_default(),
+        let outcome = reply.outcome.map(|read| {
+            page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
         Reply { outcome, time: reply.time }
     }
@@ -156,6 +144,20 @@ impl Table {
         let request = Box::pin(request.interceptor(probe.clone()).send());
         let output = self.ask(probe, request, limit).await.outcome;
         output.map(|output| output.continuous_backups_description)
+    }
+}
+
+fn page(
+    items: Option<Vec<Item>>,
+    next: Option<Item>,
+    scanned: i32,
+    consumed: Option<ConsumedCapacity>,
+) -> ScanPage {
+    ScanPage {
+        items: items.unwrap_or_default(),
+        next,
+        scanned: scanned.try_into().unwrap_or(0),
+        consumed: consumed.and_then(|consumed| consumed.capacity_units).unwrap_or(0.0),
     }
 }
 

@@ -41,7 +41,7 @@ use crate::schema::{Attribute, TableSchema};
 use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
-pub(crate) use self::admin::{Part, ScanPage};
+pub(crate) use self::admin::Part;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::transact::{Guard, Sent, Transacted};
 

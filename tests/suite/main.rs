@@ -6,6 +6,8 @@
 
 mod support;
 
+#[cfg(feature = "admin")]
+mod admin;
 mod answers;
 mod bad_input;
 #[cfg(feature = "http")]
