@@ -89,7 +89,6 @@ pub(crate) enum Ending {
     Unconfirmed,
     Dropped,
     FailOpen,
-    #[cfg(feature = "messages")]
     Unprotected,
     NotWritten,
     StoreError,
@@ -115,7 +114,6 @@ impl Ending {
             Self::Unconfirmed => "unconfirmed",
             Self::Dropped => "dropped",
             Self::FailOpen => "fail_open",
-            #[cfg(feature = "messages")]
             Self::Unprotected => "unprotected",
             Self::NotWritten => "not_written",
             Self::StoreError => "store_error",

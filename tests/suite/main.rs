@@ -22,6 +22,7 @@ mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
 mod keys;
+mod kill_switch;
 #[cfg(feature = "lambda")]
 mod killed;
 mod late_owner;
@@ -40,6 +41,8 @@ mod replay;
 mod retention;
 mod round_trips;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
+#[cfg(feature = "testing")]
+mod sandbox;
 mod signals;
 mod steps;
 mod table;
