@@ -173,7 +173,7 @@ pub use crate::transaction::{
 };
 
 /// The README's snippets compile.
-#[cfg(all(doctest, feature = "lambda", feature = "messages"))]
+#[cfg(all(doctest, feature = "lambda", feature = "messages", feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[derive(Debug)]
 pub struct Readme;
