@@ -25,6 +25,9 @@ pub(crate) async fn run(
     consent: Consent,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    if json && !consent.yes {
+        return Err(Failure::Usage("nobody is asked with --json: add --yes".to_owned()));
+    }
     let Some(record) = record::find(admin, key).await? else {
         return Err(Failure::Other(record::absent(key)));
     };

@@ -136,6 +136,7 @@ async fn a_wrong_command_line_is_code_2() {
         &["--table", "t", "--attribute", "colour=c", "stats"],
         &["--table", "t", "--composite-key", "PK", "stats"],
         &["--table", "t", "unstick"],
+        &["--table", "t", "--json", "release", "payments", "k"],
     ] {
         let ended = run(args).await;
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
