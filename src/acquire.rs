@@ -46,6 +46,10 @@ impl Call {
         deadline: Option<Timestamp>,
         answers: AnswerKind,
     ) -> Self {
+        if core.table.is_disabled {
+            let operation = key.operation();
+            tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
+        }
         let signals = Signals::new(&key, core.log_key);
         Self { key, fingerprint, policy, deadline, answers, signals }
     }

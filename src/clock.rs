@@ -99,6 +99,11 @@ impl StoreTime {
 pub(crate) struct Offset(i64);
 
 impl Offset {
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "for people"))]
+    pub(crate) const fn millis(self) -> i64 {
+        self.0
+    }
+
     pub(crate) fn to_store(self, local: Timestamp) -> Timestamp {
         local.shifted(self.0)
     }

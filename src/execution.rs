@@ -110,7 +110,8 @@ impl Execution {
     }
 
     /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
-    /// [`Outage::Open`](crate::Outage::Open), nor for a message without a key that runs all the same.
+    /// [`Outage::Open`](crate::Outage::Open), nor for a message without a key that runs all the same,
+    /// nor where idempotency is [switched off](crate::Builder::disabled).
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.inner.is_protected
@@ -190,7 +191,9 @@ impl Execution {
         steps: Steps,
         start: Ending,
     ) -> Self {
-        let is_protected = lease_expires_at.is_some();
+        let is_disabled = core.table.is_disabled;
+        let is_protected = lease_expires_at.is_some() && !is_disabled;
+        let start = if is_disabled { Ending::Unprotected } else { start };
         let lease_expires_at = lease_expires_at.unwrap_or_else(|| core.table.clock.store_now());
         let inner = Inner {
             core: Arc::clone(core),

@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::key::Scope;
+use crate::kill_switch::{self, DISABLED_VARIABLE};
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
@@ -155,6 +156,7 @@ pub struct Builder {
     clock_tolerance: Duration,
     log_key: LogKey,
     report_capacity: bool,
+    disabled: bool,
 }
 
 impl Builder {
@@ -168,6 +170,7 @@ impl Builder {
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
             log_key: LogKey::default(),
             report_capacity: false,
+            disabled: kill_switch::is_thrown(),
         }
     }
 
@@ -279,6 +282,18 @@ impl Builder {
         self
     }
 
+    /// Switches idempotency off: handlers run each time, nothing is stored, looked up or refused, and
+    /// the table is not asked for anything. What a handler commits, and what is one transaction, is
+    /// written without its record. Default: what the variable
+    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_VARIABLE) says.
+    ///
+    /// For tests of handlers, and for an emergency in which to run twice is better than not to run.
+    /// It is loud: a warning when it is built, and one for each call.
+    pub fn disabled(mut self, disabled: bool) -> Self {
+        self.disabled = disabled;
+        self
+    }
+
     /// Checks the settings.
     ///
     /// ```
@@ -310,6 +325,13 @@ impl Builder {
     }
 
     fn assemble(self) -> Idempotency {
+        if self.disabled {
+            tracing::warn!(
+                table = self.table,
+                "idempotency is switched OFF: handlers run for every repeat \
+                 ({DISABLED_VARIABLE}, or Builder::disabled)"
+            );
+        }
         // The client's own time source, so that both always tell the same time.
         let source = self.client.config().time_source().unwrap_or_default();
         let table = Table {
@@ -319,6 +341,7 @@ impl Builder {
             clock: Clock::new(source),
             request_timeout: self.request_timeout,
             capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
+            is_disabled: self.disabled,
         };
         let (policy, clock_tolerance, log_key) = (self.policy, self.clock_tolerance, self.log_key);
         Idempotency { core: Arc::new(Core { table, policy, clock_tolerance, log_key }) }

@@ -66,6 +66,34 @@ impl Scope {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The scope whose encoded form this is: what [`as_str`](Self::as_str) gives, and what tables
+    /// and logs show.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// let scope = Scope::from_encoded("charge/tenant%2F7")?;
+    /// assert_eq!(scope, Scope::new("charge").segment("tenant/7"));
+    /// # Ok::<_, dynamodb_idempotency::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a text that no scope is encoded as: without an operation,
+    /// with a `#`, or with a `%` that is not of `%25`, `%23` or `%2F`.
+    pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
+        let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
+        let is_whole = encoded.split('%').skip(1).all(is_escape);
+        let scope = Self(encoded.to_owned());
+        if encoded.contains('#') || !is_whole || scope.operation().is_empty() {
+            let message = format!(
+                "`{encoded}` is no scope: segments are joined by `/`, and in each of them `%`, `#` \
+                 and `/` are written `%25`, `%23` and `%2F`"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(scope)
+    }
 }
 
 impl From<&str> for Scope {
@@ -178,6 +206,15 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
+    /// The key of a record that was found, its scope and the caller's key; `None` where no scope
+    /// and key give that.
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find records"))]
+    pub(crate) fn taken_apart(pk: &str) -> Option<(Self, &str, &str)> {
+        let (scope, key) = pk.split_once('#')?;
+        let is_whole = Scope::from_encoded(scope).is_ok() && !key.is_empty();
+        is_whole.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.pk
     }
@@ -221,6 +258,14 @@ mod tests {
     fn segments_are_encoded_and_the_key_is_verbatim() {
         let scope = Scope::new("charge#1").segment("a/b%").segment("v2");
         assert_eq!(pk(&scope, "k#/%é\"'"), "charge%231/a%2Fb%25/v2#k#/%é\"'");
+    }
+
+    #[test]
+    fn what_is_no_encoded_scope_is_refused() {
+        for wrong in ["", "/a", "a#b", "a%", "a%2", "a%2f", "a%20b", "100%/day"] {
+            let error = Scope::from_encoded(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
     }
 
     #[test]
@@ -284,6 +329,7 @@ mod tests {
             let scope = |segments: &[String]| {
                 segments[1..].iter().fold(Scope::new(&segments[0]), |s, x| s.segment(x))
             };
+            prop_assert_eq!(Scope::from_encoded(scope(&a).as_str()).unwrap(), scope(&a));
             let same = pk(&scope(&a), &ka) == pk(&scope(&b), &kb);
             prop_assert_eq!(same, a == b && ka == kb);
         }

@@ -95,17 +95,21 @@
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
+//! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
+//! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
 //! Without default features the crate needs the DynamoDB client that you give it, and brings
 //! neither a Lambda crate nor a TLS stack.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "from-env", feature = "lambda", feature = "messages")),
+    not(all(feature = "from-env", feature = "lambda", feature = "messages", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
 mod acquire;
+#[cfg(feature = "admin")]
+pub mod admin;
 mod clock;
 mod completion;
 mod derived_key;
@@ -131,6 +135,7 @@ mod guide;
 pub mod http;
 mod idempotency;
 mod key;
+mod kill_switch;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 #[cfg(feature = "http")]
@@ -148,6 +153,8 @@ mod schema;
 pub mod signals;
 mod steps;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transaction;
 
 pub use crate::derived_key::{DerivedKey, derive_key};
@@ -159,6 +166,7 @@ pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 pub use crate::from_env::TABLE_VARIABLE;
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
+pub use crate::kill_switch::DISABLED_VARIABLE;
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{
     Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,

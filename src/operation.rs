@@ -97,7 +97,8 @@ pub enum Outcome<T> {
     /// ([`Unconfirmed::Answer`]).
     Unconfirmed(T),
     /// The handler ran without a record, because DynamoDB could not be reached
-    /// ([`Outage::Open`](crate::Outage::Open)).
+    /// ([`Outage::Open`](crate::Outage::Open)), or because idempotency is
+    /// [switched off](crate::Builder::disabled).
     Unprotected(T),
 }
 

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
 use crate::idempotency::Idempotency;
 use crate::key::{RecordKey, Scope};
+use crate::kill_switch::DISABLED_VARIABLE;
 use crate::policy::Outage;
 use crate::record::Owner;
 use crate::schema::Attribute;
@@ -45,6 +46,7 @@ impl Idempotency {
     /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its mend |
     /// | the time to live is off, or on another attribute: records stay forever | a warning |
     /// | no permission to describe, or DynamoDB throttles: not checked | a warning |
+    /// | idempotency is [switched off](crate::Builder::disabled): nothing is asked | a warning |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
     /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
@@ -88,6 +90,11 @@ impl Preflight<'_> {
 
     async fn run(self) -> Result<Vec<Finding>, Error> {
         let core = &self.idempotency.core;
+        if core.table.is_disabled {
+            let finding = Finding::warning("idempotency", "idempotency is switched off")
+                .mend(format!("unset {DISABLED_VARIABLE}"));
+            return Ok(vec![finding]);
+        }
         let mut checks = Checks::new(&core.table);
         checks.all(&self.scopes).await?;
         let Checks { mut findings, silence, .. } = checks;

@@ -110,7 +110,6 @@ pub(crate) enum Ending {
     Unconfirmed,
     Dropped,
     FailOpen,
-    #[cfg(feature = "messages")]
     Unprotected,
     NotWritten,
     StoreError,
@@ -136,7 +135,6 @@ impl Ending {
             Self::Unconfirmed => "unconfirmed",
             Self::Dropped => "dropped",
             Self::FailOpen => "fail_open",
-            #[cfg(feature = "messages")]
             Self::Unprotected => "unprotected",
             Self::NotWritten => "not_written",
             Self::StoreError => "store_error",

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, TableDescription, TimeToLiveDescri
 
 use super::expression::{Change, Condition};
 use super::fault::{self, Fault};
-use super::probe::Probe;
-use super::{Conditional, Table};
+use super::probe::{Probe, Seen};
+use super::{Conditional, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
 use crate::record::{self, Owner};
@@ -150,8 +150,7 @@ impl Table {
         }
     }
 
-    /// Sends a question and sorts its answer.
-    pub(super) async fn look<O, E>(
+    async fn look<O, E>(
         &self,
         probe: Probe,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
@@ -160,19 +159,39 @@ impl Table {
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
+        self.ask(probe, request, limit).await.outcome
+    }
+
+    /// Sends a question and sorts its answer.
+    pub(super) async fn ask<O, E>(
+        &self,
+        probe: Probe,
+        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
+        limit: Duration,
+    ) -> Reply<Look<O>>
+    where
+        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+    {
         let limit = limit.min(self.request_timeout);
         let answer = self.clock.within(limit, request).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);
-        let error = match answer {
-            Some(Ok(output)) => return Look::Seen(output),
-            Some(Err(error)) => error,
-            None => return Look::Silent(fault::timed_out(limit)),
+        let outcome = match answer {
+            Some(Ok(output)) => Look::Seen(output),
+            Some(Err(error)) => self.sorted(error, &seen),
+            None => Look::Silent(fault::timed_out(limit)),
         };
+        Reply { outcome, time: seen.time }
+    }
+
+    fn sorted<O, E>(&self, error: SdkError<E>, seen: &Seen) -> Look<O>
+    where
+        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
+    {
         if error.code() == Some("AccessDeniedException") {
             return Look::Denied(error.message().unwrap_or("no detail").to_owned());
         }
-        match self.fault(error, &seen) {
+        match self.fault(error, seen) {
             Fault::Unknown(error) => Look::Silent(error),
             fault => match fault.into_error() {
                 error if error.kind() == ErrorKind::Configuration => Look::Wrong(error),
@@ -183,7 +202,7 @@ impl Table {
 }
 
 impl<T> Look<T> {
-    fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
         match self {
             Self::Seen(seen) => Look::Seen(f(seen)),
             Self::Denied(message) => Look::Denied(message),

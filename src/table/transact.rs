@@ -93,15 +93,16 @@ impl Table {
         token: &str,
         limit: Duration,
     ) -> Sent {
-        let record = match self.guarded(record, guard) {
-            Ok(record) => record,
-            Err(error) => {
-                let outcome = Transacted::NotApplied(error);
-                return Sent { outcome, in_doubt: false, time: None };
-            }
+        let ended = |outcome| Sent { outcome, in_doubt: false, time: None };
+        let mut all = match self.guarded(record, guard) {
+            Ok(_) if self.is_disabled => Vec::new(),
+            Ok(record) => vec![record],
+            Err(error) => return ended(Transacted::NotApplied(error)),
         };
-        let mut all = vec![record];
         all.extend_from_slice(items);
+        if all.is_empty() {
+            return ended(Transacted::Applied);
+        }
         let probe = Probe::default();
         let request = self
             .client
@@ -124,6 +125,7 @@ impl Table {
             Some(Err(error)) => self.sort(error, &seen),
         };
         stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
+        let outcome = if self.is_disabled { without_record(outcome) } else { outcome };
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
@@ -224,5 +226,18 @@ impl Table {
                 }
             },
         }
+    }
+}
+
+/// What became of a transaction that was sent without the record: callers take the first reason for
+/// the record's. Another token would let an earlier try happen twice, with no record to forbid it.
+fn without_record(outcome: Transacted) -> Transacted {
+    match outcome {
+        Transacted::Canceled(theirs) => {
+            let records = CancellationReason::builder().build();
+            Transacted::Canceled(std::iter::once(records).chain(theirs).collect())
+        }
+        Transacted::TokenUsed(error) => Transacted::Unknown(error),
+        outcome => outcome,
     }
 }

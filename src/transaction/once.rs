@@ -182,6 +182,9 @@ impl<'a> Attempt<'a> {
 
     fn report<T>(&self, done: &Result<Once<T>, Error>) {
         let ending = match done {
+            Ok(Once::Executed | Once::Instead(_)) if self.core.table.is_disabled => {
+                Ending::Unprotected
+            }
             Ok(Once::Executed | Once::Instead(_)) if self.is_written => match &self.seen {
                 Some(seen) if seen.lease_expires_at.is_some() => Ending::Takeover,
                 Some(_) if self.claim.attempt > 1 => Ending::Retry,

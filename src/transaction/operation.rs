@@ -123,6 +123,7 @@ where
             };
         }
     };
+    let is_disabled = core.table.is_disabled;
     let stored = encode_json(json(&response)?);
     let instead = |failed: &_| {
         let answer = on_condition_failed.and_then(|answer| answer(failed))?;
@@ -132,7 +133,9 @@ where
         })
     };
     match Box::pin(once(core, call, stored, items, instead)).await? {
+        Once::Executed if is_disabled => Ok(Outcome::Unprotected(response)),
         Once::Executed => Ok(Outcome::Executed(response)),
+        Once::Instead(answer) if is_disabled => Ok(Outcome::Unprotected(answer)),
         Once::Instead(answer) => Ok(Outcome::Executed(answer)),
         Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
         Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),

@@ -6,6 +6,8 @@
 
 mod support;
 
+#[cfg(feature = "admin")]
+mod admin;
 mod answers;
 mod bad_input;
 #[cfg(feature = "http")]
@@ -21,6 +23,7 @@ mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
 mod keys;
+mod kill_switch;
 #[cfg(feature = "lambda")]
 mod killed;
 mod late_owner;
@@ -39,6 +42,8 @@ mod replay;
 mod retention;
 mod round_trips;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
+#[cfg(feature = "testing")]
+mod sandbox;
 mod signals;
 mod steps;
 mod table;

@@ -25,8 +25,8 @@ use crate::{
 };
 use report::Report;
 
-/// The test targets that run on both engines: the library's and the example's.
-const SUITES: &[&str] = &["suite", "api"];
+/// The test targets that run on both engines: the library's, the command line's and the example's.
+const SUITES: &[&str] = &["suite", "cli", "api"];
 
 struct Run {
     engine: String,

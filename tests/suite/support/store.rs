@@ -124,6 +124,13 @@ impl Store {
         Idempotency::builder(self.client(link), &self.table).schema(self.schema.clone())
     }
 
+    /// A person's tool on this connection, who may do what functions may not.
+    #[cfg(feature = "admin")]
+    pub(crate) fn tool(&self, link: &Link) -> Idempotency {
+        let builder = Idempotency::builder(self.client(link), &self.table);
+        builder.schema(self.schema.clone()).build().expect("the settings are right")
+    }
+
     pub(crate) fn client(&self, link: &Link) -> Client {
         client(&self.endpoint, link)
     }

@@ -37,7 +37,8 @@ pub(super) const ALL: &[Promise] = &[
     },
     Promise {
         name: "the embedded engine is for tests only",
-        features: &["--all-features"],
+        // All features but `testing`, which is it.
+        features: &["--features", "admin,fault-injection,fuzzing,jmespath,messages,metrics"],
         absent: &["dynoxide-rs"],
     },
 ];

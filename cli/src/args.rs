@@ -1,0 +1,236 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Looks at a table of dynamodb-idempotency: checks it, shows its records, and makes stuck keys free.
+#[derive(Debug, Parser)]
+#[command(name = "idempotency", version, arg_required_else_help = true)]
+#[command(
+    after_help = "Region and credentials are found as by every AWS tool. Exit code: 0; 1 if something \
+    is wrong or not there; 2 for a wrong command line."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which table, and how it looks.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The table")]
+pub(crate) struct Target {
+    /// The table's name
+    #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// The DynamoDB to talk to, such as <http://127.0.0.1:8000> for DynamoDB Local
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) endpoint_url: Option<String>,
+    /// The AWS region
+    #[arg(long, global = true)]
+    pub(crate) region: Option<String>,
+    /// The profile in the AWS configuration files
+    #[arg(long, global = true)]
+    pub(crate) profile: Option<String>,
+    /// The partition key that holds `scope#key` [default: pk]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "composite_key")]
+    pub(crate) partition_key: Option<String>,
+    /// For a table with a sort key: PARTITION=VALUE,SORT
+    #[arg(long, global = true, value_name = "NAMES", value_parser = composite_key)]
+    pub(crate) composite_key: Option<CompositeKey>,
+    /// An attribute with another name, as in `expires_at=ttl`; may be repeated
+    #[arg(long = "attribute", global = true, value_name = "NAME=OTHER", value_parser = renamed)]
+    pub(crate) attributes: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CompositeKey {
+    pub(crate) partition: String,
+    pub(crate) value: String,
+    pub(crate) sort: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make the table, on demand and with its time to live on
+    CreateTable,
+    /// Check the table, its settings, permissions, the clock and the latency
+    ///
+    /// Nothing is written. The exit code is 1 if something is an error.
+    Doctor {
+        /// Also try whether records of this scope may be read and written; may be repeated
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        /// Let warnings count as errors
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Show the record of a key
+    Show {
+        #[command(flatten)]
+        key: Key,
+    },
+    /// List operations whose owners vanished: pending, and their leases are over
+    Stuck {
+        /// Only those whose lease has been over for so long: 90s, 10m, 2h, 3d
+        #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+        older_than: Duration,
+        #[command(flatten)]
+        scan: Scan,
+    },
+    /// Count records by operation and state
+    Stats {
+        /// Count by whole scopes: each tenant on its own
+        #[arg(long)]
+        scopes: bool,
+        #[command(flatten)]
+        scan: Scan,
+    },
+    /// Delete the record of a key, so that its next request runs anew
+    ///
+    /// It is shown first, and deleted only if it is still exactly that.
+    Release {
+        #[command(flatten)]
+        key: Key,
+        /// Also if its owner's lease is live, its operation is done, or steps of it are
+        #[arg(long)]
+        force: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Follow the record of a key until its operation has ended
+    Watch {
+        #[command(flatten)]
+        key: Key,
+        /// How often to look: 500ms, 1s, 1m
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+        interval: Duration,
+        /// Go on when it has ended
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// Which one
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a folder
+    Man {
+        /// The folder, which must be there
+        folder: Option<PathBuf>,
+    },
+}
+
+/// A record's name.
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    /// The operation, and what is below it: `payments`, `payments/tenant-7`
+    ///
+    /// As it stands in the table, before the `#`: in each segment `%`, `#` and `/` are written
+    /// `%25`, `%23` and `%2F`.
+    pub(crate) scope: String,
+    /// The idempotency key
+    #[arg(value_name = "KEY")]
+    pub(crate) text: String,
+    /// The table has the SHA-256 of keys (`KeyForm::Sha256`)
+    #[arg(long)]
+    pub(crate) sha256: bool,
+}
+
+/// How the whole table is read.
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    /// How many parts of the table are read side by side
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) parts: u32,
+    /// The read units to use in a second; 0 for as many as it gets. One is 8 KB.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) max_units: u32,
+}
+
+fn composite_key(text: &str) -> Result<CompositeKey, String> {
+    let parts = text.split_once('=').and_then(|(partition, rest)| {
+        let (value, sort) = rest.rsplit_once(',')?;
+        Some((partition, value, sort))
+    });
+    match parts {
+        Some((partition, value, sort)) => Ok(CompositeKey {
+            partition: partition.to_owned(),
+            value: value.to_owned(),
+            sort: sort.to_owned(),
+        }),
+        None => Err("it is PARTITION=VALUE,SORT, as in `PK=IDEMPOTENCY,SK`".to_owned()),
+    }
+}
+
+fn renamed(text: &str) -> Result<(String, String), String> {
+    let (name, other) = text.split_once('=').ok_or("it is NAME=OTHER, as in `expires_at=ttl`")?;
+    Ok((name.to_owned(), other.to_owned()))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| "it is a number and a unit, as in `10m`")?;
+    let seconds = match unit {
+        "ms" => return Ok(Duration::from_millis(number)),
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err("its unit is ms, s, m, h or d".to_owned()),
+    };
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| "it is too long".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        let seconds = |text| duration(text).map(|read| read.as_secs_f64());
+        for (text, expected) in
+            [("500ms", 0.5), ("0s", 0.0), ("10m", 600.0), ("2h", 7_200.0), ("3d", 259_200.0)]
+        {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for wrong in [
+            "",
+            "10",
+            "m",
+            "-1s",
+            "1.5h",
+            "10 m",
+            "1w",
+            "99999999999999999999s",
+            "9999999999999999999d",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_composite_key_has_three_parts() {
+        let read = composite_key("PK=a=b,c,SK").unwrap();
+        assert_eq!((&*read.partition, &*read.value, &*read.sort), ("PK", "a=b,c", "SK"));
+        for wrong in ["", "PK", "PK=V", "PK,SK"] {
+            assert!(composite_key(wrong).is_err(), "{wrong}");
+        }
+    }
+}

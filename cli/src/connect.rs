@@ -1,0 +1,71 @@
+//! The way to the table.
+
+use std::time::Duration;
+
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::Client;
+use dynamodb_idempotency::{Attribute, Idempotency, TableSchema};
+
+use crate::args::Target;
+use crate::failure::Failure;
+
+/// What each attribute is called unless it is renamed.
+const ATTRIBUTES: [(&str, Attribute); 11] = [
+    ("status", Attribute::Status),
+    ("owner", Attribute::Owner),
+    ("attempt", Attribute::Attempt),
+    ("fingerprint", Attribute::Fingerprint),
+    ("lease_expires_at", Attribute::LeaseExpiresAt),
+    ("expires_at", Attribute::ExpiresAt),
+    ("created_at", Attribute::CreatedAt),
+    ("completed_at", Attribute::CompletedAt),
+    ("response", Attribute::Response),
+    ("format", Attribute::Format),
+    ("steps", Attribute::Steps),
+];
+
+pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
+    let table = target.table.as_deref().filter(|table| !table.is_empty()).ok_or_else(|| {
+        Failure::Usage("name the table: --table, or the variable IDEMPOTENCY_TABLE".to_owned())
+    })?;
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(2))
+        .operation_attempt_timeout(Duration::from_secs(5));
+    let mut loader =
+        aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts.build());
+    if let Some(url) = &target.endpoint_url {
+        loader = loader.endpoint_url(url);
+    }
+    if let Some(region) = &target.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(profile) = &target.profile {
+        loader = loader.profile_name(profile);
+    }
+    let client = Client::new(&loader.load().await);
+    let builder = Idempotency::builder(client, table).schema(schema(target)?);
+    // The switch is for handlers: whoever looks wants to see what is there.
+    let builder = builder.disabled(false);
+    Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
+}
+
+fn schema(target: &Target) -> Result<TableSchema, Failure> {
+    let mut schema = TableSchema::default();
+    if let Some(name) = &target.partition_key {
+        schema = schema.partition_key(name.clone());
+    }
+    if let Some(key) = &target.composite_key {
+        let (partition, value, sort) = (&key.partition, &key.value, &key.sort);
+        schema = schema.composite_key(partition.clone(), value.clone(), sort.clone());
+    }
+    for (name, other) in &target.attributes {
+        let known = ATTRIBUTES.iter().find(|(usual, _)| usual == name);
+        let (_, attribute) = known.ok_or_else(|| {
+            let names = ATTRIBUTES.map(|(usual, _)| usual).join(", ");
+            Failure::Usage(format!("there is no attribute `{name}`: it is one of {names}"))
+        })?;
+        schema = schema.attribute(*attribute, other.clone());
+    }
+    Ok(schema)
+}

@@ -1,0 +1,195 @@
+//! One record, for people and for programs.
+
+use std::fmt::Write as _;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dynamodb_idempotency::admin::{
+    Admin, Danger, StoredAnswer, StoredBody, StoredRecord, StoredState,
+};
+use dynamodb_idempotency::{Error, KeyForm, Scope};
+use serde_json::{Value, json};
+
+use crate::args::Key;
+use crate::table;
+use crate::words::{plain, plain_lines, span, time, time_and_distance};
+
+/// The record of a key, if there is one.
+pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRecord>, Error> {
+    let form = if key.sha256 { KeyForm::Sha256 } else { KeyForm::Verbatim };
+    admin.record(&Scope::from_encoded(&key.scope)?, &key.text, form).await
+}
+
+/// What is said where there is no record.
+pub(crate) fn absent(key: &Key) -> String {
+    let mut said = format!("there is no record `{}#{}`", key.scope, key.text);
+    if !key.sha256 {
+        said.push_str(" (with KeyForm::Sha256, ask with --sha256)");
+    }
+    said
+}
+
+/// Where the operation is, in words.
+pub(crate) fn state(record: &StoredRecord) -> String {
+    let words = match (&record.state, record.lease_left(), record.abandoned_for()) {
+        _ if record.is_expired() => "its retention is over: it counts as absent".to_owned(),
+        (StoredState::Pending { .. }, Some(left), _) => {
+            format!("in progress: its owner's lease ends in {}", span(left))
+        }
+        (StoredState::Pending { .. }, _, over) => {
+            format!("abandoned: its owner's lease ended {} ago", span(over.unwrap_or_default()))
+        }
+        (StoredState::Completed { .. }, ..) => "done: repeats get the answer".to_owned(),
+        (StoredState::Failed { answer: Some(_), .. }, ..) => {
+            "failed, and kept with its answer".to_owned()
+        }
+        (StoredState::Failed { answer: None, .. }, ..) => "failed, and kept".to_owned(),
+    };
+    format!("{}, {words}", record.status())
+}
+
+/// The whole record, for people.
+pub(crate) fn text(record: &StoredRecord) -> String {
+    let now = record.seen_at;
+    let mut fields = vec![
+        ("scope", plain(&record.scope)),
+        ("key", plain(&record.key)),
+        ("state", state(record)),
+        ("attempt", record.attempt.to_string()),
+        ("owner", plain(&record.owner)),
+        ("started", time_and_distance(record.created_at, now)),
+    ];
+    let answer = match &record.state {
+        StoredState::Pending { lease_expires_at } => {
+            fields.push(("lease ends", time_and_distance(*lease_expires_at, now)));
+            None
+        }
+        StoredState::Completed { completed_at: at, answer } => {
+            fields.extend(at.map(|at| ("completed", time_and_distance(at, now))));
+            Some(answer)
+        }
+        StoredState::Failed { failed_at: at, answer } => {
+            fields.extend(at.map(|at| ("failed", time_and_distance(at, now))));
+            answer.as_ref()
+        }
+    };
+    fields.push(("retained", time_and_distance(record.expires_at, now)));
+    fields.push(("request", fingerprint(record)));
+    for step in record.steps.iter().flatten() {
+        let result = step.result.as_deref().unwrap_or("done; its result could not be stored");
+        fields.push(("step", format!("{}: {}", plain(&step.name), plain(result))));
+    }
+    fields.extend(answer.map(|answer| ("answer", answer_text(answer))));
+    table::fields(&fields)
+}
+
+fn answer_text(answer: &StoredAnswer) -> String {
+    match answer {
+        StoredAnswer::Json(text) => plain_lines(text),
+        StoredAnswer::Http { status, headers, body } => {
+            let mut lines = vec![status.to_string()];
+            lines.extend(headers.iter().map(|(name, value)| {
+                format!("{}: {}", plain(name), plain(&String::from_utf8_lossy(value)))
+            }));
+            lines.push(match body {
+                StoredBody::Text(text) => plain_lines(text),
+                StoredBody::Binary(bytes) => format!("({} bytes)", bytes.len()),
+                StoredBody::Empty => "(no body)".to_owned(),
+            });
+            lines.join("\n")
+        }
+        StoredAnswer::Unavailable(reason) => format!("not stored: {}", plain(reason)),
+    }
+}
+
+/// The record without its answer's and steps' contents, for lists.
+pub(crate) fn summary(record: &StoredRecord) -> Value {
+    json!({
+        "scope": record.scope,
+        "key": record.key,
+        "status": record.status(),
+        "attempt": record.attempt,
+        "owner": record.owner,
+        "created_at": time(record.created_at),
+        "expires_at": time(record.expires_at),
+        "lease_expires_at": match record.state {
+            StoredState::Pending { lease_expires_at } => Some(time(lease_expires_at)),
+            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+        },
+        "lease_left_s": record.lease_left().map(|left| left.as_secs()),
+        "abandoned_for_s": record.abandoned_for().map(|over| over.as_secs()),
+        "is_expired": record.is_expired(),
+        "steps": record.steps.as_ref().map(Vec::len),
+        "seen_at": time(record.seen_at),
+    })
+}
+
+/// The whole record, for programs; with the item as it is.
+pub(crate) fn document(record: &StoredRecord) -> Value {
+    let (finished_at, answer) = match &record.state {
+        StoredState::Completed { completed_at, answer } => (*completed_at, Some(answer)),
+        StoredState::Failed { failed_at, answer } => (*failed_at, answer.as_ref()),
+        StoredState::Pending { .. } => (None, None),
+    };
+    let steps = record.steps.iter().flatten();
+    let steps: Vec<_> =
+        steps.map(|step| json!({"name": step.name, "result": step.result})).collect();
+    let dangers: Vec<_> = record.dangers().into_iter().map(danger).collect();
+    let mut document = summary(record);
+    document["completed_at"] = json!(finished_at.map(time));
+    document["fingerprint"] = json!(fingerprint(record));
+    document["steps"] = json!(record.steps.is_some().then_some(steps));
+    document["answer"] = answer.map_or(Value::Null, answer_document);
+    document["dangers"] = json!(dangers);
+    document["item"] = record.raw();
+    document
+}
+
+fn answer_document(answer: &StoredAnswer) -> Value {
+    match answer {
+        StoredAnswer::Json(text) => json!({"json": text}),
+        StoredAnswer::Http { status, headers, body } => {
+            let headers: Vec<_> =
+                headers.iter().map(|(name, value)| json!([name, text_or_base64(value)])).collect();
+            let body = match body {
+                StoredBody::Text(text) => json!({"text": text}),
+                StoredBody::Binary(bytes) => json!({"base64": STANDARD.encode(bytes)}),
+                StoredBody::Empty => Value::Null,
+            };
+            json!({"status": status, "headers": headers, "body": body})
+        }
+        StoredAnswer::Unavailable(reason) => json!({"unavailable": reason}),
+    }
+}
+
+fn text_or_base64(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({"base64": STANDARD.encode(bytes)}),
+    }
+}
+
+fn fingerprint(record: &StoredRecord) -> String {
+    record.fingerprint.as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// A danger, for programs.
+fn danger(danger: Danger) -> &'static str {
+    match danger {
+        Danger::LiveLease => "live_lease",
+        Danger::Completed => "completed",
+        Danger::Steps => "steps",
+    }
+}
+
+/// What would come of a release, for people.
+pub(crate) fn warning(danger: Danger) -> &'static str {
+    match danger {
+        Danger::LiveLease => "its owner's lease is live: the operation may run twice at once",
+        Danger::Completed => "the operation is done: the next request does it again",
+        Danger::Steps => "steps of it are done: the next request does them again",
+    }
+}

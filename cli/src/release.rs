@@ -1,0 +1,96 @@
+//! `idempotency release`
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use dynamodb_idempotency::admin::{Admin, Released, StoredRecord};
+use serde_json::json;
+
+use crate::args::Key;
+use crate::failure::Failure;
+use crate::record;
+
+/// What the caller has agreed to beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Consent {
+    /// To what is dangerous.
+    pub(crate) force: bool,
+    /// To all that is left.
+    pub(crate) yes: bool,
+}
+
+pub(crate) async fn run(
+    admin: Admin<'_>,
+    key: &Key,
+    consent: Consent,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    if json && !consent.yes {
+        return Err(Failure::Usage("nobody is asked with --json: add --yes".to_owned()));
+    }
+    let Some(record) = record::find(admin, key).await? else {
+        return Err(Failure::Other(record::absent(key)));
+    };
+    // What is shown is what is agreed to; programs get one document, at the end.
+    if !json {
+        print!("{}", record::text(&record));
+    }
+    let warnings: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
+    if !consent.force && !warnings.is_empty() {
+        let warnings = warnings.join("; ");
+        return Err(Failure::Other(format!("{warnings}; nothing was written: --force does it")));
+    }
+    if !consent.yes && !agreed(&warnings)? {
+        return Err(Failure::Other("nothing was written".to_owned()));
+    }
+    report(admin, &record, consent, json).await
+}
+
+async fn report(
+    admin: Admin<'_>,
+    record: &StoredRecord,
+    consent: Consent,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let released = if consent.force {
+        admin.release_in_spite(record).await?
+    } else {
+        admin.release(record).await?
+    };
+    let (said, code) = match released {
+        Released::Released => ("released", ExitCode::SUCCESS),
+        Released::Gone => ("gone", ExitCode::SUCCESS),
+        Released::Changed(now) => {
+            if json {
+                println!("{}", json!({"release": "changed", "record": record::document(&now)}));
+                return Ok(ExitCode::FAILURE);
+            }
+            print!("\n{}", record::text(&now));
+            let message = "the record has changed meanwhile, to this: nothing was written";
+            return Err(Failure::Other(message.to_owned()));
+        }
+    };
+    if json {
+        println!("{}", json!({"release": said, "record": record::document(record)}));
+    } else {
+        println!("{said}: the next request runs anew");
+    }
+    Ok(code)
+}
+
+/// Asks, where there is somebody to ask.
+fn agreed(warnings: &[&str]) -> Result<bool, Failure> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        let message = "nobody is there to ask, so nothing was written: --yes does it";
+        return Err(Failure::Other(message.to_owned()));
+    }
+    for warning in warnings {
+        eprintln!("{warning}");
+    }
+    eprint!("Delete this record? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,101 @@
+//! `idempotency stats`
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::admin::{Select, StoredRecord, StoredState};
+use serde_json::{Value, json};
+
+use crate::args::Scan;
+use crate::failure::Failure;
+use crate::scan::scan;
+use crate::stuck::tell;
+use crate::table;
+use crate::words::{count, plain};
+
+/// Records of one operation, by what a request with their key would meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    in_progress: u64,
+    abandoned: u64,
+    completed: u64,
+    failed: u64,
+    expired: u64,
+    /// Of all of these, those that were started more than once.
+    retried: u64,
+}
+
+impl Counts {
+    fn add(&mut self, record: &StoredRecord) {
+        let which = match record.state {
+            _ if record.is_expired() => &mut self.expired,
+            StoredState::Completed { .. } => &mut self.completed,
+            StoredState::Failed { .. } => &mut self.failed,
+            StoredState::Pending { .. } if record.lease_left().is_some() => &mut self.in_progress,
+            StoredState::Pending { .. } => &mut self.abandoned,
+        };
+        *which += 1;
+        self.retried += u64::from(record.attempt > 1);
+    }
+}
+
+pub(crate) async fn run(
+    idempotency: &Idempotency,
+    options: &Scan,
+    by_scope: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let (mut counts, mut unreadable) = (BTreeMap::<String, Counts>::new(), Vec::new());
+    let cost = scan(idempotency, options, Select::All, |page| {
+        for record in &page.records {
+            let operation = record.scope.split('/').next().unwrap_or_default();
+            let name = if by_scope { &record.scope } else { operation };
+            counts.entry(name.to_owned()).or_default().add(record);
+        }
+        unreadable.extend(page.unreadable);
+    })
+    .await?;
+    if json {
+        let operations = counts.iter().map(|(name, counts)| (name.clone(), document(counts)));
+        let operations = Value::Object(operations.collect());
+        let document = json!({
+            "operations": operations,
+            "unreadable": unreadable.len(),
+            "items": cost.items,
+            "read_units": cost.units,
+        });
+        println!("{document}");
+    } else {
+        let name = if by_scope { "SCOPE" } else { "OPERATION" };
+        let header =
+            [name, "IN PROGRESS", "ABANDONED", "COMPLETED", "FAILED", "EXPIRED", "RETRIED"];
+        let rows: Vec<_> = counts.iter().map(|(name, counts)| row(name, counts)).collect();
+        print!("{}", table::render(&header, &rows));
+        println!(
+            "{} read for {:.1} read units",
+            count(cost.items, "item was", "items were"),
+            cost.units
+        );
+    }
+    tell(&unreadable, json);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(name: &str, counts: &Counts) -> Vec<String> {
+    let Counts { in_progress, abandoned, completed, failed, expired, retried } = *counts;
+    let numbers = [in_progress, abandoned, completed, failed, expired, retried];
+    std::iter::once(plain(name)).chain(numbers.map(|number| number.to_string())).collect()
+}
+
+fn document(counts: &Counts) -> Value {
+    let Counts { in_progress, abandoned, completed, failed, expired, retried } = *counts;
+    json!({
+        "in_progress": in_progress,
+        "abandoned": abandoned,
+        "completed": completed,
+        "failed": failed,
+        "expired": expired,
+        "retried": retried,
+    })
+}

@@ -1,0 +1,162 @@
+//! Every command, on everything that can be wrong: one line that says what and what to do, an exit
+//! code that is not 0, and nothing written.
+
+use dynamodb_idempotency::TableSchema;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::{Store, abandoned, ended, n, pending, program, run, s, with};
+
+/// Each command that reads or writes records.
+const COMMANDS: [&[&str]; 5] = [
+    &["show", "payments", "k"],
+    &["stuck"],
+    &["stats"],
+    &["release", "payments", "k", "--yes", "--force"],
+    &["watch", "payments", "k"],
+];
+
+#[tokio::test]
+async fn an_unknown_table() {
+    let store = Store::without_table().await;
+    for command in COMMANDS {
+        let ended = store.run(command).await;
+        let error = ended.error();
+        assert!(error.contains(&store.table) && error.contains("create it"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn other_keys_than_the_schemas() {
+    let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
+    store.put([("id".to_owned(), s("payments#k"))].into()).await;
+    for command in [COMMANDS[0], COMMANDS[3], COMMANDS[4]] {
+        let ended = store.run(command).await;
+        assert!(ended.error().contains("TableSchema"), "{ended:?}");
+    }
+    let create = store.run(&["create-table"]).await;
+    assert!(create.error().contains("other keys"), "{create:?}");
+    assert_eq!(store.items().await.len(), 1);
+}
+
+#[tokio::test]
+async fn no_credentials() {
+    let store = Store::open().await;
+    for command in COMMANDS {
+        let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+        let mut program = program(&[&target[..], command].concat());
+        program.env_remove("AWS_ACCESS_KEY_ID").env("AWS_CONFIG_FILE", "none");
+        program.env("AWS_SHARED_CREDENTIALS_FILE", "none").env("HOME", "none");
+        let ended = ended(&mut program).await;
+        assert!(ended.error().contains("credentials"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_permission() {
+    let endpoint = denying().await;
+    for command in COMMANDS {
+        let ended =
+            run(&[&["--endpoint-url", &endpoint, "--table", "table"][..], command].concat()).await;
+        let error = ended.error();
+        assert!(error.contains("table `table`") && error.contains("dynamodb:"), "{error}");
+    }
+    let doctor =
+        run(&["--endpoint-url", &endpoint, "--table", "t", "doctor", "--scope", "p"]).await;
+    assert_eq!((doctor.code, doctor.err.as_str()), (1, ""), "{doctor:?}");
+    for action in ["DescribeTable", "PutItem", "GetItem", "UpdateItem", "DeleteItem"] {
+        assert!(doctor.out.contains(&format!("dynamodb:{action}")), "{action}: {}", doctor.out);
+    }
+}
+
+/// A DynamoDB that denies everything: no engine for tests knows permissions.
+async fn denying() -> String {
+    const BODY: &str =
+        r#"{"__type":"com.amazon.coral.service#AccessDeniedException","message":"not authorized"}"#;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = vec![0; 64 * 1024];
+                // Requests of these tests fit into one segment.
+                while stream.read(&mut request).await.is_ok_and(|bytes| bytes > 0) {
+                    let answer = format!(
+                        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/x-amz-json-1.0\r\n\
+                         content-length: {}\r\n\r\n{BODY}",
+                        BODY.len()
+                    );
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    endpoint
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    for command in COMMANDS {
+        let target = ["--endpoint-url", "http://127.0.0.1:9", "--table", "table"];
+        let ended = run(&[&target[..], command].concat()).await;
+        assert!(ended.error().contains("could not be reached"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_an_unknown_format_is_never_released() {
+    let store = Store::open().await;
+    for item in [
+        with(abandoned("payments#k", 60), "format", n(2)),
+        with(abandoned("payments#k", 60), "status", s("PAUSED")),
+        [("pk".to_owned(), s("payments#k"))].into(),
+    ] {
+        store.put(item.clone()).await;
+        for command in [COMMANDS[0], COMMANDS[3], COMMANDS[4]] {
+            let ended = store.run(command).await;
+            assert!(!ended.error().is_empty());
+            assert_eq!(store.item("payments#k").await.as_ref(), Some(&item));
+        }
+    }
+    store.put(with(pending("payments#k"), "format", n(2))).await;
+    let shown = store.run(COMMANDS[0]).await;
+    assert!(shown.error().contains("format 2"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_is_code_2() {
+    for args in [
+        &["show", "payments", "k"][..],
+        &["--table", "", "stats"],
+        &["--table", "t", "show", "payments"],
+        &["--table", "t", "stuck", "--older-than", "10"],
+        &["--table", "t", "stats", "--parts", "0"],
+        &["--table", "t", "--attribute", "colour=c", "stats"],
+        &["--table", "t", "--composite-key", "PK", "stats"],
+        &["--table", "t", "unstick"],
+        &["--table", "t", "--json", "release", "payments", "k"],
+    ] {
+        let ended = run(args).await;
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
+        assert!(ended.err.starts_with("error: "), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_scope_or_no_key_is_said() {
+    let store = Store::open().await;
+    for (scope, key, told) in [
+        ("payments#1", "k", "is no scope"),
+        ("", "k", "is no scope"),
+        ("100%", "k", "is no scope"),
+        ("payments", "", "key is empty"),
+        ("payments", &"k".repeat(3_000), "2048"),
+    ] {
+        let ended = store.run(&["show", scope, key]).await;
+        assert!(ended.error().contains(told), "{ended:?}");
+    }
+    let doctor = store.run(&["doctor", "--scope", "a#b"]).await;
+    assert!(doctor.error().contains("is no scope"), "{doctor:?}");
+}

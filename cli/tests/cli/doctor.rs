@@ -1,0 +1,113 @@
+//! `idempotency doctor` and `idempotency create-table`
+
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
+    ScalarAttributeType,
+};
+use dynamodb_idempotency::TableSchema;
+use serde_json::{Value, json};
+
+use crate::support::{Store, s};
+
+fn of<'a>(findings: &'a Value, subject: &str) -> &'a Value {
+    let mut findings = findings.as_array().unwrap().iter();
+    findings.find(|one| one["subject"] == subject).unwrap_or_else(|| panic!("{subject}"))
+}
+
+#[tokio::test]
+async fn the_table_that_create_table_makes_is_well() {
+    let store = Store::without_table().await;
+    assert_eq!(store.json(&["create-table"]).await, json!({"created": true}));
+    let again = store.run(&["create-table"]).await;
+    assert_eq!(again.code, 0, "{again:?}");
+
+    let findings = store.json(&["doctor", "--scope", "payments", "--scope", "refunds/v2"]).await;
+    let well = [
+        "table",
+        "keys",
+        "time to live",
+        "records of payments",
+        "records of refunds/v2",
+        "billing",
+        "replicas",
+        "latency",
+        "clock",
+    ];
+    for subject in well {
+        assert_eq!(of(&findings, subject)["verdict"], "ok", "{findings}");
+    }
+    // No engine for tests protects its tables, or backs them up.
+    for subject in ["deletion protection", "backups"] {
+        assert_eq!(of(&findings, subject)["verdict"], "warning", "{findings}");
+        assert!(of(&findings, subject)["detail"].is_string());
+    }
+    assert_eq!(store.items().await, []);
+
+    let text = store.run(&["doctor", "--scope", "payments"]).await;
+    assert_eq!(text.code, 0, "{text:?}");
+    assert!(text.out.contains("ok       keys: its key is `pk` (HASH, S)"), "{text:?}");
+    let strict = store.run(&["doctor", "--scope", "payments", "--strict"]).await;
+    assert_eq!((strict.code, strict.err.as_str()), (1, ""), "{strict:?}");
+}
+
+#[tokio::test]
+async fn scopes_that_are_not_named_are_told() {
+    let store = Store::open().await;
+    let findings = store.json(&["doctor"]).await;
+    assert_eq!(of(&findings, "records")["verdict"], "warning");
+}
+
+/// Other keys are an error with its mend, and the rest is told all the same.
+#[tokio::test]
+async fn a_wrong_table_is_an_error_for_pipelines() {
+    let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
+    let sick = store.run(&["--json", "doctor", "--scope", "payments"]).await;
+    assert_eq!(sick.code, 1, "{sick:?}");
+    let findings = sick.json();
+    let keys = of(&findings, "keys");
+    assert_eq!(keys["verdict"], "error");
+    assert!(keys["detail"].as_str().unwrap().contains("`id` (HASH, S)"), "{keys}");
+    assert!(keys["mend"].as_str().unwrap().contains("TableSchema"), "{keys}");
+    assert_eq!(of(&findings, "billing")["verdict"], "ok");
+    let right = store.json(&["doctor", "--partition-key", "id"]).await;
+    assert_eq!(of(&right, "keys")["verdict"], "ok");
+}
+
+#[tokio::test]
+async fn no_table_is_an_error_for_pipelines() {
+    let store = Store::without_table().await;
+    let sick = store.run(&["doctor"]).await;
+    assert_eq!((sick.code, sick.err.as_str()), (1, ""), "{sick:?}");
+    assert!(sick.out.contains("error") && sick.out.contains("create it"), "{sick:?}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error_for_pipelines() {
+    let store = Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
+    let sick = store.run(&["--json", "doctor"]).await;
+    assert_eq!(sick.code, 1, "{sick:?}");
+    assert_eq!(of(&sick.json(), "connection")["verdict"], "error");
+}
+
+#[tokio::test]
+async fn settings_that_cost_requests_are_warnings() {
+    let store = Store::without_table().await;
+    let attribute = AttributeDefinition::builder()
+        .attribute_name("pk")
+        .attribute_type(ScalarAttributeType::S)
+        .build();
+    let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build();
+    let throughput =
+        ProvisionedThroughput::builder().read_capacity_units(5).write_capacity_units(5);
+    let create = store.client.create_table().table_name(&store.table);
+    let create = create.attribute_definitions(attribute.unwrap()).key_schema(key.unwrap());
+    let create = create.billing_mode(BillingMode::Provisioned);
+    create.provisioned_throughput(throughput.build().unwrap()).send().await.unwrap();
+    store.put([("pk".to_owned(), s("somebody's"))].into()).await;
+    let findings = store.json(&["doctor"]).await;
+    for (subject, word) in [("billing", "provisioned"), ("time to live", "is off")] {
+        let finding = of(&findings, subject);
+        assert_eq!(finding["verdict"], "warning", "{finding}");
+        assert!(finding["detail"].as_str().unwrap().contains(word), "{finding}");
+    }
+}

@@ -1,0 +1,117 @@
+//! `idempotency release`: exactly what was shown, or nothing.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::support::{Item, Store, abandoned, completed, ended, map, n, pending, program, s, with};
+
+#[tokio::test]
+async fn a_stuck_key_is_made_free() {
+    let store = Store::open().await;
+    store.put(abandoned("payments#k", 60)).await;
+    let json = store.json(&["release", "payments", "k", "--yes"]).await;
+    assert_eq!(json["release"], "released");
+    assert_eq!(json["record"]["attempt"], 1);
+    assert_eq!(store.item("payments#k").await, None);
+}
+
+#[tokio::test]
+async fn a_failure_that_was_kept_is_made_free() {
+    let store = Store::open().await;
+    let mut failed = with(completed("payments#k"), "status", s("FAILED"));
+    failed.remove("response");
+    store.put(failed).await;
+    let released = store.run(&["release", "payments", "k", "--yes"]).await;
+    assert_eq!(released.code, 0, "{released:?}");
+    assert!(released.out.contains("FAILED") && released.out.contains("runs anew"), "{released:?}");
+    assert_eq!(store.item("payments#k").await, None);
+}
+
+#[tokio::test]
+async fn what_is_dangerous_needs_force() {
+    let store = Store::open().await;
+    let steps = map(&[("reserve", s("1"))]);
+    let cases: [(Item, &str); 3] = [
+        (pending("payments#k"), "lease is live"),
+        (completed("payments#k"), "the operation is done"),
+        (with(abandoned("payments#k", 60), "steps", steps), "steps of it are done"),
+    ];
+    for (item, danger) in cases {
+        store.put(item.clone()).await;
+        let refused = store.run(&["release", "payments", "k", "--yes"]).await;
+        let error = refused.error();
+        assert!(error.contains(danger) && error.contains("--force"), "{error}");
+        assert_eq!(store.item("payments#k").await, Some(item));
+        let forced = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
+        assert_eq!(forced.code, 0, "{forced:?}");
+        assert_eq!(store.item("payments#k").await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_record_past_its_retention_is_not_dangerous() {
+    let store = Store::open().await;
+    store.put(with(completed("payments#k"), "expires_at", n(1_000_000_000))).await;
+    store.json(&["release", "payments", "k", "--yes"]).await;
+    assert_eq!(store.item("payments#k").await, None);
+}
+
+#[tokio::test]
+async fn nobody_to_ask_means_no() {
+    let store = Store::open().await;
+    let item = abandoned("payments#k", 60);
+    store.put(item.clone()).await;
+    let refused = store.run(&["release", "payments", "k"]).await;
+    assert!(refused.error().contains("--yes"), "{refused:?}");
+    // Nor does a pipe that says yes: it may have been meant for another question.
+    let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+    let mut piped = program(&[&target[..], &["release", "payments", "k"]].concat());
+    let yes = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let refused = ended(piped.stdin(Stdio::from(yes))).await;
+    assert!(refused.error().contains("--yes"), "{refused:?}");
+    assert_eq!(store.item("payments#k").await, Some(item));
+}
+
+#[tokio::test]
+async fn a_key_without_a_record_is_an_error() {
+    let store = Store::open().await;
+    let missing = store.run(&["release", "payments", "k", "--yes"]).await;
+    assert!(missing.error().contains("no record `payments#k`"), "{missing:?}");
+}
+
+#[tokio::test]
+async fn the_record_that_is_deleted_is_printed_for_programs() {
+    let store = Store::open().await;
+    store.put(abandoned("payments#k", 60)).await;
+    let json = store.json(&["release", "payments", "k", "--yes"]).await;
+    assert_eq!(json["record"]["item"]["pk"], json!({"S": "payments#k"}));
+}
+
+/// What was shown is what is deleted: a record that changes in between is left alone.
+#[tokio::test]
+async fn a_record_that_changes_between_the_two_requests_is_left_alone() {
+    let store = Store::open().await;
+    let steps = map(&[("reserve", s("1"))]);
+    let seen = abandoned("payments#k", 60);
+    for now in [
+        with(seen.clone(), "owner", s("11111111111111111111111111111111")),
+        with(seen.clone(), "lease_expires_at", n(crate::support::now() + 60_000)),
+        with(seen.clone(), "steps", steps),
+        completed("payments#k"),
+    ] {
+        store.put(seen.clone()).await;
+        let between = store.changing(now.clone()).await;
+        let released = between.run(&["--json", "release", "payments", "k", "--yes"]).await;
+        assert_eq!(released.code, 1, "{released:?}");
+        let json = released.json();
+        assert_eq!(json["release"], "changed");
+        assert_eq!(json["record"]["owner"], json!(now["owner"].as_s().unwrap()));
+        assert_eq!(store.item("payments#k").await, Some(now));
+    }
+    store.put(seen.clone()).await;
+    let between = store.changing(completed("payments#k")).await;
+    let released = between.run(&["release", "payments", "k", "--yes"]).await;
+    assert!(released.error().contains("has changed meanwhile"), "{released:?}");
+    assert!(released.out.contains("PENDING") && released.out.contains("COMPLETED"), "{released:?}");
+}

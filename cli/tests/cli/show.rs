@@ -1,0 +1,120 @@
+//! `idempotency show`
+
+use dynamodb_idempotency::{Attribute, KeyForm, TableSchema};
+use serde_json::json;
+
+use crate::support::{Item, Store, abandoned, completed, map, n, pending, s, with};
+
+#[tokio::test]
+async fn a_finished_operation_is_shown_with_its_answer() {
+    let store = Store::open().await;
+    store.put(completed("payments#k")).await;
+    let shown = store.run(&["show", "payments", "k"]).await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for part in ["COMPLETED, done", "201", "location: /payments/1", r#"{"id":"re_1"}"#, " ago"] {
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+    }
+
+    let json = store.json(&["show", "payments", "k"]).await;
+    assert_eq!(json["status"], "COMPLETED");
+    assert_eq!(json["dangers"], json!(["completed"]));
+    let answer = json!({
+        "status": 201,
+        "headers": [["location", "/payments/1"]],
+        "body": {"text": r#"{"id":"re_1"}"#},
+    });
+    assert_eq!(json["answer"], answer);
+    assert_eq!(json["item"]["pk"], json!({"S": "payments#k"}));
+    assert_eq!(json["fingerprint"], "07".repeat(32));
+}
+
+#[tokio::test]
+async fn a_running_and_a_stuck_one_say_how_long() {
+    let store = Store::open().await;
+    let steps = map(&[("reserve", s(r#"{"seat":1}"#)), ("mail", aws_null())]);
+    store.put(with(pending("payments#live"), "steps", steps)).await;
+    store.put(abandoned("payments#dead", 200)).await;
+
+    let live = store.run(&["show", "payments", "live"]).await.out;
+    for part in ["in progress", "lease ends in ", r#"reserve: {"seat":1}"#, "mail: done"] {
+        assert!(live.contains(part), "{part}: {live}");
+    }
+    let json = store.json(&["show", "payments", "live"]).await;
+    assert_eq!(json["dangers"], json!(["live_lease", "steps"]));
+    let steps =
+        json!([{"name": "mail", "result": null}, {"name": "reserve", "result": r#"{"seat":1}"#}]);
+    assert_eq!(json["steps"], steps);
+
+    let dead = store.run(&["show", "payments", "dead"]).await.out;
+    assert!(dead.contains("abandoned") && dead.contains("lease ended "), "{dead}");
+    let json = store.json(&["show", "payments", "dead"]).await;
+    assert_eq!((&json["dangers"], &json["lease_left_s"]), (&json!([]), &json!(null)));
+    let over = json["abandoned_for_s"].as_u64().unwrap();
+    assert!(over >= 199, "{over}");
+}
+
+fn aws_null() -> aws_sdk_dynamodb::types::AttributeValue {
+    aws_sdk_dynamodb::types::AttributeValue::Null(true)
+}
+
+#[tokio::test]
+async fn a_record_past_its_retention_counts_as_absent() {
+    let store = Store::open().await;
+    store.put(with(completed("payments#k"), "expires_at", n(1_000_000_000))).await;
+    let shown = store.run(&["show", "payments", "k"]).await.out;
+    assert!(shown.contains("counts as absent"), "{shown}");
+}
+
+#[tokio::test]
+async fn scopes_are_written_as_the_table_has_them() {
+    let store = Store::open().await;
+    store.put(completed("payments/tenant%2F7#a#b")).await;
+    let json = store.json(&["show", "payments/tenant%2F7", "a#b"]).await;
+    assert_eq!((&json["scope"], &json["key"]), (&json!("payments/tenant%2F7"), &json!("a#b")));
+}
+
+#[tokio::test]
+async fn hashed_keys_are_found_by_the_key() {
+    let store = Store::open().await;
+    let idempotency = dynamodb_idempotency::Idempotency::new(store.client.clone(), &store.table);
+    let operation = idempotency.operation("payments").key("k");
+    let hashed = operation.policy(|policy| policy.key_form(KeyForm::Sha256));
+    hashed.run(async |_| Ok::<_, std::convert::Infallible>(1)).await.unwrap();
+
+    let json = store.json(&["show", "payments", "k", "--sha256"]).await;
+    assert_eq!(json["answer"], json!({"json": "1"}));
+    let missing = store.run(&["show", "payments", "k"]).await;
+    assert!(missing.error().contains("--sha256"), "{missing:?}");
+}
+
+#[tokio::test]
+async fn another_shape_of_the_table_is_named() {
+    let schema = TableSchema::default()
+        .composite_key("PK", "IDEMPOTENCY", "SK")
+        .attribute(Attribute::Status, "STATE");
+    let store = Store::with_schema(schema).await;
+    let mut item = completed("payments#k");
+    for (name, other) in [("pk", "SK"), ("status", "STATE")] {
+        let value = item.remove(name).unwrap();
+        item.insert(other.to_owned(), value);
+    }
+    store.put(with(item, "PK", s("IDEMPOTENCY"))).await;
+    let shape = ["--composite-key", "PK=IDEMPOTENCY,SK", "--attribute", "status=STATE"];
+    let show = ["show", "payments", "k"];
+    let json = store.json(&[&shape[..], &show].concat()).await;
+    assert_eq!(json["status"], "COMPLETED");
+    let stats = store.json(&[&shape[..], &["stats"]].concat()).await;
+    assert_eq!(stats["operations"]["payments"]["completed"], 1);
+}
+
+/// Anybody may choose a key.
+#[tokio::test]
+async fn what_others_have_written_does_not_drive_the_terminal() {
+    let store = Store::open().await;
+    let answer = map(&[("json", s("\"\u{1b}[2J\""))]);
+    let item: Item = with(completed("payments#\u{1b}]0;k\u{7}"), "response", answer);
+    store.put(item).await;
+    let shown = store.run(&["show", "payments", "\u{1b}]0;k\u{7}"]).await;
+    assert!(shown.out.contains("\\u{1b}[2J"), "{shown:?}");
+    assert!(!shown.out.contains('\u{1b}') && !shown.out.contains('\u{7}'), "{shown:?}");
+}

@@ -1,0 +1,228 @@
+//! A table, records by hand, and the program.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{Client, Config};
+use dynamodb_idempotency::{Idempotency, TableSchema};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+pub(crate) fn s(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(crate) fn n(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+pub(crate) fn map(members: &[(&str, AttributeValue)]) -> AttributeValue {
+    AttributeValue::M(members.iter().map(|(name, one)| ((*name).to_owned(), one.clone())).collect())
+}
+
+/// Now, in epoch milliseconds.
+pub(crate) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    now.as_millis().try_into().unwrap()
+}
+
+/// Somebody's running operation: ten minutes of lease left, one day of retention.
+pub(crate) fn pending(pk: &str) -> Item {
+    [
+        ("pk", s(pk)),
+        ("status", s("PENDING")),
+        ("owner", s("00000000000000000000000000000000")),
+        ("attempt", n(1)),
+        ("fingerprint", AttributeValue::B(Blob::new([7; 32]))),
+        ("lease_expires_at", n(now() + 600_000)),
+        ("created_at", n(now() - 60_000)),
+        ("expires_at", n(now() / 1000 + 86_400)),
+        ("format", n(1)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Somebody's operation whose lease ended so long ago.
+pub(crate) fn abandoned(pk: &str, seconds: i64) -> Item {
+    with(pending(pk), "lease_expires_at", n(now() - seconds * 1000))
+}
+
+/// Somebody's finished operation, with an answer of HTTP.
+pub(crate) fn completed(pk: &str) -> Item {
+    let headers = AttributeValue::L(vec![AttributeValue::L(vec![s("location"), s("/payments/1")])]);
+    let answer = map(&[("status", n(201)), ("headers", headers), ("body", s(r#"{"id":"re_1"}"#))]);
+    let mut item = with(with(pending(pk), "status", s("COMPLETED")), "response", answer);
+    item.remove("lease_expires_at");
+    with(item, "completed_at", n(now() - 30_000))
+}
+
+pub(crate) fn with(mut item: Item, name: &str, value: AttributeValue) -> Item {
+    item.insert(name.to_owned(), value);
+    item
+}
+
+/// A table of its own, and the program beside it.
+pub(crate) struct Store {
+    pub(crate) endpoint: String,
+    pub(crate) table: String,
+    pub(crate) client: Client,
+}
+
+impl Store {
+    pub(crate) async fn open() -> Self {
+        Self::with_schema(TableSchema::default()).await
+    }
+
+    pub(crate) async fn with_schema(schema: TableSchema) -> Self {
+        let store = Self::without_table().await;
+        let builder = Idempotency::builder(store.client.clone(), &store.table).schema(schema);
+        builder.build().unwrap().create_table().await.expect("the table can be made");
+        store
+    }
+
+    pub(crate) async fn without_table() -> Self {
+        let endpoint = match std::env::var("DYNAMODB_ENDPOINT") {
+            Ok(endpoint) if !endpoint.is_empty() => endpoint,
+            _ => embedded().await,
+        };
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(Credentials::new("local", "local", None, None, "test"))
+            .endpoint_url(&endpoint);
+        Self { endpoint, table: unique(), client: Client::from_conf(config.build()) }
+    }
+
+    pub(crate) async fn put(&self, item: Item) {
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.expect("the store is there");
+    }
+
+    pub(crate) async fn item(&self, pk: &str) -> Option<Item> {
+        let get = self.client.get_item().table_name(&self.table).key("pk", s(pk));
+        get.consistent_read(true).send().await.expect("the store is there").item
+    }
+
+    /// All items, to see that nothing was written.
+    pub(crate) async fn items(&self) -> Vec<Item> {
+        let scan = self.client.scan().table_name(&self.table).consistent_read(true);
+        scan.send().await.expect("the store is there").items.unwrap_or_default()
+    }
+
+    /// The same table by a way on which `item` is written whenever a deletion is under way to it.
+    pub(crate) async fn changing(&self, item: Item) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let below = self.endpoint.trim_start_matches("http://").to_owned();
+        let (client, table) = (self.client.clone(), self.table.clone());
+        let between = Self { endpoint, table: table.clone(), client: client.clone() };
+        tokio::spawn(async move {
+            while let Ok((caller, _)) = listener.accept().await {
+                let store = TcpStream::connect(&below).await.expect("the store is there");
+                let (mut from_caller, mut to_caller) = caller.into_split();
+                let (mut from_store, mut to_store) = store.into_split();
+                tokio::spawn(async move { tokio::io::copy(&mut from_store, &mut to_caller).await });
+                let put = client.put_item().table_name(&table).set_item(Some(item.clone()));
+                tokio::spawn(async move {
+                    let mut request = vec![0; 64 * 1024];
+                    while let Ok(bytes @ 1..) = from_caller.read(&mut request).await {
+                        let request = &request[..bytes];
+                        if String::from_utf8_lossy(request).contains(".DeleteItem") {
+                            put.clone().send().await.expect("the store is there");
+                        }
+                        to_store.write_all(request).await.expect("the store is there");
+                    }
+                });
+            }
+        });
+        between
+    }
+
+    /// Runs the program on this table.
+    pub(crate) async fn run(&self, args: &[&str]) -> Ended {
+        let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
+        run(&[&table[..], args].concat()).await
+    }
+
+    /// As [`run`](Self::run), and reads the JSON of a success.
+    pub(crate) async fn json(&self, args: &[&str]) -> Value {
+        let ended = self.run(&[&["--json"], args].concat()).await;
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.json()
+    }
+}
+
+/// How the program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("JSON: {self:?}"))
+    }
+
+    /// What a failed command says: one line.
+    pub(crate) fn error(&self) -> &str {
+        assert_eq!(self.code, 1, "{self:?}");
+        let lines: Vec<_> = self.err.lines().collect();
+        let [line] = lines[..] else { panic!("one line: {self:?}") };
+        line.strip_prefix("error: ").unwrap_or_else(|| panic!("an error: {self:?}"))
+    }
+}
+
+/// The program in an environment that has credentials and nothing else of AWS.
+pub(crate) fn program(args: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    program
+        .args(args)
+        .env_clear()
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", "local")
+        .env("AWS_SECRET_ACCESS_KEY", "local")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    program
+}
+
+pub(crate) async fn run(args: &[&str]) -> Ended {
+    ended(&mut program(args)).await
+}
+
+pub(crate) async fn ended(program: &mut Command) -> Ended {
+    let output = tokio::time::timeout(Duration::from_secs(60), program.output()).await;
+    let output = output.expect("it ends").expect("it starts");
+    Ended {
+        code: output.status.code().expect("it ends by itself"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+async fn embedded() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let database = dynoxide::Database::memory().expect("a database in memory");
+    tokio::spawn(dynoxide::server::serve_on(listener, database));
+    endpoint
+}
+
+pub(crate) fn unique() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("cli-{}-{}-{number}", std::process::id(), now())
+}

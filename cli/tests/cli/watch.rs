@@ -1,0 +1,45 @@
+//! `idempotency watch`
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::ChildStdout;
+
+use crate::support::{Store, abandoned, completed, n, pending, program, with};
+
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+    let line = line.expect("a line in time").expect("a pipe").expect("a line");
+    serde_json::from_str(&line).expect("JSON")
+}
+
+#[tokio::test]
+async fn each_change_is_a_line_until_the_operation_has_ended() {
+    let store = Store::open().await;
+    let args = ["--json", "watch", "payments", "k", "--interval", "100ms"];
+    let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+    let mut watch = program(&[&target[..], &args].concat()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+
+    assert_eq!(next(&mut lines).await, Value::Null);
+    store.put(pending("payments#k")).await;
+    assert_eq!(next(&mut lines).await["attempt"], 1);
+    store.put(abandoned("payments#k", 5)).await;
+    assert!(next(&mut lines).await["abandoned_for_s"].is_number());
+    store.put(with(pending("payments#k"), "attempt", n(2))).await;
+    assert_eq!(next(&mut lines).await["attempt"], 2);
+    store.put(completed("payments#k")).await;
+    assert_eq!(next(&mut lines).await["status"], "COMPLETED");
+    let ended = tokio::time::timeout(Duration::from_secs(60), watch.wait()).await;
+    assert!(ended.expect("it ends").unwrap().success());
+}
+
+#[tokio::test]
+async fn people_get_words() {
+    let store = Store::open().await;
+    store.put(completed("payments#k")).await;
+    let seen = store.run(&["watch", "payments", "k"]).await;
+    assert!(seen.out.contains("attempt 1: COMPLETED, done"), "{seen:?}");
+}

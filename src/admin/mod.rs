@@ -1,0 +1,89 @@
+//! For tools that look at a table and unstick a key: records as plain data, scans, releases, and the
+//! checks of a deployment. The command line in `cli/` is made of it.
+//!
+//! Reading is as strict as everywhere in the crate: an item that is not a record of a layout that
+//! this version knows is an error, and is never written over.
+//!
+//! ```no_run
+//! # async fn unstick(idempotency: dynamodb_idempotency::Idempotency)
+//! #     -> Result<(), dynamodb_idempotency::Error> {
+//! use dynamodb_idempotency::{KeyForm, Scope};
+//! use dynamodb_idempotency::admin::Released;
+//!
+//! let admin = idempotency.admin();
+//! let scope = Scope::new("payments");
+//! if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
+//!     println!("{} for the {}. time", record.status(), record.attempt);
+//!     if record.dangers().is_empty() {
+//!         // Deletes exactly what was shown, or nothing.
+//!         assert!(matches!(admin.release(&record).await?, Released::Released));
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod doctor;
+mod json;
+mod record;
+mod release;
+mod scan;
+
+pub use self::answer::{StoredAnswer, StoredBody};
+pub use self::record::{Danger, StoredRecord, StoredState, StoredStep};
+pub use self::release::Released;
+pub use self::scan::{Cursor, Page, Select, Unreadable};
+
+use crate::error::Error;
+use crate::idempotency::{Core, Idempotency};
+use crate::key::{KeyForm, RecordKey, Scope};
+use crate::table::Table;
+
+impl Idempotency {
+    /// What tools do with the table.
+    #[must_use]
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { core: &self.core }
+    }
+}
+
+/// What tools do with a table; made by [`Idempotency::admin`].
+#[derive(Clone, Copy)]
+pub struct Admin<'a> {
+    core: &'a Core,
+}
+
+impl Admin<'_> {
+    /// The record of a key, read strongly consistent; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a
+    /// record of a layout that this version knows;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a key that is empty or too long;
+    /// [`Configuration`](crate::ErrorKind::Configuration) and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) as everywhere.
+    pub async fn record(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+    ) -> Result<Option<StoredRecord>, Error> {
+        let table = self.table();
+        let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
+        let reply = table.get(&key, table.request_timeout).await;
+        let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+        let Some(item) = reply.outcome? else { return Ok(None) };
+        StoredRecord::read(&table.schema, item, seen_at).map(Some)
+    }
+
+    fn table(&self) -> &Table {
+        &self.core.table
+    }
+}
+
+impl std::fmt::Debug for Admin<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("table", &self.table().name).finish()
+    }
+}

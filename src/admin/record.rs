@@ -1,0 +1,216 @@
+//! A record as plain data.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::answer::StoredAnswer;
+use super::json;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::record::{self, Item, Record, State, Version};
+use crate::schema::{Keys, TableSchema};
+use crate::steps::Checkpoint;
+
+/// A record as it stood in the table when it was read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredRecord {
+    /// The scope, encoded; [`Scope::from_encoded`](crate::Scope::from_encoded) reads it.
+    pub scope: String,
+    /// The key as it stands in the table: of [`KeyForm::Sha256`](crate::KeyForm::Sha256) the hash.
+    pub key: String,
+    /// Where its operation is.
+    pub state: StoredState,
+    /// How often the operation was started.
+    pub attempt: u32,
+    /// The identity of the last attempt.
+    pub owner: String,
+    /// Of the request.
+    pub fingerprint: Fingerprint,
+    /// When the operation was first started, in DynamoDB's time.
+    pub created_at: SystemTime,
+    /// When its retention ends, in DynamoDB's time.
+    pub expires_at: SystemTime,
+    /// The steps that are done, by name; `None` if no step was ever stored.
+    pub steps: Option<Vec<StoredStep>>,
+    /// DynamoDB's time when the record was read.
+    pub seen_at: SystemTime,
+    pub(super) record_key: RecordKey,
+    pub(super) version: Version,
+    item: Item,
+}
+
+/// Where an operation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredState {
+    /// Somebody runs it, or did.
+    Pending {
+        /// When the owner's lease ends, in DynamoDB's time.
+        lease_expires_at: SystemTime,
+    },
+    /// It is done.
+    Completed {
+        /// When.
+        completed_at: Option<SystemTime>,
+        /// What repeats get.
+        answer: StoredAnswer,
+    },
+    /// It has failed, and that is kept.
+    Failed {
+        /// When.
+        failed_at: Option<SystemTime>,
+        /// What repeats get, where the failure can be replayed.
+        answer: Option<StoredAnswer>,
+    },
+}
+
+/// A step that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredStep {
+    /// Its name.
+    pub name: String,
+    /// Its result as JSON text; `None` if it could not be stored.
+    pub result: Option<String>,
+}
+
+/// Why a record must not be released without a second thought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Danger {
+    /// Its owner's lease is live: the operation would run twice at once.
+    LiveLease,
+    /// The operation is done: it would be done again.
+    Completed,
+    /// Some of its steps are done: they would be done again.
+    Steps,
+}
+
+impl StoredRecord {
+    pub(super) fn read(
+        schema: &TableSchema,
+        item: Item,
+        seen_at: Timestamp,
+    ) -> Result<Self, Error> {
+        let pk = pk(schema, &item).unwrap_or_default();
+        let Some((record_key, scope, key)) = RecordKey::taken_apart(pk) else {
+            let message = format!("the key `{pk}` is not `scope#key`: it is no record's");
+            return Err(Error::new(ErrorKind::UnknownRecord, message));
+        };
+        let (scope, key) = (scope.to_owned(), key.to_owned());
+        let record = Record::decode(schema, item.clone())?;
+        let finished_at = record::completed_at(schema, &item).map(Timestamp::to_system);
+        let version = record.version();
+        Ok(Self {
+            scope,
+            key,
+            state: match record.state {
+                State::Pending { lease_expires_at } => {
+                    StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
+                }
+                State::Completed { answer } => {
+                    StoredState::Completed { completed_at: finished_at, answer: answer.into() }
+                }
+                State::Failed { answer } => StoredState::Failed {
+                    failed_at: finished_at,
+                    answer: answer.map(StoredAnswer::from),
+                },
+            },
+            attempt: record.attempt,
+            owner: record.owner.as_str().to_owned(),
+            fingerprint: record.fingerprint,
+            created_at: record.created_at.to_system(),
+            expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
+            steps: record.steps.map(|steps| {
+                let mut stored: Vec<_> = steps
+                    .names()
+                    .map(|name| {
+                        let result = match steps.get(name) {
+                            Some(Checkpoint::Result(json)) => Some(json.clone()),
+                            Some(Checkpoint::Unavailable) | None => None,
+                        };
+                        StoredStep { name: name.to_owned(), result }
+                    })
+                    .collect();
+                stored.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+                stored
+            }),
+            seen_at: seen_at.to_system(),
+            record_key,
+            version,
+            item,
+        })
+    }
+
+    /// As the table has it: `PENDING`, `COMPLETED` or `FAILED`.
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        self.version.status.as_str()
+    }
+
+    /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
+    #[must_use]
+    pub fn lease_left(&self) -> Option<Duration> {
+        match self.state {
+            StoredState::Pending { lease_expires_at } => {
+                lease_expires_at.duration_since(self.seen_at).ok()
+            }
+            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+        }
+    }
+
+    /// How long its owner's lease had been over when it was read; `None` if the lease is live, or
+    /// the operation has ended. The next request takes such an operation over, where its policy
+    /// allows that.
+    #[must_use]
+    pub fn abandoned_for(&self) -> Option<Duration> {
+        match self.state {
+            StoredState::Pending { lease_expires_at } => {
+                let over = self.seen_at.duration_since(lease_expires_at).ok();
+                over.filter(|over| !over.is_zero())
+            }
+            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+        }
+    }
+
+    /// Whether its retention is over, so that it counts as absent until DynamoDB deletes it.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.lease_left().is_none() && self.seen_at > self.expires_at
+    }
+
+    /// What would come of [`release`](super::Admin::release) that nobody wants.
+    #[must_use]
+    pub fn dangers(&self) -> Vec<Danger> {
+        if self.is_expired() {
+            return Vec::new();
+        }
+        let is_completed = matches!(self.state, StoredState::Completed { .. });
+        let has_steps = self.steps.as_ref().is_some_and(|steps| !steps.is_empty());
+        [
+            (self.lease_left().is_some(), Danger::LiveLease),
+            (is_completed, Danger::Completed),
+            (has_steps, Danger::Steps),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, danger)| is_so.then_some(danger))
+        .collect()
+    }
+
+    /// The item, in DynamoDB's own JSON.
+    #[must_use]
+    pub fn raw(&self) -> Value {
+        json::item(&self.item)
+    }
+}
+
+/// The value of the attribute that holds the record's key.
+pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
+    let name = match schema.keys() {
+        Keys::Partition { name } => name,
+        Keys::Composite { sort, .. } => sort,
+    };
+    item.get(name.as_ref())?.as_s().ok().map(String::as_str)
+}

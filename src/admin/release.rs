@@ -1,0 +1,60 @@
+//! Making a key free again, by hand.
+
+use super::{Admin, StoredRecord};
+use crate::error::{Error, ErrorKind};
+use crate::table::Write;
+
+/// What became of a release.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Released {
+    /// The record is deleted; the next request runs the operation anew.
+    Released,
+    /// There is no record any more: somebody else deleted it, or an earlier try of this very
+    /// request whose answer was lost.
+    Gone,
+    /// Nothing was written: the record is not the one that was shown any more, but this one.
+    Changed(Box<StoredRecord>),
+}
+
+impl Admin<'_> {
+    /// Deletes a record that is still exactly as it was read: same owner, state, lease and number of
+    /// steps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a record that has [dangers](StoredRecord::dangers), and
+    /// nothing is sent; [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: the record may
+    /// be deleted, so look again; others as everywhere.
+    pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
+        if record.dangers().is_empty() {
+            return self.release_in_spite(record).await;
+        }
+        let message = "the record is not to be released without force: see its dangers";
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+
+    /// As [`release`](Self::release), whatever its dangers are. What an owner that is still at work
+    /// stores afterwards is stored as if there had never been a record; a later attempt that has
+    /// begun by then wins over it.
+    ///
+    /// # Errors
+    /// As `release`, but for the dangers.
+    pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {
+        let table = self.table();
+        let reply = table.delete_seen(&record.record_key, &record.version).await;
+        match reply.outcome {
+            Write::Applied => Ok(Released::Released),
+            Write::Refused(None) => Ok(Released::Gone),
+            Write::Refused(Some(item)) => {
+                let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+                let record = StoredRecord::read(&table.schema, item, now)?;
+                Ok(Released::Changed(Box::new(record)))
+            }
+            Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => Err(error),
+            Write::Unknown(error) => {
+                let message = "whether the record is deleted is not known: look again";
+                Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `IDEMPOTENCY_DISABLED`: handlers run as if there were no record of anything.
+
+/// The environment variable that switches idempotency off, for all of a process: `true`, `1`, `yes`
+/// or `on`, in any case of letters. Not set, empty, `false`, `0`, `no` and `off` leave it on, and so
+/// does anything else, with an error in the log. See [`Builder::disabled`](crate::Builder::disabled).
+pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
+
+/// What the environment says.
+pub(crate) fn is_thrown() -> bool {
+    let value = std::env::var_os(DISABLED_VARIABLE).unwrap_or_default();
+    let value = value.to_string_lossy();
+    is_yes(&value).unwrap_or_else(|| {
+        tracing::error!(
+            "{DISABLED_VARIABLE} is `{value}`, and neither true nor false: idempotency stays on"
+        );
+        false
+    })
+}
+
+fn is_yes(value: &str) -> Option<bool> {
+    let is_one_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+    match () {
+        () if is_one_of(&["true", "1", "yes", "on"]) => Some(true),
+        () if is_one_of(&["", "false", "0", "no", "off"]) => Some(false),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_word_switches_it_off() {
+        for yes in ["true", "TRUE", "1", "yes", "On"] {
+            assert_eq!(is_yes(yes), Some(true), "{yes}");
+        }
+        for no in ["", "false", "False", "0", "no", "off"] {
+            assert_eq!(is_yes(no), Some(false), "{no}");
+        }
+        for neither in ["ture", " true", "2", "disabled"] {
+            assert_eq!(is_yes(neither), None, "{neither}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What tools ask of the table, and no function does.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConsumedCapacity, ContinuousBackupsDescription, ReturnConsumedCapacity,
+};
+
+use super::expression::Condition;
+use super::inspect::Look;
+use super::probe::Probe;
+use super::{Reply, Table, Write};
+use crate::error::{Error, ErrorKind};
+use crate::key::RecordKey;
+use crate::record::{Item, Status, Version};
+use crate::schema::{Attribute, Keys};
+
+/// Which part of a table a parallel scan reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) number: u32,
+    pub(crate) of: u32,
+}
+
+/// What one request of a scan brought.
+#[derive(Debug)]
+pub(crate) struct ScanPage {
+    pub(crate) items: Vec<Item>,
+    /// Where the next one begins; `None` after the last.
+    pub(crate) next: Option<Item>,
+    /// How many items were read, those that were left out too.
+    pub(crate) scanned: u64,
+    /// Read units.
+    pub(crate) consumed: f64,
+}
+
+impl Table {
+    /// Deletes a record that is still as it was seen.
+    pub(crate) async fn delete_seen(&self, key: &RecordKey, seen: &Version) -> Reply<Write> {
+        let mut condition = Condition::new(&self.schema);
+        condition.version(seen);
+        let probe = Probe::default();
+        let request = self.delete_request(key, condition).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        self.write(probe, request, self.request_timeout).await
+    }
+
+    /// Reads a part of the table, eventually consistent; of a table with a composite key, the one
+    /// partition that records are in.
+    pub(crate) async fn scan(
+        &self,
+        part: Part,
+        only: Option<Status>,
+        after: Option<Item>,
+    ) -> Reply<Look<ScanPage>> {
+        match self.schema.keys() {
+            Keys::Partition { .. } => self.scan_table(part, only, after).await,
+            // A partition is read by one reader.
+            Keys::Composite { .. } if part.number > 0 => {
+                let nothing = ScanPage { items: Vec::new(), next: None, scanned: 0, consumed: 0.0 };
+                Reply { outcome: Look::Seen(nothing), time: None }
+            }
+            Keys::Composite { partition, value, .. } => {
+                self.query_partition(partition, value, only, after).await
+            }
+        }
+    }
+
+    async fn scan_table(
+        &self,
+        part: Part,
+        only: Option<Status>,
+        after: Option<Item>,
+    ) -> Reply<Look<ScanPage>> {
+        let filter = Filter::new(self, only);
+        let probe = Probe::default();
+        let request = self
+            .client
+            .scan()
+            .table_name(&self.name)
+            .segment(part.number.cast_signed())
+            .total_segments(part.of.cast_signed())
+            .set_exclusive_start_key(after)
+            .set_filter_expression(filter.expression)
+            .set_expression_attribute_names(filter.names)
+            .set_expression_attribute_values(filter.values)
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
+            .customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let reply = self.ask(probe, request, self.request_timeout).await;
+        let outcome = reply.outcome.map(|read| {
+            page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
+        });
+        Reply { outcome, time: reply.time }
+    }
+
+    async fn query_partition(
+        &self,
+        partition: &str,
+        value: &str,
+        only: Option<Status>,
+        after: Option<Item>,
+    ) -> Reply<Look<ScanPage>> {
+        let filter = Filter::new(self, only);
+        let mut names = filter.names.unwrap_or_default();
+        names.insert("#partition".to_owned(), partition.to_owned());
+        let mut values = filter.values.unwrap_or_default();
+        values.insert(":partition".to_owned(), AttributeValue::S(value.to_owned()));
+        let probe = Probe::default();
+        let request = self
+            .client
+            .query()
+            .table_name(&self.name)
+            .key_condition_expression("#partition = :partition")
+            .set_exclusive_start_key(after)
+            .set_filter_expression(filter.expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(Some(values))
+            .return_consumed_capacity(ReturnConsumedCapacity::Total)
+            .customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let reply = self.ask(probe, request, self.request_timeout).await;
+        let outcome = reply.outcome.map(|read| {
+            page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
+        });
+        Reply { outcome, time: reply.time }
+    }
+
+    /// The permission that [`scan`](Self::scan) needs.
+    pub(crate) fn scan_action(&self) -> &'static str {
+        match self.schema.keys() {
+            Keys::Partition { .. } => "dynamodb:Scan",
+            Keys::Composite { .. } => "dynamodb:Query",
+        }
+    }
+
+    pub(crate) async fn describe_backups(
+        &self,
+        limit: Duration,
+    ) -> Look<Option<ContinuousBackupsDescription>> {
+        let probe = Probe::default();
+        let request = self.client.describe_continuous_backups().table_name(&self.name).customize();
+        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let output = self.ask(probe, request, limit).await.outcome;
+        output.map(|output| output.continuous_backups_description)
+    }
+}
+
+fn page(
+    items: Option<Vec<Item>>,
+    next: Option<Item>,
+    scanned: i32,
+    consumed: Option<ConsumedCapacity>,
+) -> ScanPage {
+    ScanPage {
+        items: items.unwrap_or_default(),
+        next,
+        scanned: scanned.try_into().unwrap_or(0),
+        consumed: consumed.and_then(|consumed| consumed.capacity_units).unwrap_or(0.0),
+    }
+}
+
+/// Leaves items out that are not in this state.
+struct Filter {
+    expression: Option<String>,
+    names: Option<HashMap<String, String>>,
+    values: Option<Item>,
+}
+
+impl Filter {
+    fn new(table: &Table, only: Option<Status>) -> Self {
+        let Some(status) = only else {
+            return Self { expression: None, names: None, values: None };
+        };
+        let name = table.schema.name(Attribute::Status).to_owned();
+        let value = AttributeValue::S(status.as_str().to_owned());
+        Self {
+            expression: Some("#status = :status".to_owned()),
+            names: Some(HashMap::from([("#status".to_owned(), name)])),
+            values: Some(Item::from([(":status".to_owned(), value)])),
+        }
+    }
+}
+
+impl<T> Look<T> {
+    /// What was seen; what was denied is an error that names the action to grant.
+    pub(crate) fn or_error(self, table: &str, action: &str) -> Result<T, Error> {
+        match self {
+            Self::Seen(seen) => Ok(seen),
+            Self::Denied(said) => {
+                let message = format!("grant {action} on table `{table}` (DynamoDB says: {said})");
+                Err(Error::new(ErrorKind::Configuration, message))
+            }
+            Self::Wrong(error) | Self::Declined(error) | Self::Silent(error) => Err(error),
+        }
+    }
+}

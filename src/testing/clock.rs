@@ -1,0 +1,65 @@
+//! A clock that a test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::config::interceptors::BeforeDeserializationInterceptorContextMut;
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use aws_smithy_async::time::{SystemTimeSource, TimeSource};
+
+/// The system's clock and what was added to it; a clone is the same clock. Callers and their store
+/// go by it, so leases end and retentions run out when it says so.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxClock {
+    /// Whole seconds, as a `Date` has them.
+    ahead: Arc<AtomicI64>,
+}
+
+impl SandboxClock {
+    /// Lets so much time pass at once; a part of a second counts as a whole one.
+    pub fn advance(&self, by: Duration) {
+        let seconds = by.as_secs() + u64::from(by.subsec_nanos() > 0);
+        self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        SystemTimeSource::new().now() + Duration::from_secs(self.ahead().unsigned_abs())
+    }
+
+    fn ahead(&self) -> i64 {
+        self.ahead.load(Ordering::SeqCst)
+    }
+}
+
+impl TimeSource for SandboxClock {
+    fn now(&self) -> SystemTime {
+        self.now()
+    }
+}
+
+/// The store's clock is what its responses say.
+impl Intercept for SandboxClock {
+    fn name(&self) -> &'static str {
+        "SandboxClock"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let headers = context.response_mut().headers_mut();
+        if let Some(date) = headers.get("date") {
+            let date = DateTime::from_str(date, DateTimeFormat::HttpDate)?;
+            let date = DateTime::from_secs(date.secs().saturating_add(self.ahead()));
+            headers.try_insert("date", date.fmt(DateTimeFormat::HttpDate)?)?;
+        }
+        Ok(())
+    }
+}

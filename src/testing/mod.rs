@@ -1,0 +1,156 @@
+//! For tests of your own handlers: a table on an embedded DynamoDB, a clock that you hold, and keys
+//! in whatever state you need.
+//!
+//! ```
+//! use std::time::Duration;
+//! use dynamodb_idempotency::testing::Sandbox;
+//! use dynamodb_idempotency::{ErrorKind, Outcome};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let sandbox = Sandbox::start().await?;
+//! let idempotency = sandbox.idempotency();
+//! let charge = || {
+//!     let operation = idempotency.operation("charge").key("order-42").payload(&1200);
+//!     operation.run_with_outcome(async |_| Ok::<_, std::io::Error>("re_1".to_owned()))
+//! };
+//!
+//! // Somebody else is at it.
+//! let record = sandbox.record("charge", "order-42").payload(&1200);
+//! record.pending(Duration::from_secs(30)).await?;
+//! let refused = charge().await.unwrap_err();
+//! assert!(matches!(refused.idempotency().unwrap().kind(), ErrorKind::InProgress { .. }));
+//!
+//! // And never comes back.
+//! sandbox.clock().advance(Duration::from_secs(60));
+//! assert_eq!(charge().await?, Outcome::Executed("re_1".to_owned()));
+//! assert_eq!(record.read().await?.expect("a record").attempt, 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Of an HTTP request or a message, whose fingerprint is the crate's own affair, let it run once and
+//! change its record then: [`SandboxRecord`] keeps the fingerprint of a record that is there.
+//!
+//! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
+
+mod clock;
+mod record;
+
+use std::fmt;
+
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use self::clock::SandboxClock;
+pub use self::record::SandboxRecord;
+use crate::error::{Error, ErrorKind};
+use crate::idempotency::{Builder, Idempotency};
+use crate::key::Scope;
+use crate::schema::TableSchema;
+
+/// The table's name.
+const TABLE: &str = "idempotency";
+
+/// A table on an embedded DynamoDB of its own, in this process. It lives in memory, behind a port
+/// of the loopback interface, as long as this value and the runtime that it was started in.
+///
+/// Waiting is real: what the crate sleeps (renewals, `InProgress::Wait`) is not shortened by the
+/// [clock](Self::clock), and tokio's paused time does not go together with a port.
+pub struct Sandbox {
+    client: Client,
+    clock: SandboxClock,
+    schema: TableSchema,
+    idempotency: Idempotency,
+    server: JoinHandle<()>,
+}
+
+impl Sandbox {
+    /// Starts one, with a table of the default schema.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] where no port of the loopback interface can be listened on.
+    pub async fn start() -> Result<Self, Error> {
+        Self::with_schema(TableSchema::default()).await
+    }
+
+    /// Starts one, with a table of this schema.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); [`ErrorKind::Configuration`] for attribute names that collide.
+    pub async fn with_schema(schema: TableSchema) -> Result<Self, Error> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(not_started)?;
+        let address = listener.local_addr().map_err(not_started)?;
+        let database = dynoxide::Database::memory().map_err(not_started)?;
+        let server = tokio::spawn(dynoxide::server::serve_on(listener, database));
+        let clock = SandboxClock::default();
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(Credentials::new("sandbox", "sandbox", None, None, "sandbox"))
+            .endpoint_url(format!("http://{address}"))
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .time_source(clock.clone())
+            .interceptor(clock.clone());
+        let client = Client::from_conf(config.build());
+        let builder = Idempotency::builder(client.clone(), TABLE).schema(schema.clone());
+        let idempotency = builder.disabled(false).build()?;
+        let sandbox = Self { client, clock, schema, idempotency, server };
+        sandbox.idempotency.create_table().await?;
+        Ok(sandbox)
+    }
+
+    /// Its table, with the default policy.
+    #[must_use]
+    pub fn idempotency(&self) -> Idempotency {
+        self.idempotency.clone()
+    }
+
+    /// Its table, with choices.
+    pub fn builder(&self) -> Builder {
+        let builder = Idempotency::builder(self.client.clone(), TABLE);
+        builder.schema(self.schema.clone()).disabled(false)
+    }
+
+    /// A client to it: for tables of your own beside the crate's.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The name of its table.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        TABLE
+    }
+
+    /// The clock that its clients go by, and as which they take the store's.
+    #[must_use]
+    pub fn clock(&self) -> &SandboxClock {
+        &self.clock
+    }
+
+    /// The record of a key, there or not.
+    pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
+        SandboxRecord::new(self, scope.into(), key.into())
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+fn not_started(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Unavailable, "the embedded DynamoDB could not be started")
+        .with_source(source)
+}

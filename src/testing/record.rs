@@ -1,0 +1,197 @@
+//! Records in the states that tests need.
+
+use std::fmt;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Serialize;
+
+use super::Sandbox;
+use crate::admin::StoredRecord;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::{KeyForm, RecordKey, Scope};
+use crate::record::{self, Claim, Item, Owner, Record, Status};
+use crate::response::encode_json;
+use crate::schema::Attribute;
+use crate::table::Table;
+
+/// How long ago it is that leases and retentions have ended.
+const LONG_AGO: Duration = Duration::from_secs(60);
+/// As the default of [`Policy::retention`](crate::Policy::retention).
+const RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+/// The record of one key in a [`Sandbox`]; made by [`Sandbox::record`].
+///
+/// Its methods write it as another caller would have: an owner that nobody is. A record that is
+/// there already keeps fingerprint, attempt and start; one that is not belongs to the request that
+/// [`payload`](Self::payload) or [`fingerprint`](Self::fingerprint) names, and without them to one
+/// without a payload.
+///
+/// The key is written as it is: not for [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+#[must_use = "nothing is written before one of its states is asked for"]
+pub struct SandboxRecord<'a> {
+    sandbox: &'a Sandbox,
+    scope: Scope,
+    key: String,
+    fingerprint: Result<Option<Fingerprint>, String>,
+}
+
+impl<'a> SandboxRecord<'a> {
+    pub(super) fn new(sandbox: &'a Sandbox, scope: Scope, key: String) -> Self {
+        Self { sandbox, scope, key, fingerprint: Ok(None) }
+    }
+
+    /// It belongs to the request with this payload, as [`Operation::payload`](crate::Operation::payload)
+    /// takes it.
+    pub fn payload<T: Serialize + ?Sized>(self, payload: &T) -> Self {
+        let fingerprint = Fingerprint::of(payload).map(Some).map_err(|error| error.to_string());
+        Self { fingerprint, ..self }
+    }
+
+    /// It belongs to the request with this fingerprint.
+    pub fn fingerprint(self, fingerprint: Fingerprint) -> Self {
+        Self { fingerprint: Ok(Some(fingerprint)), ..self }
+    }
+
+    /// Somebody runs the operation, with so much of its lease left.
+    ///
+    /// # Errors
+    /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialised,
+    /// or a key that is empty or too long; [`ErrorKind::UnknownRecord`] where something is there
+    /// that is no record.
+    pub async fn pending(&self, lease_left: Duration) -> Result<(), Error> {
+        let now = self.now();
+        self.write_pending(now.plus(lease_left)).await
+    }
+
+    /// Somebody ran the operation and never said how it ended: its lease has been over for a minute.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending).
+    pub async fn abandoned(&self) -> Result<(), Error> {
+        let now = self.now();
+        self.write_pending(now.minus(LONG_AGO)).await
+    }
+
+    /// The operation is done, and this is its answer; of HTTP, let a request run instead.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending).
+    pub async fn completed<T: Serialize + ?Sized>(&self, answer: &T) -> Result<(), Error> {
+        let json = serde_json::to_string(answer).map_err(|source| {
+            Error::new(ErrorKind::InvalidInput, "the answer cannot be serialised to JSON")
+                .with_source(source)
+        })?;
+        let item = self.completed_item(encode_json(json)).await?;
+        self.put(item).await
+    }
+
+    /// The operation has failed, and that is kept, with nothing to replay.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending).
+    pub async fn failed(&self) -> Result<(), Error> {
+        let schema = &self.table().schema;
+        let mut item = self.completed_item(AttributeValue::Null(true)).await?;
+        item.remove(schema.name(Attribute::Response));
+        let status = AttributeValue::S(Status::Failed.as_str().to_owned());
+        item.insert(schema.name(Attribute::Status).to_owned(), status);
+        self.put(item).await
+    }
+
+    /// What there is is past its retention, and its lease is over: it counts as absent, until
+    /// DynamoDB would have deleted it.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending); [`ErrorKind::InvalidInput`] where there is no record.
+    pub async fn expired(&self) -> Result<(), Error> {
+        let schema = &self.table().schema;
+        let mut item = self.item().await?.ok_or_else(|| {
+            Error::new(ErrorKind::InvalidInput, "there is no record that could expire")
+        })?;
+        let ended = self.now().minus(LONG_AGO);
+        let expires_at = AttributeValue::N(ended.seconds_up().to_string());
+        item.insert(schema.name(Attribute::ExpiresAt).to_owned(), expires_at);
+        if let Some(lease) = item.get_mut(schema.name(Attribute::LeaseExpiresAt)) {
+            *lease = record::number(ended.millis());
+        }
+        self.put(item).await
+    }
+
+    /// The record as it is; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending).
+    pub async fn read(&self) -> Result<Option<StoredRecord>, Error> {
+        let admin = self.sandbox.idempotency.admin();
+        admin.record(&self.scope, &self.key, KeyForm::Verbatim).await
+    }
+
+    async fn write_pending(&self, lease_expires_at: Timestamp) -> Result<(), Error> {
+        let claim = self.claim().await?;
+        let expires_at = self.now().plus(RETENTION).max(lease_expires_at).seconds_up();
+        let schema = &self.table().schema;
+        self.put(record::pending_item(schema, &claim, lease_expires_at, expires_at)).await
+    }
+
+    async fn completed_item(&self, response: AttributeValue) -> Result<Item, Error> {
+        let claim = self.claim().await?;
+        let now = self.now();
+        let expires_at = now.plus(RETENTION).seconds_up();
+        Ok(record::completed_item(&self.table().schema, &claim, now, expires_at, response))
+    }
+
+    /// Another caller's.
+    async fn claim(&self) -> Result<Claim, Error> {
+        let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
+        let named = self.fingerprint.clone().map_err(invalid)?;
+        let key = self.record_key()?;
+        let Some(item) = self.item().await? else {
+            let fingerprint = named.unwrap_or_else(|| Fingerprint::builder().finish());
+            return Claim::first(key, fingerprint, self.now());
+        };
+        let record = Record::decode(&self.table().schema, item)?;
+        Ok(Claim {
+            key,
+            owner: Owner::random()?,
+            attempt: record.attempt,
+            fingerprint: named.unwrap_or(record.fingerprint),
+            created_at: record.created_at,
+        })
+    }
+
+    async fn item(&self) -> Result<Option<Item>, Error> {
+        let table = self.table();
+        table.get(&self.record_key()?, table.request_timeout).await.outcome
+    }
+
+    async fn put(&self, item: Item) -> Result<(), Error> {
+        let put = self.sandbox.client.put_item().table_name(&self.table().name);
+        let written = put.set_item(Some(item)).send().await;
+        written.map(drop).map_err(|source| {
+            Error::new(ErrorKind::Unavailable, "the sandbox did not take the record")
+                .with_source(source)
+        })
+    }
+
+    fn record_key(&self) -> Result<RecordKey, Error> {
+        let limit = self.table().schema.max_key_bytes();
+        RecordKey::new(&self.scope, &self.key, KeyForm::Verbatim, limit)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_system(self.sandbox.clock.now())
+    }
+
+    fn table(&self) -> &Table {
+        &self.sandbox.idempotency.core.table
+    }
+}
+
+impl fmt::Debug for SandboxRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxRecord").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}

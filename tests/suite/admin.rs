@@ -1,0 +1,268 @@
+//! What tools do: they see records as they are, and delete what was seen or nothing.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::admin::{
+    Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
+};
+use dynamodb_idempotency::{ErrorKind, Idempotency, KeyForm, Scope, TableSchema, Verdict};
+
+use crate::support::raw::{self, Item, map, n, s, with};
+use crate::support::{Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed};
+
+async fn seen(idempotency: &Idempotency, key: &str) -> StoredRecord {
+    let found = idempotency.admin().record(&"charge".into(), key, KeyForm::Verbatim).await;
+    found.unwrap().expect("a record")
+}
+
+#[tokio::test]
+async fn a_record_is_seen_as_the_crate_wrote_it() {
+    let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
+    let idempotency = store.idempotency();
+    let running = charge_held(idempotency.operation("charge").key("k"), &runs, &gate);
+    let (ran, ()) = tokio::join!(running, async {
+        gate.reached().await;
+        let record = seen(&idempotency, "k").await;
+        assert_eq!((record.status(), record.attempt), ("PENDING", 1));
+        assert_eq!(record.dangers(), [Danger::LiveLease]);
+        assert!(record.lease_left().is_some() && record.abandoned_for().is_none());
+        gate.open();
+    });
+    assert_eq!(ran.unwrap(), executed(1, 1));
+    let record = seen(&idempotency, "k").await;
+    let StoredState::Completed { completed_at: Some(at), answer } = &record.state else {
+        panic!("completed: {record:?}");
+    };
+    assert_eq!(*answer, StoredAnswer::Json(r#""run 1, attempt 1""#.to_owned()));
+    assert!(*at >= record.created_at && record.expires_at > *at);
+    assert_eq!((&*record.scope, &*record.key), ("charge", "k"));
+    assert_eq!(record.dangers(), [Danger::Completed]);
+}
+
+#[tokio::test]
+async fn a_lease_is_judged_by_the_stores_time() {
+    let store = Store::open().await;
+    store.put(raw::pending("charge#k")).await;
+    for (clock, date, is_live) in [(3600, 0, true), (-3600, 0, true), (0, 3600, false)] {
+        let link = Link::default().clock(LocalClock::off_by(clock));
+        link.wire.shift_date(date);
+        let record = seen(&store.over(&link), "k").await;
+        assert_eq!(record.lease_left().is_some(), is_live, "{record:?}");
+        assert_eq!(record.abandoned_for().is_some(), !is_live, "{record:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_seen_is_deleted_and_the_key_is_free() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let record = seen(&idempotency, "k").await;
+    let released = idempotency.admin().release(&record).await.unwrap();
+    assert!(matches!(released, Released::Released));
+    assert_eq!(store.item("charge#k").await, None);
+    let again = idempotency.admin().release(&record).await.unwrap();
+    assert!(matches!(again, Released::Gone));
+    let ran = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(ran.unwrap(), executed(1, 1));
+}
+
+/// Whatever a record has become since it was seen, it stays.
+#[tokio::test]
+async fn what_has_changed_since_is_never_deleted() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let (pending, failed) = (raw::abandoned("charge#k"), raw::failed("charge#k"));
+    let step = map("reserve", s("1"));
+    let cases: [(&Item, Item); 6] = [
+        // Taken over.
+        (&pending, with(pending.clone(), "owner", s("another"))),
+        // Renewed.
+        (&pending, raw::pending("charge#k")),
+        // Done, and failed.
+        (&pending, raw::completed("charge#k", "1")),
+        (&pending, raw::failed("charge#k")),
+        // A step further.
+        (&pending, with(pending.clone(), "steps", step)),
+        // Failed again, in another attempt.
+        (&failed, with(failed.clone(), "owner", s("another"))),
+    ];
+    for (before, after) in cases {
+        store.put(before.clone()).await;
+        let record = seen(&idempotency, "k").await;
+        store.put(after.clone()).await;
+        let released = idempotency.admin().release_in_spite(&record).await.unwrap();
+        let Released::Changed(now) = released else { panic!("changed: {released:?}") };
+        assert_eq!(now.owner, raw::text(&after, "owner"));
+        assert_eq!(store.record("charge#k").await, after);
+    }
+}
+
+#[tokio::test]
+async fn dangers_are_refused_before_anything_is_sent() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let stepped = with(raw::abandoned("charge#k"), "steps", map("reserve", s("1")));
+    for item in [raw::pending("charge#k"), raw::completed("charge#k", "1"), stepped] {
+        store.put(item.clone()).await;
+        let record = seen(&idempotency, "k").await;
+        let error = idempotency.admin().release(&record).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!((link.wire.count("DeleteItem"), store.item("charge#k").await), (0, Some(item)));
+    }
+}
+
+#[tokio::test]
+async fn a_release_without_an_answer_says_that_nobody_knows() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = store.over(&link);
+    for act in [Act::LoseRequest, Act::LoseResponse, Act::SERVER_ERROR] {
+        store.put(raw::abandoned("charge#k")).await;
+        let record = seen(&idempotency, "k").await;
+        link.wire.next("DeleteItem", act);
+        let error = idempotency.admin().release(&record).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::OutcomeUnknown, true));
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_first_try_was_executed_finds_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    store.put(raw::abandoned("charge#k")).await;
+    let record = seen(&idempotency, "k").await;
+    link.wire.next("DeleteItem", Act::LoseResponse);
+    let released = idempotency.admin().release(&record).await.unwrap();
+    assert!(matches!(released, Released::Gone), "{released:?}");
+    assert_eq!(store.item("charge#k").await, None);
+}
+
+/// The owner that was thought to be dead finds its record deleted, and completes it all the same.
+#[tokio::test]
+async fn an_owner_that_was_released_still_stores_what_it_did() {
+    let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
+    let idempotency = store.idempotency();
+    let running = charge_held(idempotency.operation("charge").key("k"), &runs, &gate);
+    let (ran, ()) = tokio::join!(running, async {
+        gate.reached().await;
+        let record = seen(&idempotency, "k").await;
+        let released = idempotency.admin().release_in_spite(&record).await.unwrap();
+        assert!(matches!(released, Released::Released));
+        gate.open();
+    });
+    assert_eq!(ran.unwrap(), executed(1, 1));
+    assert_eq!(raw::status(&store.record("charge#k").await), "COMPLETED");
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_an_error_and_stays() {
+    let store = Store::open().await;
+    let idempotency = store.tool(&Link::default());
+    for item in [
+        with(raw::pending("charge#k"), "format", n(2)),
+        with(raw::pending("charge#k"), "steps", n(1)),
+        raw::key("charge#k"),
+    ] {
+        store.put(item.clone()).await;
+        let found = idempotency.admin().record(&"charge".into(), "k", KeyForm::Verbatim).await;
+        assert_eq!(found.unwrap_err().kind(), ErrorKind::UnknownRecord);
+        let page = idempotency.admin().page(0, 1, Select::All, None).await.unwrap();
+        let [one] = &page.unreadable[..] else { panic!("one: {page:?}") };
+        assert_eq!((one.pk.as_deref(), page.records.len()), (Some("charge#k"), 0));
+        assert_eq!(store.record("charge#k").await, item);
+    }
+    // Seen, and not understood any more.
+    store.put(raw::abandoned("charge#k")).await;
+    let record = seen(&idempotency, "k").await;
+    let newer = with(raw::pending("charge#k"), "format", n(2));
+    store.put(newer.clone()).await;
+    let error = idempotency.admin().release(&record).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert_eq!(store.record("charge#k").await, newer);
+}
+
+#[tokio::test]
+async fn a_scan_has_each_record_once_whatever_its_parts() {
+    for schema in
+        [TableSchema::default(), TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK")]
+    {
+        let (store, runs) = (Store::with_schema(schema).await, Runs::default());
+        let idempotency = store.tool(&Link::default());
+        for number in 0..20 {
+            let key = format!("{number:02}");
+            charge(idempotency.operation("charge").key(&key), &runs).await.unwrap();
+        }
+        for parts in [1, 3] {
+            let mut keys = Vec::new();
+            for part in 0..parts {
+                let mut after = None;
+                loop {
+                    let page = idempotency.admin().page(part, parts, Select::All, after).await;
+                    let page = page.unwrap();
+                    keys.extend(page.records.into_iter().map(|record| record.key));
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+            }
+            keys.sort();
+            let expected: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
+            assert_eq!(keys, expected);
+        }
+        let pending = idempotency.admin().page(0, 1, Select::Pending, None).await.unwrap();
+        assert_eq!((pending.records.len(), pending.scanned), (0, 20));
+    }
+}
+
+#[tokio::test]
+async fn a_scan_that_is_denied_names_the_action() {
+    for (schema, operation) in [
+        (TableSchema::default(), "Scan"),
+        (TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK"), "Query"),
+    ] {
+        let (store, link) = (Store::with_schema(schema).await, Link::default());
+        link.wire.every(operation, Act::Answer(400, "AccessDeniedException"));
+        let idempotency = store.tool(&link);
+        let error = idempotency.admin().page(0, 1, Select::All, None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains(&format!("grant dynamodb:{operation}")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_doctor_tells_a_clock_that_is_wrong() {
+    let store = Store::open().await;
+    for (seconds, word) in [(600, "ahead of"), (-600, "behind")] {
+        let idempotency = store.tool(&Link::default().clock(LocalClock::off_by(seconds)));
+        let findings = idempotency.admin().doctor(&[]).await.unwrap();
+        let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
+        assert_eq!(clock.verdict, Verdict::Warning);
+        assert!(clock.detail.contains(word), "{clock}");
+    }
+    let findings = store.tool(&Link::default()).admin().doctor(&[]).await.unwrap();
+    let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
+    assert_eq!(clock.verdict, Verdict::Ok);
+}
+
+#[tokio::test]
+async fn the_doctor_writes_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    link.wire.every("DeleteItem", Act::THROTTLE);
+    let scopes = [Scope::new("charge")];
+    store.tool(&link).admin().doctor(&scopes).await.unwrap();
+    let scan = store.raw.scan().table_name(store.table()).send().await.unwrap();
+    assert_eq!(scan.items(), []);
+}
+
+#[tokio::test]
+async fn a_silent_store_is_an_error_among_the_doctors_findings() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    link.wire.down(Act::LoseRequest);
+    let scopes = [Scope::new("charge")];
+    let builder = store.builder(&link).request_timeout(Duration::from_secs(1));
+    let findings = builder.build().unwrap().admin().doctor(&scopes).await.unwrap();
+    let [finding] = &findings[..] else { panic!("one: {findings:?}") };
+    assert_eq!((&*finding.subject, finding.verdict), ("connection", Verdict::Error));
+    assert!(finding.detail.contains("the request was lost"), "{finding}");
+}

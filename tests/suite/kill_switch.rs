@@ -1,0 +1,190 @@
+//! Idempotency that is switched off: handlers run as without it, and no record is asked or written.
+
+use std::convert::Infallible;
+
+use dynamodb_idempotency::{
+    CommitError, ErrorKind, Failure, Idempotency, Outcome, Reconciled, RunError, Transaction,
+    TransactionError, Verdict,
+};
+
+use crate::support::effects::{count, debit};
+use crate::support::raw::{self, Item};
+use crate::support::{Act, Link, Runs, Store, charge, decline, handlers};
+
+fn off(store: &Store, link: &Link) -> Idempotency {
+    store.builder(link).disabled(true).build().unwrap()
+}
+
+fn nothing_was_sent(link: &Link) {
+    assert_eq!(link.wire.requests(), [""; 0]);
+}
+
+#[tokio::test]
+async fn every_repeat_runs_and_nothing_is_sent() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = off(&store, &link);
+    for run in [1, 2, 3] {
+        let outcome = charge(idempotency.operation("charge").key("k").payload(&run), &runs).await;
+        assert_eq!(outcome.unwrap(), Outcome::Unprotected(format!("run {run}, attempt 1")));
+    }
+    let outcome = idempotency.operation("charge").key("k").run(async |execution| {
+        assert!(!execution.is_protected() && !execution.is_lease_lost());
+        execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
+        Ok::<_, Infallible>(1)
+    });
+    outcome.await.unwrap();
+    nothing_was_sent(&link);
+}
+
+#[tokio::test]
+async fn what_is_stored_is_neither_replayed_nor_changed() {
+    let store = Store::open().await;
+    for item in
+        [raw::pending("charge#k"), raw::abandoned("charge#k"), raw::completed("charge#k", "1")]
+    {
+        let (link, runs) = (Link::default(), Runs::default());
+        store.put(item.clone()).await;
+        let idempotency = off(&store, &link);
+        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        let hook = async |_| Ok::<_, Infallible>(Reconciled::<String, Infallible>::Refuse);
+        let reconciled = idempotency.operation("charge").key("k").reconcile(hook);
+        reconciled.run(async |_| Ok(format!("run {}", runs.add()))).await.unwrap();
+        assert_eq!((runs.count(), store.record("charge#k").await), (2, item));
+        nothing_was_sent(&link);
+    }
+}
+
+#[tokio::test]
+async fn failures_are_the_handlers_own_and_leave_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = off(&store, &link);
+    for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
+        for _ in 0..2 {
+            let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+            handlers(decline(operation, &runs).await);
+        }
+    }
+    assert_eq!(runs.count(), 6);
+    nothing_was_sent(&link);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_call_is_still_told() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = off(&store, &Link::default());
+    let result = charge(idempotency.operation("charge").key(""), &runs).await;
+    let error = result.unwrap_err();
+    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::InvalidInput);
+    assert_eq!(runs.count(), 0);
+}
+
+/// The business's own writes, and no record with them.
+#[tokio::test]
+async fn commits_write_the_effect_each_time_and_no_record() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = off(&store, &link);
+    for _ in 0..2 {
+        let operation = idempotency.operation("charge").key("k");
+        let run = operation.run_with_outcome(async |execution| {
+            execution.commit("done", [count(store.table(), "effect")]).await?;
+            Ok::<_, CommitError>("done".to_owned())
+        });
+        assert_eq!(run.await.unwrap().into_inner(), "done");
+    }
+    let empty = idempotency.operation("charge").key("k").run(async |execution| {
+        execution.commit("done", []).await?;
+        Ok::<_, CommitError>("done".to_owned())
+    });
+    empty.await.unwrap();
+    assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
+    assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
+}
+
+#[tokio::test]
+async fn a_failed_condition_of_a_commit_has_its_own_index() {
+    let store = Store::open().await;
+    store.deposit("empty", 0).await;
+    let idempotency = off(&store, &Link::default());
+    let run = idempotency.operation("charge").key("k").run(async |execution| {
+        let items = [count(store.table(), "effect"), debit(store.table(), "empty", 5)];
+        execution.commit("done", items).await?;
+        Ok("done".to_owned())
+    });
+    let Err(RunError::Handler(CommitError::ConditionFailed(failed))) = run.await else {
+        panic!("a failed condition");
+    };
+    assert_eq!(failed.index(), 1);
+    assert_eq!(store.counted("effect").await, 0);
+}
+
+#[tokio::test]
+async fn a_transaction_is_written_each_time_without_its_record() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = off(&store, &link);
+    for _ in 0..2 {
+        let operation = idempotency.operation("charge").key("k");
+        let run = operation.run_transaction_with_outcome(async || {
+            Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "effect")]))
+        });
+        assert_eq!(run.await.unwrap(), Outcome::Unprotected(7));
+    }
+    assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
+
+    store.deposit("empty", 0).await;
+    let poor = idempotency.operation("charge").key("k").run_transaction_with_outcome(async || {
+        Ok::<_, Infallible>(
+            Transaction::new(7)
+                .items([debit(store.table(), "empty", 5)])
+                .on_condition_failed(|failed| Some(if failed.index() == 0 { 8 } else { 9 })),
+        )
+    });
+    assert_eq!(poor.await.unwrap(), Outcome::Unprotected(8));
+    assert_eq!(store.item("charge#k").await, None);
+}
+
+/// No record forbids that a try happens late: so nobody is told that nothing happened.
+#[tokio::test]
+async fn an_effect_that_is_not_confirmed_is_unknown() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = off(&store, &link);
+    link.wire.every("TransactWriteItems", Act::LoseResponse);
+    let run = idempotency.operation("charge").key("k").run(async |execution| {
+        execution.commit("done", [count(store.table(), "effect")]).await?;
+        Ok::<_, CommitError>("done".to_owned())
+    });
+    let error = run.await.unwrap_err();
+    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
+    let operation = idempotency.operation("charge").key("k");
+    let operation = operation.policy(|p| p.completion_timeout(std::time::Duration::from_secs(1)));
+    let run = operation.run_transaction(async || {
+        Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "other")]))
+    });
+    let Err(TransactionError::Idempotency(error)) = run.await else { panic!("an error") };
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+    // However often it was sent, one token makes it one.
+    assert_eq!((store.counted("effect").await, store.counted("other").await), (1, 1));
+}
+
+#[tokio::test]
+async fn preflight_asks_nothing_and_says_so() {
+    let (store, link) = (Store::open().await, Link::default());
+    let findings = off(&store, &link).preflight().scope("charge").await.unwrap();
+    let [finding] = &findings[..] else { panic!("one: {findings:?}") };
+    assert_eq!(finding.verdict, Verdict::Warning);
+    assert!(finding.to_string().contains("IDEMPOTENCY_DISABLED"), "{finding}");
+    nothing_was_sent(&link);
+}
+
+#[tokio::test]
+async fn on_again_everything_is_as_before() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    charge(off(&store, &Link::default()).operation("charge").key("k"), &runs).await.unwrap();
+    let items: Vec<Item> =
+        store.raw.scan().table_name(store.table()).send().await.unwrap().items.unwrap_or_default();
+    assert_eq!(items, []);
+    let on = store.idempotency();
+    charge(on.operation("charge").key("k"), &runs).await.unwrap();
+    let again = charge(on.operation("charge").key("k"), &runs).await.unwrap();
+    assert!(again.is_replayed());
+    assert_eq!(runs.count(), 2);
+}

@@ -1,0 +1,121 @@
+//! What users test their handlers with: each state of a record is met as on a real table.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use dynamodb_idempotency::testing::Sandbox;
+use dynamodb_idempotency::{
+    Attribute, ErrorKind, Failure, Fingerprint, Idempotency, Lease, Outcome, RunError, TableSchema,
+};
+
+use crate::support::{Runs, charge, executed, is_in_progress, kind};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn pay(idempotency: &Idempotency, amount: u32) -> Result<Outcome<u32>, RunError<Infallible>> {
+    let operation = idempotency.operation("charge").key("k").payload(&amount);
+    operation.run_with_outcome(async |_| Ok(amount)).await
+}
+
+#[tokio::test]
+async fn each_state_is_met_as_on_a_real_table() {
+    for schema in [
+        TableSchema::default(),
+        TableSchema::default()
+            .composite_key("PK", "IDEMPOTENCY", "SK")
+            .attribute(Attribute::Status, "STATE"),
+    ] {
+        let sandbox = Sandbox::with_schema(schema).await.unwrap();
+        let idempotency = sandbox.idempotency();
+        let record = sandbox.record("charge", "k").payload(&1200);
+
+        record.pending(MINUTE).await.unwrap();
+        assert!(is_in_progress(pay(&idempotency, 1200).await));
+        assert_eq!(kind(pay(&idempotency, 1300).await), ErrorKind::Mismatch);
+        record.abandoned().await.unwrap();
+        assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Executed(1200));
+        assert_eq!(record.read().await.unwrap().unwrap().attempt, 2);
+        record.completed(&7).await.unwrap();
+        assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Replayed(7));
+        record.expired().await.unwrap();
+        assert_eq!(pay(&idempotency, 1300).await.unwrap(), Outcome::Executed(1300));
+        record.failed().await.unwrap();
+        let strict = sandbox.builder().policy(|p| p.failure(Failure::Replay)).build().unwrap();
+        assert_eq!(kind(pay(&strict, 1200).await), ErrorKind::Failed);
+        record.pending(MINUTE).await.unwrap();
+        record.expired().await.unwrap();
+        assert_eq!(pay(&idempotency, 1400).await.unwrap(), Outcome::Executed(1400));
+    }
+}
+
+/// The fingerprint of an HTTP request or a message is the crate's own affair.
+#[tokio::test]
+async fn a_record_that_is_there_keeps_its_request() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let idempotency = sandbox.idempotency();
+    pay(&idempotency, 1200).await.unwrap();
+    let record = sandbox.record("charge", "k");
+    record.pending(MINUTE).await.unwrap();
+    assert!(is_in_progress(pay(&idempotency, 1200).await));
+    record.abandoned().await.unwrap();
+    pay(&idempotency, 1200).await.unwrap();
+    assert_eq!(record.read().await.unwrap().unwrap().attempt, 2);
+    let other = record.fingerprint(Fingerprint::of(&1300).unwrap());
+    other.pending(MINUTE).await.unwrap();
+    assert_eq!(kind(pay(&idempotency, 1200).await), ErrorKind::Mismatch);
+}
+
+#[tokio::test]
+async fn leases_and_retentions_end_by_its_clock() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let runs = Runs::default();
+    let idempotency = sandbox.idempotency();
+    let record = sandbox.record("charge", "k");
+    record.pending(MINUTE).await.unwrap();
+    sandbox.clock().advance(Duration::from_secs(40));
+    assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+    sandbox.clock().advance(Duration::from_millis(30_500));
+    let taken = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(taken.unwrap(), executed(1, 2));
+    sandbox.clock().advance(Duration::from_secs(25 * 3600));
+    let anew = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(anew.unwrap(), executed(2, 1));
+}
+
+/// A clock that was moved is no wrong one: nothing is stamped anew by it.
+#[tokio::test]
+async fn callers_and_store_agree_on_its_clock() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let idempotency = sandbox.builder().policy(|p| p.lease(Lease::Fixed(MINUTE))).build().unwrap();
+    sandbox.clock().advance(Duration::from_secs(7 * 24 * 3600));
+    let run = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| Ok::<_, Infallible>(execution.lease_remaining() <= MINUTE));
+    assert!(run.await.unwrap());
+    let record = sandbox.record("charge", "k").read().await.unwrap().unwrap();
+    let age = sandbox.clock().now().duration_since(record.created_at).unwrap();
+    assert!(age < Duration::from_secs(3600), "{age:?}");
+}
+
+#[tokio::test]
+async fn sandboxes_know_nothing_of_each_other() {
+    let (one, other) = (Sandbox::start().await.unwrap(), Sandbox::start().await.unwrap());
+    one.record("charge", "k").pending(MINUTE).await.unwrap();
+    assert!(other.record("charge", "k").read().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_an_error() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let nothing = sandbox.record("charge", "k").expired().await.unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::InvalidInput);
+    let no_key = sandbox.record("charge", "").pending(MINUTE).await.unwrap_err();
+    assert_eq!(no_key.kind(), ErrorKind::InvalidInput);
+    let no_json = std::collections::HashMap::from([((1, 2), 3)]);
+    let payload = sandbox.record("charge", "k").payload(&no_json).pending(MINUTE).await;
+    assert_eq!(payload.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let colliding = TableSchema::default().partition_key("status");
+    let error = Sandbox::with_schema(colliding).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+}
