@@ -129,7 +129,13 @@ mod from_env;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(all(doctest, feature = "from-env", feature = "lambda", feature = "messages"))]
+#[cfg(all(
+    doctest,
+    feature = "from-env",
+    feature = "lambda",
+    feature = "messages",
+    feature = "testing"
+))]
 mod guide;
 #[cfg(feature = "http")]
 pub mod http;
