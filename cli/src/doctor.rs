@@ -7,6 +7,7 @@ use dynamodb_idempotency::{Finding, Scope, Verdict};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::words::plain;
 
 pub(crate) async fn run(
@@ -17,17 +18,13 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, Failure> {
     let findings = admin.doctor(scopes).await?;
     if json {
-        println!("{}", Value::Array(findings.iter().map(document).collect()));
+        output::line(Value::Array(findings.iter().map(document).collect()))?;
     } else {
         for finding in &findings {
-            println!(
-                "{:8} {}: {}",
-                finding.verdict,
-                plain(&finding.subject),
-                plain(&finding.detail)
-            );
+            let (subject, detail) = (plain(&finding.subject), plain(&finding.detail));
+            output::line(format!("{:8} {subject}: {detail}", finding.verdict))?;
             if let Some(mend) = &finding.mend {
-                println!("{:8} - {}", "", plain(mend));
+                output::line(format!("{:8} - {}", "", plain(mend)))?;
             }
         }
     }

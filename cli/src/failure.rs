@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// As this says.
     Other(String),
+    /// Who read the output has enough of it, as `head` does: nothing to tell, and to nobody.
+    NobodyReads,
 }
 
 impl Failure {
@@ -24,6 +26,7 @@ impl Failure {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Crate(_) | Self::Other(_) => ExitCode::FAILURE,
+            Self::NobodyReads => ExitCode::SUCCESS,
         }
     }
 }
@@ -54,6 +57,7 @@ impl fmt::Display for Failure {
                 }
             }
             Self::Usage(message) | Self::Other(message) => f.write_str(&plain(message)),
+            Self::NobodyReads => f.write_str("the output is read no more"),
         }
     }
 }

@@ -5,6 +5,7 @@ mod connect;
 mod doctor;
 mod failure;
 mod manual;
+mod output;
 mod record;
 mod release;
 mod scan;
@@ -30,7 +31,9 @@ async fn main() -> ExitCode {
     match run(cli).await {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            if !matches!(failure, Failure::NobodyReads) {
+                eprintln!("error: {failure}");
+            }
             failure.exit_code()
         }
     }
@@ -58,9 +61,9 @@ async fn on_table(
         Command::CreateTable => {
             idempotency.create_table().await?;
             if json {
-                println!("{}", json!({"created": true}));
+                output::line(json!({"created": true}))?;
             } else {
-                println!("the table is there, and its time to live is on");
+                output::line("the table is there, and its time to live is on")?;
             }
             Ok(ExitCode::SUCCESS)
         }

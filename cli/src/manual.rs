@@ -1,6 +1,5 @@
 //! Completions and manual pages, made of the command line itself.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,18 +8,23 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::failure::Failure;
+use crate::output;
 
 pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut script);
-    std::io::stdout().write_all(&script)?;
+    output::print(script)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn pages(folder: Option<&Path>) -> Result<ExitCode, Failure> {
     match folder {
         Some(folder) => clap_mangen::generate_to(Cli::command(), folder)?,
-        None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            output::print(page)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::args::Key;
 use crate::failure::Failure;
-use crate::record;
+use crate::{output, record};
 
 /// What the caller has agreed to beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     };
     // What is shown is what is agreed to; programs get one document, at the end.
     if !json {
-        print!("{}", record::text(&record));
+        output::print(record::text(&record))?;
     }
     let warnings: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
     if !consent.force && !warnings.is_empty() {
@@ -62,18 +62,18 @@ async fn report(
         Released::Gone => ("gone", ExitCode::SUCCESS),
         Released::Changed(now) => {
             if json {
-                println!("{}", json!({"release": "changed", "record": record::document(&now)}));
+                output::line(json!({"release": "changed", "record": record::document(&now)}))?;
                 return Ok(ExitCode::FAILURE);
             }
-            print!("\n{}", record::text(&now));
+            output::print(format!("\n{}", record::text(&now)))?;
             let message = "the record has changed meanwhile, to this: nothing was written";
             return Err(Failure::Other(message.to_owned()));
         }
     };
     if json {
-        println!("{}", json!({"release": said, "record": record::document(record)}));
+        output::line(json!({"release": said, "record": record::document(record)}))?;
     } else {
-        println!("{said}: the next request runs anew");
+        output::line(format!("{said}: the next request runs anew"))?;
     }
     Ok(code)
 }

@@ -6,12 +6,12 @@ use dynamodb_idempotency::admin::Admin;
 
 use crate::args::Key;
 use crate::failure::Failure;
-use crate::record;
+use crate::{output, record};
 
 pub(crate) async fn run(admin: Admin<'_>, key: &Key, json: bool) -> Result<ExitCode, Failure> {
     match record::find(admin, key).await? {
-        Some(record) if json => println!("{}", record::document(&record)),
-        Some(record) => print!("{}", record::text(&record)),
+        Some(record) if json => output::line(record::document(&record))?,
+        Some(record) => output::print(record::text(&record))?,
         None => return Err(Failure::Other(record::absent(key))),
     }
     Ok(ExitCode::SUCCESS)

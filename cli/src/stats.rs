@@ -11,8 +11,8 @@ use crate::args::Scan;
 use crate::failure::Failure;
 use crate::scan::scan;
 use crate::stuck::tell;
-use crate::table;
 use crate::words::{count, plain};
+use crate::{output, table};
 
 /// Records of one operation, by what a request with their key would meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,18 +65,15 @@ pub(crate) async fn run(
             "items": cost.items,
             "read_units": cost.units,
         });
-        println!("{document}");
+        output::line(document)?;
     } else {
         let name = if by_scope { "SCOPE" } else { "OPERATION" };
         let header =
             [name, "IN PROGRESS", "ABANDONED", "COMPLETED", "FAILED", "EXPIRED", "RETRIED"];
         let rows: Vec<_> = counts.iter().map(|(name, counts)| row(name, counts)).collect();
-        print!("{}", table::render(&header, &rows));
-        println!(
-            "{} read for {:.1} read units",
-            count(cost.items, "item was", "items were"),
-            cost.units
-        );
+        output::print(table::render(&header, &rows))?;
+        let items = count(cost.items, "item was", "items were");
+        output::line(format!("{items} read for {:.1} read units", cost.units))?;
     }
     tell(&unreadable, json);
     Ok(ExitCode::SUCCESS)

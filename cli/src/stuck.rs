@@ -11,7 +11,7 @@ use crate::args::Scan;
 use crate::failure::Failure;
 use crate::scan::scan;
 use crate::words::{count, plain, span, time_and_distance};
-use crate::{record, table};
+use crate::{output, record, table};
 
 pub(crate) async fn run(
     idempotency: &Idempotency,
@@ -31,15 +31,15 @@ pub(crate) async fn run(
     .await?;
     stuck.sort_by_key(|record| std::cmp::Reverse(record.abandoned_for()));
     if json {
-        println!("{}", Value::Array(stuck.iter().map(record::summary).collect()));
+        output::line(Value::Array(stuck.iter().map(record::summary).collect()))?;
     } else {
-        print!("{}", text(&stuck));
-        println!(
-            "{} stuck, of {} that were read for {:.1} read units",
-            count(stuck.len() as u64, "operation is", "operations are"),
-            count(cost.items, "item", "items"),
+        output::print(text(&stuck))?;
+        let operations = count(stuck.len() as u64, "operation is", "operations are");
+        let items = count(cost.items, "item", "items");
+        output::line(format!(
+            "{operations} stuck, of {items} that were read for {:.1} read units",
             cost.units
-        );
+        ))?;
     }
     tell(&unreadable, json);
     Ok(ExitCode::SUCCESS)

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::args::Key;
 use crate::failure::Failure;
-use crate::record;
 use crate::words::{count, time};
+use crate::{output, record};
 
 /// The least time between two looks: each is a read.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,10 +27,10 @@ pub(crate) async fn run(
         let seen = found.as_ref().map(face);
         if last.as_ref() != Some(&seen) {
             match (&found, json) {
-                (Some(record), true) => println!("{}", record::document(record)),
-                (None, true) => println!("{}", json!(null)),
-                (Some(record), false) => println!("{}", line(record)),
-                (None, false) => println!("there is no record"),
+                (Some(record), true) => output::line(record::document(record))?,
+                (None, true) => output::line(json!(null))?,
+                (Some(record), false) => output::line(line(record))?,
+                (None, false) => output::line("there is no record")?,
             }
             last = Some(seen);
         }

@@ -1,6 +1,8 @@
 //! Help, completions and manual pages.
 
-use crate::support::{run, unique};
+use std::process::Stdio;
+
+use crate::support::{program, run, unique};
 
 const COMMANDS: [&str; 7] =
     ["create-table", "doctor", "show", "stuck", "stats", "release", "watch"];
@@ -15,6 +17,18 @@ async fn every_command_is_in_the_help_the_completions_and_the_manual() {
             assert!(printed.out.contains(command), "{command} in {args:?}");
         }
     }
+}
+
+/// As `idempotency completions bash | head -1` does.
+#[tokio::test]
+async fn a_reader_that_has_enough_is_no_error() {
+    let mut program = program(&["completions", "bash"]);
+    let mut running =
+        program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(running.stdout.take());
+    let output = running.wait_with_output().await.expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[tokio::test]
