@@ -6,6 +6,8 @@ mod reconcile;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
+
 use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
@@ -17,7 +19,7 @@ use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Record, Version};
-use crate::response::{Answer, AnswerKind};
+use crate::response::{Answer, AnswerKind, Stored};
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Term, Write};
 
@@ -112,6 +114,21 @@ pub(crate) struct Acquirer<'a> {
     orphan: Option<Orphan>,
     /// What the hook said of an abandoned record, as long as that does not change.
     verdict: Option<(Version, Verdict)>,
+    /// What the steps of the record take that the hook judged, in bytes.
+    steps_bytes: usize,
+    /// The form in which the hook's answer is stored.
+    word: Option<Word>,
+    /// The operation was seen to be over.
+    is_over: bool,
+}
+
+/// A hook's answer, ready to be put into the record.
+#[derive(Clone, Debug)]
+struct Word {
+    completed_at: Timestamp,
+    /// Epoch seconds.
+    expires_at: i64,
+    response: AttributeValue,
 }
 
 /// What to send next.
@@ -166,6 +183,9 @@ impl<'a> Acquirer<'a> {
             taken: None,
             orphan: None,
             verdict: None,
+            steps_bytes: 0,
+            word: None,
+            is_over: false,
         })
     }
 
@@ -232,9 +252,13 @@ impl<'a> Acquirer<'a> {
                         }
                         Settled::Look
                     }
-                    Decision::Replay(answer) => return Ok(Acquisition::Replay(answer)),
-                    Decision::ReplayFailure(answer) => {
-                        return Ok(Acquisition::ReplayFailure(answer));
+                    Decision::Replay(stored) => {
+                        return self.open(stored).await.map(Acquisition::Replay);
+                    }
+                    Decision::ReplayFailure(None) => return Ok(Acquisition::ReplayFailure(None)),
+                    Decision::ReplayFailure(Some(stored)) => {
+                        let failure = self.open(stored).await?;
+                        return Ok(Acquisition::ReplayFailure(Some(failure)));
                     }
                     Decision::Mismatch => return Ok(Acquisition::Mismatch),
                     Decision::Abandoned => return Ok(Acquisition::Abandoned),
@@ -245,6 +269,13 @@ impl<'a> Acquirer<'a> {
                 Settled::Look => Next::Look,
             };
         }
+    }
+
+    /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
+    async fn open(&mut self, stored: Stored) -> Result<Answer, Error> {
+        self.is_over = true;
+        let Call { key, policy, .. } = &self.call;
+        self.core.open(stored, key, policy, self.call.answer_by()).await
     }
 
     /// The operation starts from its beginning.

@@ -33,14 +33,15 @@ pub enum Mutant {
     CommitAnyStatus,
     DoubtLeftOpen,
     SettleUnfenced,
+    CompleteBeforeParts,
 }
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{entropy, mutant};
+pub(crate) use self::switched_off::{entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{entropy, mutant};
+pub(crate) use self::switched_on::{entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_entropy, set_mutants};
+pub use self::switched_on::{set_entropy, set_mutants, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
@@ -52,6 +53,10 @@ mod switched_off {
 
     pub(crate) const fn entropy(_: &mut [u8]) -> bool {
         false
+    }
+
+    pub(crate) const fn part_bytes() -> Option<usize> {
+        None
     }
 }
 
@@ -66,6 +71,7 @@ mod switched_on {
     // One simulation a thread.
     thread_local! {
         static MUTANTS: Cell<&'static [Mutant]> = const { Cell::new(&[]) };
+        static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
     }
 
@@ -77,6 +83,15 @@ mod switched_on {
     /// Draws random bytes from `source` on this thread.
     pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
         ENTROPY.set(Some(Box::new(source)));
+    }
+
+    /// Splits answers on this thread into parts of so many bytes.
+    pub fn set_part_bytes(bytes: usize) {
+        PART_BYTES.set(Some(bytes));
+    }
+
+    pub(crate) fn part_bytes() -> Option<usize> {
+        PART_BYTES.get()
     }
 
     pub(crate) fn mutant(mutant: Mutant) -> bool {

@@ -128,6 +128,7 @@ mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;
+mod parts;
 mod policy;
 mod protocol;
 mod reconcile;
@@ -148,7 +149,8 @@ pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{
-    Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,
+    Completed, Compression, Failure, InProgress, LargeAnswers, Lease, Outage, Policy, Takeover,
+    Unconfirmed,
 };
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};

@@ -48,6 +48,14 @@ pub struct Policy {
     pub completion_timeout: Duration,
     /// How the key is written into the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
+    /// Whether answers are stored compressed. Default [`Compression::Auto`].
+    pub compression: Compression,
+    /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
+    pub large_answers: LargeAnswers,
+    /// The largest answer that is stored, and that is read, in bytes: what an answer has before it is
+    /// compressed. A larger one completes with the reason in its place, and its repeats get
+    /// [`ErrorKind::AnswerUnavailable`]. At least 1 KiB, at most 1 GiB; default 10 MiB.
+    pub max_answer_bytes: usize,
 }
 
 impl Default for Policy {
@@ -63,6 +71,9 @@ impl Default for Policy {
             unconfirmed: Unconfirmed::Answer,
             completion_timeout: Duration::from_secs(10),
             key_form: KeyForm::Verbatim,
+            compression: Compression::Auto,
+            large_answers: LargeAnswers::InParts { above: 8 * 1024 },
+            max_answer_bytes: 10 * 1024 * 1024,
         }
     }
 }
@@ -146,6 +157,41 @@ pub enum Completed {
     Execute,
 }
 
+/// Whether answers are stored compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Those that take fewer write units so, by zstd; needs the feature `compression`, and is as
+    /// `Off` without it. An answer of up to 1 KB, and one that is compressed already (by its
+    /// `Content-Encoding`, its `Content-Type`, or by trial) stays as it is.
+    Auto,
+    /// None. Those that were stored compressed are read all the same.
+    Off,
+}
+
+/// Where a large answer is stored.
+///
+/// DynamoDB bills a failed conditional write, which is what a repeat costs, by the size of the
+/// record that it lost to: a write unit a KB. Reading a part costs an eighth of a read unit a KB,
+/// about a fortieth of the price. `docs/cost.md` has the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LargeAnswers {
+    /// In items of their own, so that the record stays small: where the record would have more than
+    /// `above` bytes, compressed if that helps. They are written before the record is completed, at
+    /// once, and expire with it. The first run takes one more round trip and up to one more
+    /// write unit, each replay one more round trip.
+    ///
+    /// Where the scope is so long that no key can be made of it for them (within 80 bytes of what the
+    /// table's key can hold), it is as `InRecord`.
+    InParts {
+        /// In bytes.
+        above: usize,
+    },
+    /// In the record, whatever it costs; up to DynamoDB's 400 KB for an item.
+    InRecord,
+}
+
 /// What happens while DynamoDB cannot be reached, throttles or fails.
 ///
 /// A missing table, permission or credential is never an outage: it is an error under both.
@@ -194,6 +240,9 @@ impl Policy {
         unconfirmed: Unconfirmed,
         completion_timeout: Duration,
         key_form: KeyForm,
+        compression: Compression,
+        large_answers: LargeAnswers,
+        max_answer_bytes: usize,
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
@@ -210,6 +259,9 @@ impl Policy {
             }
             Lease::Invocation | Lease::Fixed(_) | Lease::Renewed(_) => {}
         }
+        if !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes) {
+            return invalid("Policy::max_answer_bytes is not between 1 KiB and 1 GiB");
+        }
         match self.failure {
             Failure::Retain { max_attempts: 0 } => {
                 invalid("Failure::Retain needs max_attempts of at least 1")
@@ -218,6 +270,9 @@ impl Policy {
         }
     }
 }
+
+/// Within which the largest answer may be chosen.
+const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
 
 /// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s)
 /// and by the second to which a `Date` is exact; this covers both.
@@ -267,6 +322,9 @@ mod tests {
         assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
         assert_eq!(policy.completion_timeout, Duration::from_secs(10));
         assert_eq!(policy.key_form, KeyForm::Verbatim);
+        assert_eq!(policy.compression, Compression::Auto);
+        assert_eq!(policy.large_answers, LargeAnswers::InParts { above: 8192 });
+        assert_eq!(policy.max_answer_bytes, 10_485_760);
         assert!(policy.validate().is_ok());
     }
 
@@ -278,6 +336,8 @@ mod tests {
             Policy::default().lease(Lease::Fixed(tiny)),
             Policy::default().lease(Lease::Renewed(Duration::from_secs(2))),
             Policy::default().failure(Failure::Retain { max_attempts: 0 }),
+            Policy::default().max_answer_bytes(1023),
+            Policy::default().max_answer_bytes((1 << 30) + 1),
         ] {
             assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::Configuration);
         }

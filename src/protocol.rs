@@ -9,7 +9,7 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Failure, Policy, Takeover};
 use crate::record::{Owner, Record, State, Version};
-use crate::response::Answer;
+use crate::response::Stored;
 use crate::steps::Checkpoints;
 
 /// Who asks, and for what.
@@ -45,9 +45,9 @@ pub(crate) enum Decision {
     /// The key belongs to another request.
     Mismatch,
     /// The operation has completed.
-    Replay(Answer),
+    Replay(Stored),
     /// The operation has failed for good; with the failure, if it was kept.
-    ReplayFailure(Option<Answer>),
+    ReplayFailure(Option<Stored>),
     /// Somebody runs it.
     InProgress { lease_left: Duration },
     /// Somebody ran it and never said how it ended; policy forbids to run it again.

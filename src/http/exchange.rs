@@ -158,10 +158,10 @@ where
         if !is_stored(&answer) {
             return Some(Instead::Unstored(answer));
         }
-        let stored = answer::encode(&answer);
+        let stored = answer::stored(&answer);
         Some(Instead::Stored(answer, stored))
     };
-    let done = Box::pin(once(core, call, answer::encode(&response), items, instead)).await;
+    let done = Box::pin(once(core, call, answer::draft(&response), items, instead)).await;
     Ok(match done {
         Ok(Once::Executed) => response,
         Ok(Once::Instead(answer)) => answer,
@@ -216,10 +216,10 @@ async fn conclude<B: WholeBody + Sync>(
     }
     if !(config.stored)(response.status()) {
         let kept = execution.policy().failure != Failure::Release;
-        execution.fail(kept.then(|| answer::encode(&response))).await;
+        execution.fail(kept.then(|| answer::draft(&response))).await;
         return response;
     }
-    match execution.complete(&|| answer::encode(&response)).await {
+    match execution.complete(answer::draft(&response)).await {
         Completion::Stored | Completion::Unprotected => response,
         Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),

@@ -1,6 +1,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::*;
+use crate::response::Answer;
 use crate::clock::Timestamp;
 use crate::policy::{Completed, Failure};
 use crate::record::{Record, State, Status};
@@ -35,11 +36,11 @@ fn pending(lease_expires_at: Timestamp) -> Record {
 }
 
 fn completed() -> Record {
-    record(State::Completed { answer: Answer::Json("1".into()) })
+    record(State::Completed { answer: Stored::Readable(Answer::Json("1".into())) })
 }
 
 fn failed() -> Record {
-    record(State::Failed { answer: Some(Answer::Json("2".into())) })
+    record(State::Failed { answer: Some(Stored::Readable(Answer::Json("2".into()))) })
 }
 
 fn decided(record: Record, policy: &Policy) -> Decision {
@@ -110,7 +111,7 @@ fn another_payload_is_a_mismatch_in_every_state() {
 
 #[test]
 fn completed_replays() {
-    assert!(matches!(by_default(completed()), Decision::Replay(Answer::Json(text)) if text == "1"));
+    assert!(matches!(by_default(completed()), Decision::Replay(Stored::Readable(Answer::Json(text))) if text == "1"));
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
             Decision::TakeOver(Orphan { attempt: 2, version, .. }) if again => {
                 assert_eq!(version.status, Status::Failed);
             }
-            Decision::ReplayFailure(Some(Answer::Json(text))) if !again => assert_eq!(text, "2"),
+            Decision::ReplayFailure(Some(Stored::Readable(Answer::Json(text)))) if !again => assert_eq!(text, "2"),
             other => panic!("max_attempts {max_attempts}: {other:?}"),
         }
     }

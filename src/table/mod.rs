@@ -4,6 +4,7 @@
 mod create;
 mod expression;
 mod fault;
+mod parts;
 mod probe;
 mod resume;
 mod transact;
@@ -67,6 +68,15 @@ pub(crate) enum Write {
 pub(crate) struct Reply<T> {
     pub(crate) outcome: T,
     pub(crate) time: Option<StoreTime>,
+}
+
+/// What a read may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// What every write that was confirmed before has left.
+    Strong,
+    /// That, or what was there before; at half the price.
+    Eventual,
 }
 
 /// How long a new owner holds the record.
@@ -231,13 +241,22 @@ impl Table {
         key: &RecordKey,
         limit: Duration,
     ) -> Reply<Result<Option<Item>, Error>> {
+        self.read(key, Consistency::Strong, limit).await
+    }
+
+    pub(crate) async fn read(
+        &self,
+        key: &RecordKey,
+        consistency: Consistency,
+        limit: Duration,
+    ) -> Reply<Result<Option<Item>, Error>> {
         let probe = Probe::default();
         let request = self
             .client
             .get_item()
             .table_name(&self.name)
             .set_key(Some(record::key_item(&self.schema, key)))
-            .consistent_read(true)
+            .consistent_read(consistency == Consistency::Strong)
             .customize()
             .interceptor(probe.clone())
             .send();

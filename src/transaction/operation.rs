@@ -9,7 +9,7 @@ use super::{Instead, Once, Transaction, TransactionError, json, look_up, once};
 use crate::acquire::Acquisition;
 use crate::error::RunError;
 use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
-use crate::response::encode_json;
+use crate::response::{Answer, Draft};
 
 impl<Errors> Operation<'_, Errors> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
@@ -88,15 +88,15 @@ impl<Errors> Operation<'_, Errors> {
                 };
             }
         };
-        let stored = encode_json(json(&response)?);
+        let draft = Draft::Json(json(&response)?.into());
         let instead = |failed: &_| {
             let answer = on_condition_failed.and_then(|answer| answer(failed))?;
             Some(match json(&answer) {
-                Ok(json) => Instead::Stored(answer, encode_json(json)),
+                Ok(json) => Instead::Stored(answer, Answer::Json(json)),
                 Err(invalid) => Instead::Invalid(invalid),
             })
         };
-        match Box::pin(once(core, call, stored, items, instead)).await? {
+        match Box::pin(once(core, call, draft, items, instead)).await? {
             Once::Executed => Ok(Outcome::Executed(response)),
             Once::Instead(answer) => Ok(Outcome::Executed(answer)),
             Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),

@@ -1,0 +1,153 @@
+//! An answer that stands beside its record, in items of its own, and what the record says of it.
+//!
+//! ```text
+//! {"parts": 3, "bytes": 300000, "plain_bytes": 1048576, "codec": "zstd", "sha256": …}
+//! ```
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use sha2::{Digest as _, Sha256};
+
+use super::compression::Codec;
+use super::pack::Encoded;
+use crate::fault_injection;
+use crate::record::Owner;
+
+/// How many bytes of an answer one item has: small enough that some can be under way at once without
+/// much memory, large enough that a few are an answer of some megabytes.
+const PART_BYTES: usize = 128 * 1024;
+
+/// An answer has no more parts than this; so many bytes are an answer that nobody stores.
+const MAX_PARTS: u32 = 1 << 20;
+
+/// The most parts that are under way at once.
+const MOST_AT_ONCE: usize = 8;
+
+const PARTS: &str = "parts";
+const BYTES: &str = "bytes";
+const PLAIN_BYTES: &str = "plain_bytes";
+const CODEC: &str = "codec";
+const SHA256: &str = "sha256";
+
+/// What tells the parts of one answer from those of any other: of the same owner too, since their
+/// name is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        pieces.into_iter().for_each(|piece| hash.update(piece));
+        Self(hash.finalize().into())
+    }
+
+    /// As much of it as a part's name has: 64 bits beside the owner's 128.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.0[..8]
+    }
+}
+
+/// What a record says of an answer in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Who wrote the parts, and their record.
+    pub(crate) owner: Owner,
+    pub(crate) parts: u32,
+    /// Of all parts together.
+    pub(crate) bytes: usize,
+    pub(crate) plain_bytes: usize,
+    pub(crate) codec: Codec,
+    pub(crate) digest: Digest,
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> AttributeValue {
+        let number = |number: &dyn ToString| AttributeValue::N(number.to_string());
+        let fields = [
+            (PARTS, number(&self.parts)),
+            (BYTES, number(&self.bytes)),
+            (PLAIN_BYTES, number(&self.plain_bytes)),
+            (CODEC, AttributeValue::S(self.codec.name().to_owned())),
+            (SHA256, AttributeValue::B(Blob::new(self.digest.0))),
+        ];
+        AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    /// `None` if it is none that this version writes. It stands in a record of `owner`'s.
+    pub(super) fn decode(
+        mut fields: HashMap<String, AttributeValue>,
+        owner: &Owner,
+    ) -> Option<Self> {
+        let digest = match fields.remove(SHA256)? {
+            AttributeValue::B(bytes) => <[u8; 32]>::try_from(bytes.into_inner()).ok()?,
+            _ => return None,
+        };
+        let codec = match fields.remove(CODEC)? {
+            AttributeValue::S(name) => Codec::named(&name)?,
+            _ => return None,
+        };
+        let manifest = Self {
+            owner: owner.clone(),
+            parts: number(&mut fields, PARTS)?,
+            bytes: number(&mut fields, BYTES)?,
+            plain_bytes: number(&mut fields, PLAIN_BYTES)?,
+            codec,
+            digest: Digest(digest),
+        };
+        let bytes = u32::try_from(manifest.bytes).unwrap_or(u32::MAX);
+        let is_possible = (1..=MAX_PARTS.min(bytes)).contains(&manifest.parts);
+        (is_possible && fields.is_empty()).then_some(manifest)
+    }
+
+    pub(super) fn is_one(fields: &HashMap<String, AttributeValue>) -> bool {
+        fields.contains_key(PARTS)
+    }
+
+    /// How many parts may be under way at once, so that they take less memory than the answer.
+    pub(crate) fn at_once(&self) -> usize {
+        (self.bytes / (3 * PART_BYTES)).clamp(1, MOST_AT_ONCE)
+    }
+}
+
+fn number<T: std::str::FromStr>(
+    fields: &mut HashMap<String, AttributeValue>,
+    name: &str,
+) -> Option<T> {
+    match fields.remove(name)? {
+        AttributeValue::N(number) => number.parse().ok(),
+        _ => None,
+    }
+}
+
+/// An answer's bytes, to be written in parts before their record.
+#[derive(Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) manifest: Manifest,
+    encoded: Encoded<'a>,
+    part_bytes: usize,
+}
+
+impl<'a> Content<'a> {
+    /// `None` if there are too many of them.
+    pub(super) fn new(encoded: Encoded<'a>, owner: &Owner) -> Option<Self> {
+        let part_bytes = fault_injection::part_bytes().unwrap_or(PART_BYTES);
+        let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
+        let manifest = Manifest {
+            owner: owner.clone(),
+            parts,
+            bytes: encoded.len(),
+            plain_bytes: encoded.plain_bytes,
+            codec: encoded.codec,
+            digest: Digest::of(encoded.pieces()),
+        };
+        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes })
+    }
+
+    /// A copy of one part, counted from 0.
+    pub(crate) fn part(&self, number: u32) -> Vec<u8> {
+        let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.part_bytes);
+        self.encoded.copy(start, self.part_bytes)
+    }
+}
