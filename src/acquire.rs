@@ -1,5 +1,6 @@
 //! Becoming the owner of a key, or learning why not.
 
+mod adaptive;
 mod give_up;
 mod reconcile;
 
@@ -8,20 +9,22 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
+pub(crate) use self::adaptive::Replays;
 use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
+use crate::flight::{Joined, Landing};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
+use crate::policy::{Acquire, COMPLETION_MARGIN, Completed, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Record, Version};
 use crate::response::{Answer, AnswerKind, Stored};
 use crate::steps::Checkpoints;
-use crate::table::{Reply, Term, Write};
+use crate::table::{Consistency, Reply, Term, Write};
 
 /// How often one call tries to write before it gives a contended key up.
 const MAX_WRITES: u32 = 8;
@@ -51,17 +54,27 @@ impl Call {
         started: Timestamp,
         backoff: &mut Backoff,
     ) -> bool {
-        let InProgress::Wait { timeout } = self.policy.in_progress else { return false };
-        let mut until = started.plus(timeout);
-        if let Some(answer_by) = self.answer_by() {
-            until = until.min(answer_by);
-        }
-        let left = until.since(clock.local_now());
+        let left = self.wait_left(clock, started);
         if left.is_zero() {
             return false;
         }
         clock.sleep(backoff.next().min(left)).await;
         true
+    }
+
+    /// How long a call that began at `started` still waits for an operation that another owner runs.
+    pub(crate) fn wait_left(&self, clock: &Clock, started: Timestamp) -> Duration {
+        let InProgress::Wait { timeout } = self.policy.in_progress else { return Duration::ZERO };
+        let mut until = started.plus(timeout);
+        if let Some(answer_by) = self.answer_by() {
+            until = until.min(answer_by);
+        }
+        until.since(clock.local_now())
+    }
+
+    /// Whether what another call of the same request is told holds for this one too.
+    fn may_share(&self) -> bool {
+        self.policy.completed == Completed::Replay
     }
 }
 
@@ -86,7 +99,46 @@ pub(crate) enum Acquisition {
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
 /// the call may own its key without a record.
 pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
-    Acquirer::new(core, call)?.acquire().await
+    let Some(flights) = core.flights.as_ref().filter(|_| call.may_share()) else {
+        return Acquirer::new(core, call)?.acquire().await;
+    };
+    let mut acquirer = Acquirer::new(core, call)?;
+    let mut running = None;
+    loop {
+        let call = &acquirer.call;
+        let follower = match flights.join(call) {
+            Joined::Leader(flight) => {
+                let acquisition = match running {
+                    None => acquirer.acquire().await,
+                    Some(lease_left) => acquirer.wait_for(lease_left).await,
+                };
+                flight.land(&acquisition);
+                return acquisition;
+            }
+            Joined::Follower(follower) => follower,
+        };
+        let clock = &core.table.clock;
+        let limit = match call.policy.in_progress {
+            InProgress::Reject => core.table.request_timeout.min(acquirer.limit()),
+            InProgress::Wait { .. } => call.wait_left(clock, acquirer.started),
+        };
+        match (clock.within(limit, follower.landing()).await, call.policy.in_progress) {
+            (Some(Landing::Replay(answer)), _) => return Ok(Acquisition::Replay(answer)),
+            (Some(Landing::InProgress(lease_left)), InProgress::Reject) => {
+                return Ok(in_progress(lease_left));
+            }
+            // One of those that wait looks for all of them.
+            (Some(Landing::InProgress(lease_left)), InProgress::Wait { .. }) => {
+                running = Some(lease_left);
+            }
+            (None, InProgress::Wait { .. }) => {
+                return Ok(in_progress(running.unwrap_or_default()));
+            }
+            (Some(Landing::Unknown), _) | (None, InProgress::Reject) => {
+                return acquirer.acquire().await;
+            }
+        }
+    }
 }
 
 /// A call on its way to its key.
@@ -137,6 +189,8 @@ enum Next {
     /// The hook's word, over the record that it was said of.
     Reconcile(Version, Settlement),
     Look,
+    /// A read before any write.
+    Glance(Consistency),
 }
 
 /// How to become the owner.
@@ -152,6 +206,8 @@ enum Found {
     /// The hook's word is in the record.
     Reconciled,
     Record(Option<Item>),
+    /// What may have been there a moment ago.
+    Glimpse(Option<Item>),
     /// The store did not tell: look.
     Nothing,
 }
@@ -190,7 +246,27 @@ impl<'a> Acquirer<'a> {
     }
 
     pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
-        self.go_on(Next::Own(Way::Create)).await
+        if let Some(answer) = self.core.cached(&self.call) {
+            return Ok(Acquisition::Replay(answer));
+        }
+        let first = match self.core.replays.strategy(self.call.policy.acquire) {
+            Acquire::ReadFirst { consistent: true } => Next::Glance(Consistency::Strong),
+            Acquire::ReadFirst { consistent: false } => Next::Glance(Consistency::Eventual),
+            Acquire::WriteFirst | Acquire::Adaptive => Next::Own(Way::Create),
+        };
+        let acquisition = self.go_on(first).await;
+        let is_replay = matches!(acquisition, Ok(Acquisition::Replay(_)));
+        self.core.replays.note(self.call.policy.acquire, is_replay);
+        acquisition
+    }
+
+    /// Waits for an operation that was seen to run, with so much of its lease left.
+    async fn wait_for(&mut self, lease_left: Duration) -> Result<Acquisition, Error> {
+        self.running = Some(lease_left);
+        if !self.wait().await {
+            return Ok(in_progress(lease_left));
+        }
+        self.go_on(Next::Look).await
     }
 
     async fn go_on(&mut self, next: Next) -> Result<Acquisition, Error> {
@@ -208,6 +284,13 @@ impl<'a> Acquirer<'a> {
             let settled = match found {
                 Found::Nothing => Settled::Look,
                 Found::Reconciled => return Ok(Acquisition::Reconciled),
+                Found::Glimpse(item) => {
+                    if let Some((stored, expires_at)) = self.completed(item, time) {
+                        return self.replay(stored, expires_at).await;
+                    }
+                    next = self.anew(Way::Create);
+                    continue;
+                }
                 Found::Ours(term) => {
                     let misstamped = self.is_misstamped(time);
                     self.settle(term.lease_expires_at, misstamped).await?
@@ -252,8 +335,8 @@ impl<'a> Acquirer<'a> {
                         }
                         Settled::Look
                     }
-                    Decision::Replay(stored) => {
-                        return self.open(stored).await.map(Acquisition::Replay);
+                    Decision::Replay { answer, expires_at } => {
+                        return self.replay(answer, expires_at).await;
                     }
                     Decision::ReplayFailure(None) => return Ok(Acquisition::ReplayFailure(None)),
                     Decision::ReplayFailure(Some(stored)) => {
@@ -269,6 +352,21 @@ impl<'a> Acquirer<'a> {
                 Settled::Look => Next::Look,
             };
         }
+    }
+
+    /// The answer in what an eventually consistent read has shown: a completed operation stays what
+    /// it is. Of anything else there may be something newer.
+    fn completed(&self, item: Option<Item>, time: Option<StoreTime>) -> Option<(Stored, i64)> {
+        match self.decide(item, time) {
+            Ok(Decision::Replay { answer, expires_at }) => Some((answer, expires_at)),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
+        let answer = self.open(stored).await?;
+        self.core.remember(&self.call, expires_at, || answer.clone());
+        Ok(Acquisition::Replay(answer))
     }
 
     /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
@@ -312,6 +410,7 @@ impl<'a> Acquirer<'a> {
     async fn send(&mut self, next: Next) -> Result<Option<(Found, Option<StoreTime>)>, Error> {
         match next {
             Next::Look => self.look().await.map(Some),
+            Next::Glance(consistency) => Ok(Some(self.glance(consistency).await)),
             _ if !self.pace().await => Ok(None),
             Next::Own(way) => self.own(way).await.map(Some),
             Next::Reconcile(seen, word) => self.write_word(seen, word).await.map(Some),
@@ -341,6 +440,21 @@ impl<'a> Acquirer<'a> {
             Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
         };
         Ok((found, time))
+    }
+
+    /// What it does not show, the write does.
+    async fn glance(&mut self, consistency: Consistency) -> (Found, Option<StoreTime>) {
+        let read = self.core.table.read(&self.call.key, consistency, self.limit());
+        let Reply { outcome, time } = read.await;
+        let found = match (outcome, consistency) {
+            (Ok(item), Consistency::Strong) => Found::Record(item),
+            (Ok(item), Consistency::Eventual) if mutant(Mutant::TrustStaleReads) => {
+                Found::Record(item)
+            }
+            (Ok(item), Consistency::Eventual) => Found::Glimpse(item),
+            (Err(_), _) => Found::Glimpse(None),
+        };
+        (found, time)
     }
 
     async fn look(&mut self) -> Result<(Found, Option<StoreTime>), Error> {

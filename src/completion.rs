@@ -9,12 +9,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::{Execution, Inner};
-use crate::idempotency::Core;
 use crate::fault_injection::{Mutant, mutant};
+use crate::idempotency::Core;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
 use crate::record::{self, Item, Record, State};
 use crate::response::parts::Content;
-use crate::response::{Answer, Draft, Packed, Stored, TooLarge, unavailable};
+use crate::response::{Answer, Draft, Packed, Stored, TooLarge, is_unavailable, unavailable};
 use crate::table::{Guard, Reply, Write};
 
 /// How long an execution without a record tries to leave its answer behind after all.
@@ -54,6 +54,7 @@ impl Execution {
         let claim = &self.inner.claim;
         let mut unstorable = false;
         let mut retries = self.retries();
+        let remembered = self.inner.core.cache.as_ref().map(|_| draft.to_answer());
         let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
         loop {
             // The lease may be renewed between two tries, and no record expires before it ends.
@@ -68,7 +69,15 @@ impl Execution {
                 table.complete(&claim.owner, whole, retries.limit()).await
             };
             let error = match outcome {
-                Write::Applied => return self.stored(),
+                Write::Applied => {
+                    // Only what repeats will get: not where the record has a reason in its place.
+                    if let Some(answer) = remembered.filter(|_| !is_unavailable(&response)) {
+                        let (core, claim) = (&self.inner.core, &self.inner.claim);
+                        let policy = &self.inner.policy;
+                        core.remember_own(claim, policy, expires_at, answer);
+                    }
+                    return self.stored();
+                }
                 Write::Refused(Some(item)) => return self.refused(item).await,
                 Write::Refused(None) => {
                     match table.get(&claim.key, retries.limit()).await.outcome {

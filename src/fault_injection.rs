@@ -34,6 +34,9 @@ pub enum Mutant {
     DoubtLeftOpen,
     SettleUnfenced,
     CompleteBeforeParts,
+    TrustStaleReads,
+    CacheAnyFingerprint,
+    ShareAnyFingerprint,
 }
 
 #[cfg(not(feature = "fault-injection"))]

@@ -99,6 +99,7 @@
 )]
 
 mod acquire;
+mod cache;
 mod clock;
 mod completion;
 mod derived_key;
@@ -112,6 +113,7 @@ mod fault_injection;
 #[doc(hidden)]
 pub mod fault_injection;
 mod fingerprint;
+mod flight;
 #[cfg(feature = "from-env")]
 mod from_env;
 #[cfg(feature = "fuzzing")]
@@ -149,8 +151,8 @@ pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{
-    Completed, Compression, Failure, InProgress, LargeAnswers, Lease, Outage, Policy, Takeover,
-    Unconfirmed,
+    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, Outage, Policy,
+    Takeover, Unconfirmed,
 };
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};

@@ -48,6 +48,8 @@ pub struct Policy {
     pub completion_timeout: Duration,
     /// How the key is written into the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
+    /// What a call sends first. Default [`Acquire::WriteFirst`].
+    pub acquire: Acquire,
     /// Whether answers are stored compressed. Default [`Compression::Auto`].
     pub compression: Compression,
     /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
@@ -71,6 +73,7 @@ impl Default for Policy {
             unconfirmed: Unconfirmed::Answer,
             completion_timeout: Duration::from_secs(10),
             key_form: KeyForm::Verbatim,
+            acquire: Acquire::WriteFirst,
             compression: Compression::Auto,
             large_answers: LargeAnswers::InParts { above: 8 * 1024 },
             max_answer_bytes: 10 * 1024 * 1024,
@@ -157,6 +160,35 @@ pub enum Completed {
     Execute,
 }
 
+/// What a call sends first, which decides what a first run and what a repeat cost.
+///
+/// Whichever it is, nothing runs before the write that takes the key. Transactions
+/// ([`Operation::run_transaction`](crate::Operation::run_transaction)) always write first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acquire {
+    /// The write that takes the key; if it fails, it brings the record. A repeat is billed a write
+    /// unit for each KB of the record. The cheapest, and the fastest, where repeats are rare.
+    WriteFirst,
+    /// A read, and the write only if that does not answer. A repeat is billed a read unit for each
+    /// 4 KB of the record, and half of that where it need not be consistent; a first run is billed
+    /// one read more and takes one round trip more. For traffic of mostly repeats.
+    ///
+    /// A read that need not be consistent may show what was there a moment ago: it answers only with
+    /// a completed operation and the right fingerprint, which a later moment does not change.
+    /// Anything else goes on to the write.
+    ReadFirst {
+        /// Whether the read is strongly consistent: then it answers whatever it finds, a running
+        /// operation and a mismatch too.
+        consistent: bool,
+    },
+    /// `ReadFirst { consistent: false }` while a fifth or more of the calls are repeats, until it
+    /// is a tenth or less; `WriteFirst` else, and at the start. What counts are the last calls
+    /// (some dozens) under all `Adaptive` policies of this [`Idempotency`](crate::Idempotency) and
+    /// its clones.
+    Adaptive,
+}
+
 /// Whether answers are stored compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -240,6 +272,7 @@ impl Policy {
         unconfirmed: Unconfirmed,
         completion_timeout: Duration,
         key_form: KeyForm,
+        acquire: Acquire,
         compression: Compression,
         large_answers: LargeAnswers,
         max_answer_bytes: usize,
@@ -322,6 +355,7 @@ mod tests {
         assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
         assert_eq!(policy.completion_timeout, Duration::from_secs(10));
         assert_eq!(policy.key_form, KeyForm::Verbatim);
+        assert_eq!(policy.acquire, Acquire::WriteFirst);
         assert_eq!(policy.compression, Compression::Auto);
         assert_eq!(policy.large_answers, LargeAnswers::InParts { above: 8192 });
         assert_eq!(policy.max_answer_bytes, 10_485_760);

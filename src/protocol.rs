@@ -45,7 +45,11 @@ pub(crate) enum Decision {
     /// The key belongs to another request.
     Mismatch,
     /// The operation has completed.
-    Replay(Stored),
+    Replay {
+        answer: Stored,
+        /// Until when, in epoch seconds.
+        expires_at: i64,
+    },
     /// The operation has failed for good; with the failure, if it was kept.
     ReplayFailure(Option<Stored>),
     /// Somebody runs it.
@@ -92,12 +96,12 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         return Decision::Mismatch;
     }
     let version = record.version();
-    let Record { attempt, created_at, state, steps, .. } = record;
+    let Record { attempt, created_at, state, steps, expires_at, .. } = record;
     let orphan = Orphan { version, attempt, created_at, steps };
     match (state, lease_left) {
         // D5
         (State::Completed { answer }, _) => match request.policy.completed {
-            Completed::Replay => Decision::Replay(answer),
+            Completed::Replay => Decision::Replay { answer, expires_at },
             Completed::Execute => Decision::TakeOver(orphan),
         },
         // D6

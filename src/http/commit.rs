@@ -46,11 +46,8 @@ impl Execution {
 fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem>) -> Commit<'_> {
     let (status, headers, body) = (response.status(), response.headers(), response.body().stored());
     let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    let whole = HttpAnswer {
-        status: status.as_u16(),
-        headers: all.collect(),
-        body: body.to_body(),
-    };
+    let whole =
+        HttpAnswer { status: status.as_u16(), headers: all.collect(), body: body.to_body() };
     Commit {
         kind: AnswerKind::Http,
         answer: Answer::Http(whole),

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 pub(crate) use self::pack::{Packed, TooLarge, pack, unavailable};
 pub(crate) use self::parts::Manifest;
-pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable};
+pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};
 
 /// What kind of answers an operation has: a record holds either.
@@ -94,6 +94,19 @@ impl Draft<'_> {
                 body: body.to_body(),
             }),
             Self::Unavailable(reason) => Answer::Unavailable(reason.clone().into_owned()),
+        }
+    }
+}
+
+impl Answer {
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(text) | Self::Unavailable(text) => text.len(),
+            Self::Http(HttpAnswer { status: _, headers, body }) => {
+                let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
+                headers.iter().map(header).sum::<usize>() + body.as_ref().as_bytes().len()
+            }
         }
     }
 }

@@ -62,7 +62,9 @@ impl<'a> Encoded<'a> {
             Draft::Json(Cow::Owned(json)) => Cow::Owned(json.into_bytes()),
             Draft::Http { body: BodyRef::Text(text), .. } => Cow::Borrowed(text.as_bytes()),
             Draft::Http { body: BodyRef::Binary(bytes), .. } => Cow::Borrowed(bytes),
-            Draft::Http { body: BodyRef::Empty, .. } | Draft::Unavailable(_) => Cow::Borrowed(&[][..]),
+            Draft::Http { body: BodyRef::Empty, .. } | Draft::Unavailable(_) => {
+                Cow::Borrowed(&[][..])
+            }
         };
         Self { codec: Codec::Raw, plain_bytes, body, tail }
     }

@@ -28,6 +28,11 @@ pub(crate) fn encode_unavailable(reason: &str) -> AttributeValue {
     map([(UNAVAILABLE, AttributeValue::S(reason.to_owned()))])
 }
 
+/// Whether a record that holds this has a reason in its answer's place.
+pub(crate) fn is_unavailable(response: &AttributeValue) -> bool {
+    response.as_m().is_ok_and(|fields| fields.contains_key(UNAVAILABLE))
+}
+
 /// Copies the answer once, into the shape in which the SDK takes it.
 #[cfg_attr(
     not(any(test, feature = "http")),
@@ -64,9 +69,8 @@ pub(super) fn readable_bytes(draft: &Draft<'_>) -> usize {
     match draft {
         Draft::Json(json) => MAP + MEMBER + JSON.len() + json.len(),
         Draft::Http { status: _, headers, body } => {
-            let pair = |(name, value): &(String, Vec<u8>)| {
-                MAP + 3 * MEMBER + name.len() + value.len()
-            };
+            let pair =
+                |(name, value): &(String, Vec<u8>)| MAP + 3 * MEMBER + name.len() + value.len();
             let headers = MAP + headers.iter().map(pair).sum::<usize>();
             let (status, body) = (NUMBER, body.as_bytes().len());
             let names = STATUS.len() + HEADERS.len() + BODY.len();

@@ -49,6 +49,9 @@ pub(crate) async fn once<T>(
     mut transaction: Vec<TransactWriteItem>,
     instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
 ) -> Result<Once<T>, Error> {
+    if let Some(answer) = core.cached(&call) {
+        return Ok(Once::Found(Acquisition::Replay(answer)));
+    }
     let mut attempt = Attempt::new(core, call)?;
     let packed = match attempt.pack(draft) {
         Ok(packed) => packed,
@@ -80,6 +83,9 @@ pub(crate) async fn once<T>(
 /// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
 /// refusal. `None` where what the call says itself counts.
 pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
+    if let Some(answer) = core.cached(&call) {
+        return Ok(Some(Acquisition::Replay(answer)));
+    }
     let mut attempt = Attempt::new(core, call)?;
     loop {
         match attempt.look().await? {
@@ -371,7 +377,11 @@ impl<'a> Attempt<'a> {
                 self.running = Some(lease_left);
                 return Ok(Step::Look);
             }
-            Decision::Replay(answer) => return found(Acquisition::Replay(self.open(answer).await?)),
+            Decision::Replay { answer, expires_at } => {
+                let answer = self.open(answer).await?;
+                self.core.remember(&self.call, expires_at, || answer.clone());
+                return found(Acquisition::Replay(answer));
+            }
             // A refusal for good; but the record may go, and what is in doubt may land after it.
             Decision::ReplayFailure(_) | Decision::Mismatch | Decision::Abandoned
                 if self.in_doubt && !is_completed =>

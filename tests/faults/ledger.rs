@@ -50,6 +50,12 @@ struct Party {
     changes: u32,
     /// The last record that it was shown was its own.
     saw_itself: bool,
+    /// The last record that it was shown was not the one that was there.
+    saw_stale: bool,
+    /// A part of its answer was not confirmed.
+    lacks_a_part: bool,
+    /// Its finished record has no answer.
+    has_no_answer: bool,
     transaction: Transaction,
 }
 
@@ -67,7 +73,8 @@ impl Party {
     /// Drops what no later check asks for, so that equivalent states are equal.
     fn forget(&mut self) {
         let Self { work, is_protected, lease, has_completed, transaction, .. } = *self;
-        *self = Self { work, transaction, ..Self::default() };
+        let Self { has_no_answer, lacks_a_part, .. } = *self;
+        *self = Self { work, transaction, has_no_answer, lacks_a_part, ..Self::default() };
         if work == Work::Lost {
             self.is_protected = is_protected;
             self.lease = lease;
@@ -142,8 +149,9 @@ impl Ledger {
         request: &Request,
         executed: &Executed,
         is_heard: bool,
+        answer: Option<String>,
     ) {
-        if executed.is_refused || request.operation == Operation::Get {
+        if executed.is_refused || request.operation == Operation::Get || request.is_of_a_part() {
             return;
         }
         let (me, before, after) =
@@ -178,15 +186,39 @@ impl Ledger {
         }
         let steps = after.get("steps").and_then(|steps| steps["M"].as_object());
         self.steps.extend(steps.into_iter().flat_map(|steps| steps.keys().cloned()));
-        let json = answer(after);
         match status(after) {
             "COMPLETED" => {
                 self.parties[me].has_completed |= owner(after) == me;
-                self.answers.extend(json);
+                self.completed(me, after, answer);
             }
-            "FAILED" => self.failures.extend(json),
+            "FAILED" => self.failures.extend(answer),
             _ => {}
         }
+    }
+
+    /// A finished record has its answer, all of it; or the reason why not, where a part of it was not
+    /// confirmed to its owner.
+    fn completed(&mut self, me: usize, record: &Item, answer: Option<String>) {
+        let says_why_not = record["response"]["M"].get("unavailable").is_some();
+        let detail = format!("{} completed with {}", name(me), record["response"]);
+        if says_why_not {
+            self.parties[me].has_no_answer = true;
+            let excused = self.parties[me].lacks_a_part;
+            return self.check(excused, Guarantee::AnswersAreStored, detail);
+        }
+        self.check(answer.is_some(), Guarantee::AnswersAreStored, detail);
+        self.answers.extend(answer);
+    }
+
+    /// What a caller was shown last is not what is there.
+    pub(crate) fn heard_stale(&mut self, request: &Request) {
+        self.parties[request.caller].saw_stale = !request.is_of_a_part();
+    }
+
+    /// A caller has no answer to a request of its.
+    pub(crate) fn unheard(&mut self, request: &Request) {
+        self.parties[request.caller].lacks_a_part |=
+            request.is_of_a_part() && request.operation != Operation::Get;
     }
 
     fn overwritten(
@@ -272,7 +304,11 @@ impl Ledger {
 
     /// A caller got the store's own answer to a request.
     pub(crate) fn heard(&mut self, now: i64, request: &Request, executed: &Executed) {
+        if request.is_of_a_part() {
+            return;
+        }
         let me = request.caller;
+        self.parties[me].saw_stale = false;
         let is_answer = executed.is_refused || request.operation == Operation::Get;
         let shown = executed.before.as_ref().filter(|_| is_answer);
         let own = |item: &&Item| owner(item) == me;
@@ -375,7 +411,8 @@ impl Ledger {
         }
         match ended {
             Ended::Executed(answer) => {
-                let stored = completed && self.answers.contains(&json(answer));
+                let is_excused = self.parties[me].has_no_answer;
+                let stored = completed && (is_excused || self.answers.contains(&json(answer)));
                 self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
                 let committed = self.parties[me].transaction == Transaction::Sent;
                 self.fits(work == Work::Succeeded || committed, me, ended);
@@ -427,12 +464,19 @@ impl Ledger {
                 self.may_repeat |= is_undone;
                 self.fits(work == Work::NotBegun || is_undone, me, ended);
             }
+            ErrorKind::AnswerUnavailable => {
+                let excused = self.parties.iter().any(|party| party.has_no_answer);
+                self.check(excused, Guarantee::AnswersAreStored, format!("{ended:?}"));
+                self.rejected(me, now);
+            }
             ErrorKind::InProgress { .. }
             | ErrorKind::Mismatch
             | ErrorKind::Abandoned
             | ErrorKind::Failed => {
-                let itself = self.parties[me].saw_itself;
-                self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                let Party { saw_itself, saw_stale, .. } = self.parties[me];
+                self.check(!saw_itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                let detail = format!("{} was refused by what is not there any more", name(me));
+                self.check(!saw_stale, Guarantee::OutcomeFits, detail);
                 self.fits(work == Work::NotBegun, me, ended);
                 self.rejected(me, now);
             }
@@ -505,11 +549,6 @@ fn lease(item: &Item) -> Option<i64> {
 
 fn is_held(item: &Item, now: i64) -> bool {
     status(item) == "PENDING" && lease(item).is_some_and(|lease| now <= lease)
-}
-
-/// The stored answer's JSON.
-fn answer(item: &Item) -> Option<String> {
-    item.get("response").and_then(|response| response["M"]["json"]["S"].as_str()).map(String::from)
 }
 
 fn json(answer: &str) -> String {

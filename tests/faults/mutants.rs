@@ -50,6 +50,10 @@ mutants! {
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner;
     store_steps_without_owner: [StepUnfenced] in steps breaks ForeignRecordStays;
     take_over_without_comparing_steps: [CompareNoSteps] in steps breaks StoredStepsStay;
+    complete_before_its_parts: [CompleteBeforeParts] in parts breaks AnswersAreStored;
+    trust_a_stale_read: [TrustStaleReads] in read_first breaks OutcomeFits;
+    remember_for_any_fingerprint: [CacheAnyFingerprint] in shared_mismatch breaks OutcomeFits;
+    share_with_any_fingerprint: [ShareAnyFingerprint] in shared_mismatch breaks OutcomeFits;
     // The condition on PENDING is the second line behind "an unconfirmed completion is never
     // released": without the first it keeps the answer, without both the answer is lost.
     release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays;

@@ -96,11 +96,22 @@ fn is_compressed_type(media_type: &str) -> bool {
         "audio" => !matches!(subtype, "wav" | "x-wav" | "vnd.wave" | "midi"),
         "video" => true,
         "font" => matches!(subtype, "woff" | "woff2"),
-        "application" => matches!(
-            subtype,
-            "zip" | "gzip" | "x-gzip" | "zstd" | "x-bzip2" | "x-xz" | "x-7z-compressed"
-                | "vnd.rar" | "java-archive" | "epub+zip" | "vnd.apache.parquet"
-        ) || subtype.starts_with("vnd.openxmlformats-officedocument."),
+        "application" => {
+            matches!(
+                subtype,
+                "zip"
+                    | "gzip"
+                    | "x-gzip"
+                    | "zstd"
+                    | "x-bzip2"
+                    | "x-xz"
+                    | "x-7z-compressed"
+                    | "vnd.rar"
+                    | "java-archive"
+                    | "epub+zip"
+                    | "vnd.apache.parquet"
+            ) || subtype.starts_with("vnd.openxmlformats-officedocument.")
+        }
         _ => false,
     }
 }

@@ -60,6 +60,7 @@ struct State {
     once: HashMap<&'static str, VecDeque<Act>>,
     rules: HashMap<&'static str, Act>,
     down: Option<Act>,
+    parts: Option<Act>,
     date_shift: i64,
     no_date: bool,
     dies: Option<Death>,
@@ -102,10 +103,16 @@ impl Wire {
         self.state().down = Some(act);
     }
 
+    /// Does this with every request about a part of an answer, until [`up`](Self::up).
+    pub(crate) fn parts(&self, act: Act) {
+        self.state().parts = Some(act);
+    }
+
     /// Ends what [`down`](Self::down) and [`every`](Self::every) began.
     pub(crate) fn up(&self) {
         let mut state = self.state();
         state.down = None;
+        state.parts = None;
         state.rules.clear();
     }
 
@@ -187,9 +194,14 @@ impl Wire {
     }
 
     /// Notes a request down and says what to do with it.
-    fn take(&self, operation: &str) -> Act {
+    fn take(&self, operation: &str, access: &Access) -> Act {
         let mut state = self.state();
         state.sent.push(operation.to_owned());
+        if access.is_part()
+            && let Some(act) = &state.parts
+        {
+            return act.clone();
+        }
         if let Some(act) = state.once.get_mut(operation).and_then(VecDeque::pop_front) {
             return act;
         }
@@ -244,8 +256,9 @@ impl Connector {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let body = request.body().bytes().expect("the SDK sends no streams");
-        self.wire.note(&Access::of(&operation, body));
-        match self.wire.take(&operation) {
+        let access = Access::of(&operation, body);
+        self.wire.note(&access);
+        match self.wire.take(&operation, &access) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
             Act::LoseResponse => {
