@@ -80,10 +80,18 @@
 //! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
 //! topics, each by its own failure protocol, see [`messages`].
 //!
+//! # Cost
+//!
+//! Answers of up to 10 MB are stored, compressed and in parts where that is cheaper; see
+//! [`Compression`] and [`LargeAnswers`]. [`Acquire`] is for traffic of mostly repeats,
+//! [`Builder::local_cache`] and [`Builder::single_flight`] for many of them in one process.
+//! `docs/cost.md` has what each costs.
+//!
 //! # Features
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
+//! | `compression` | yes | answers stored compressed, by zstd (a C library); without it, such an answer is [`ErrorKind::AnswerUnavailable`] |
 //! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |

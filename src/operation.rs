@@ -549,7 +549,7 @@ fn failed() -> Error {
 
 pub(crate) fn answer_unavailable(reason: &str) -> Error {
     let message =
-        format!("the operation completed earlier, but its answer is not stored: {reason}");
+        format!("the operation completed earlier, but its answer is not to be had: {reason}");
     Error::new(ErrorKind::AnswerUnavailable, message)
 }
 

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outage, Outcome, Policy,
+    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outcome, Policy,
     Reconciled, RunError, TableSchema, Transaction,
 };
 
@@ -181,19 +181,6 @@ async fn an_owner_that_lost_its_lease_after_its_parts_gets_the_others_answer() {
         gate.open();
     });
     assert!(first.unwrap() == Outcome::Replayed(answer(2, LENGTH)));
-}
-
-#[tokio::test]
-async fn what_was_seen_to_be_completed_never_runs_for_want_of_its_parts() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    run(&store.idempotency(), &runs).await.unwrap();
-    for outage in [Outage::Closed, Outage::Open] {
-        let link = Link::without_retries();
-        link.wire.parts(Act::SERVER_ERROR);
-        let open = store.builder(&link).policy(|policy| policy.outage(outage)).build().unwrap();
-        assert_eq!(kind(run(&open, &runs).await), ErrorKind::Unavailable);
-    }
-    assert_eq!(runs.count(), 1);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::bodies::Kind;
 use crate::support::raw::{Item, status};
-use crate::support::{Link, Runs, Store, kind};
+use crate::support::{Gate, Link, Runs, Store, kind};
 
 pub(crate) const KIB: usize = 1024;
 
@@ -19,15 +19,66 @@ pub(crate) async fn send(
     kind: Kind,
     body: &[u8],
 ) -> Response<Bytes> {
-    let body = Bytes::copy_from_slice(body);
+    send_with(idempotency, key, kind, body, b"{}", None).await
+}
+
+/// As [`send`], without a copy of the body.
+pub(crate) async fn send_bytes(
+    idempotency: &Idempotency,
+    key: &str,
+    kind: Kind,
+    body: Bytes,
+) -> Response<Bytes> {
+    answer(idempotency, key, kind, body, b"{}", None).await
+}
+
+/// As [`send`], and the handler waits at the gate.
+pub(crate) async fn send_by(
+    idempotency: &Idempotency,
+    key: &str,
+    kind: Kind,
+    body: &[u8],
+    gate: &Gate,
+) -> Response<Bytes> {
+    send_with(idempotency, key, kind, body, b"{}", Some(gate)).await
+}
+
+/// As [`send`], with this request.
+pub(crate) async fn send_with(
+    idempotency: &Idempotency,
+    key: &str,
+    kind: Kind,
+    body: &[u8],
+    request: &'static [u8],
+    gate: Option<&Gate>,
+) -> Response<Bytes> {
+    answer(idempotency, key, kind, Bytes::copy_from_slice(body), request, gate).await
+}
+
+async fn answer(
+    idempotency: &Idempotency,
+    key: &str,
+    kind: Kind,
+    body: Bytes,
+    request: &'static [u8],
+    gate: Option<&Gate>,
+) -> Response<Bytes> {
+    let gate = gate.cloned();
     let handler = tower::service_fn(move |_: Request<Full<Bytes>>| {
         let response = Response::builder().status(201).header("content-type", kind.media_type());
         let response = response.body(Full::new(body.clone())).unwrap();
-        async { Ok::<_, std::convert::Infallible>(response) }
+        let gate = gate.clone();
+        async move {
+            if let Some(gate) = gate {
+                gate.pass().await;
+            }
+            Ok::<_, std::convert::Infallible>(response)
+        }
     });
     let service = idempotency.http("pay").layer().layer(handler);
-    let request = Request::post("/payments").header("idempotency-key", key);
-    let request = request.body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+    let head = Request::post("/payments").header("idempotency-key", key);
+    let head = head.header("content-type", "application/json");
+    let request = head.body(Full::new(Bytes::from_static(request))).unwrap();
     let (head, body) = service.oneshot(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     Response::from_parts(head, body)

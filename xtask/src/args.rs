@@ -10,6 +10,8 @@ Commands:
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 
+  cost     what answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
+
   infra    the SAM template and the CDK app: linted, tested, held against the crate
                                  (needs Python and Node.js; fetches pinned tools once)
 
@@ -39,6 +41,7 @@ Environment:
 pub(crate) enum Command {
     Help,
     Check(CheckOptions),
+    Cost,
     Infra,
     Test(TestOptions),
     Torture(TortureOptions),
@@ -81,6 +84,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         None => bail!("which command?"),
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
+        }
+        Some((command, flags)) if command == "cost" => {
+            let nothing_else = flags.is_empty() && binary_args.is_empty();
+            ensure!(nothing_else, "`cost` takes no arguments");
+            Ok(Command::Cost)
         }
         Some((command, flags)) if command == "infra" => {
             let nothing_else = flags.is_empty() && binary_args.is_empty();
@@ -181,8 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn infra_takes_nothing() {
+    fn infra_and_cost_take_nothing() {
         assert_eq!(parse_line("infra").unwrap(), Command::Infra);
+        assert_eq!(parse_line("cost").unwrap(), Command::Cost);
     }
 
     #[test]
@@ -212,6 +221,7 @@ mod tests {
             ("check --fix", "`--fix`"),
             ("infra --fix", "no arguments"),
             ("infra -- sam", "no arguments"),
+            ("cost json", "no arguments"),
             ("check -- lease", "passes nothing on"),
             ("torture --kills", "needs a value"),
             ("torture --kills many", "`many`"),

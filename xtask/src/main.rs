@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask check`, `infra`, `test` and `torture`.
+//! The project's own commands: `cargo xtask check`, `cost`, `infra`, `test` and `torture`.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs `check` and `test`
 //! and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod command;
+mod cost;
 mod dynamodb_local;
 mod infra;
 mod search;
@@ -47,6 +48,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
             Ok(true)
         }
         Command::Check(options) => check::run(&options),
+        Command::Cost => cost::run(),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),

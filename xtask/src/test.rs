@@ -25,7 +25,7 @@ use crate::{
 use report::Report;
 
 /// The test targets that run on both engines: the library's and the example's.
-const SUITES: &[&str] = &["suite", "api"];
+const SUITES: &[&str] = &["suite", "cost", "api"];
 
 const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
