@@ -7,7 +7,9 @@ use futures::future::join_all;
 
 use crate::bodies::Kind;
 use crate::sizes::{KIB, is_replay, send};
-use crate::support::{Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, replayed};
+use crate::support::{
+    Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, replayed,
+};
 
 const CALLERS: usize = 1000;
 
@@ -92,9 +94,8 @@ async fn a_storm_that_waits_looks_as_one_caller_does() {
         link.wire.next("GetItem", crate::support::Act::Deliver);
         link.wire.next("GetItem", crate::support::Act::Deliver);
         link.wire.next("GetItem", crate::support::Act::HoldResponse(third.clone()));
-        let storm = (0..CALLERS).map(|_| {
-            charge(process.operation("charge").key("k").policy(waiting), &runs)
-        });
+        let storm = (0..CALLERS)
+            .map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
         let (waited, ()) = tokio::join!(join_all(storm), async {
             third.reached().await;
             gate.open();
@@ -113,11 +114,14 @@ async fn a_storm_that_waits_looks_as_one_caller_does() {
 async fn a_storm_on_a_new_key_runs_once_and_its_waiters_get_the_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let process = store.over(&link);
-    let storm = (0..CALLERS)
-        .map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
+    let storm =
+        (0..CALLERS).map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
     let outcomes = join_all(storm).await;
-    let executed = |outcome: &&Result<Outcome<String>, _>| matches!(outcome, Ok(Outcome::Executed(_)));
+    let executed =
+        |outcome: &&Result<Outcome<String>, _>| matches!(outcome, Ok(Outcome::Executed(_)));
     assert_eq!((outcomes.iter().filter(executed).count(), runs.count()), (1, 1));
-    assert!(outcomes.into_iter().all(|outcome| outcome.unwrap().into_inner() == "run 1, attempt 1"));
+    assert!(
+        outcomes.into_iter().all(|outcome| outcome.unwrap().into_inner() == "run 1, attempt 1")
+    );
     assert!(link.wire.requests().len() <= 4, "{:?}", link.wire.requests());
 }

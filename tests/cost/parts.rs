@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outcome, Policy,
-    Reconciled, RunError, TableSchema, Transaction,
+    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outcome, Policy, Reconciled,
+    RunError, TableSchema, Transaction,
 };
 
 use crate::bodies::Kind;

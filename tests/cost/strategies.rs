@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{Acquire, Completed, ErrorKind, Failure, Idempotency, Operation, Policy};
+use dynamodb_idempotency::{
+    Acquire, Completed, ErrorKind, Failure, Idempotency, Operation, Policy,
+};
 use futures::future::join_all;
 
 use crate::support::raw::{self, n, with};
@@ -43,7 +45,8 @@ async fn reading_first_a_replay_writes_nothing_and_a_first_run_reads_once() {
 /// What a read that need not be consistent shows may be over by now.
 #[tokio::test]
 async fn an_eventually_consistent_read_answers_only_with_a_completed_operation() {
-    let expired = with(raw::completed("charge#k", "\"old\""), "expires_at", n(raw::now() / 1000 - 60));
+    let expired =
+        with(raw::completed("charge#k", "\"old\""), "expires_at", n(raw::now() / 1000 - 60));
     let foreign = with(raw::key("charge#k"), "text", raw::s("somebody else's"));
     for (record, payload) in [
         (raw::pending("charge#k"), ""),
@@ -139,7 +142,11 @@ async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
     link.wire.forget();
     charge(reader.operation("charge").key("own"), &runs).await.unwrap();
     let repeat = charge(reader.operation("charge").key("own"), &runs).await.unwrap();
-    assert_eq!((repeat, link.wire.requests().len()), (replayed(2, 1), 2), "by whom it was executed");
+    assert_eq!(
+        (repeat, link.wire.requests().len()),
+        (replayed(2, 1), 2),
+        "by whom it was executed"
+    );
 }
 
 #[tokio::test]
@@ -199,11 +206,12 @@ async fn a_call_whose_leader_is_dropped_goes_on_alone() {
         async move { charge(idempotency.operation("charge").key("k"), &runs).await }
     });
     gate.reached().await;
-    let (outcome, ()) = tokio::join!(charge(idempotency.operation("charge").key("k"), &runs), async {
-        tokio::task::yield_now().await;
-        assert_eq!(link.wire.requests(), ["PutItem"], "it follows");
-        leader.abort();
-    });
+    let (outcome, ()) =
+        tokio::join!(charge(idempotency.operation("charge").key("k"), &runs), async {
+            tokio::task::yield_now().await;
+            assert_eq!(link.wire.requests(), ["PutItem"], "it follows");
+            leader.abort();
+        });
     assert_eq!((outcome.unwrap(), runs.count()), (executed(1, 1), 1));
 }
 
@@ -222,21 +230,18 @@ async fn a_call_whose_leader_fails_goes_on_alone() {
 async fn a_call_that_does_not_wait_is_not_kept_waiting_by_one_that_does() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (idempotency, gate) = (store.over(&link), Gate::default());
-    let running = charge_held(store.idempotency().operation("charge").key("k"), &runs, &gate)
-    ;
+    let owner = store.idempotency();
+    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let timeout = Duration::from_secs(60);
     let waiting = dynamodb_idempotency::InProgress::Wait { timeout };
-    tokio::join!(
-        async { assert_eq!(running.await.unwrap(), executed(1, 1)) },
-        async {
-            gate.reached().await;
-            let waits = idempotency.operation("charge").key("k").policy(|p| p.in_progress(waiting));
-            let (waited, ()) = tokio::join!(charge(waits, &runs), async {
-                let refused = charge(idempotency.operation("charge").key("k"), &runs).await;
-                assert!(is_in_progress(refused));
-                gate.open();
-            });
-            assert_eq!(waited.unwrap(), replayed(1, 1));
-        }
-    );
+    tokio::join!(async { assert_eq!(running.await.unwrap(), executed(1, 1)) }, async {
+        gate.reached().await;
+        let waits = idempotency.operation("charge").key("k").policy(|p| p.in_progress(waiting));
+        let (waited, ()) = tokio::join!(charge(waits, &runs), async {
+            let refused = charge(idempotency.operation("charge").key("k"), &runs).await;
+            assert!(is_in_progress(refused));
+            gate.open();
+        });
+        assert_eq!(waited.unwrap(), replayed(1, 1));
+    });
 }

@@ -21,9 +21,7 @@ struct Way {
 
 const OBVIOUS: Way = Way {
     name: "obvious",
-    policy: |policy| {
-        policy.compression(Compression::Off).large_answers(LargeAnswers::InRecord)
-    },
+    policy: |policy| policy.compression(Compression::Off).large_answers(LargeAnswers::InRecord),
 };
 const WRITE_FIRST: Way = Way { name: "write first", policy: |policy| policy };
 const WAYS: [Way; 4] = [
@@ -79,7 +77,8 @@ impl Bench {
 
     /// Measures each call of one key by a caller of its own, as if each had its own process.
     async fn row(&self, way: Way, kind: Kind, bytes: usize) -> Row {
-        let (key, body) = (format!("{}-{kind:?}-{bytes}", way.name), kind.bytes(bytes));
+        let name = way.name.replace([' ', ','], "_");
+        let (key, body) = (format!("{name}-{kind:?}-{bytes}"), kind.bytes(bytes));
         let (owner, gate) = (Link::default(), Gate::default());
         owner.wire.measure();
         let first = self.caller(way, &owner);
@@ -104,7 +103,14 @@ impl Bench {
         Row { first, replay, in_progress, mismatch }
     }
 
-    async fn repeat(&self, way: Way, key: &str, kind: Kind, request: &'static [u8], status: u16) -> Cost {
+    async fn repeat(
+        &self,
+        way: Way,
+        key: &str,
+        kind: Kind,
+        request: &'static [u8],
+        status: u16,
+    ) -> Cost {
         let link = Link::default();
         let caller = self.caller(way, &link);
         link.wire.measure();

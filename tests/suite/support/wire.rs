@@ -328,8 +328,8 @@ impl Connector {
         let refused = is_refused.then(|| item_bytes(&members["Item"]).div_ceil(1024).max(1));
         let mut state = self.wire.state();
         let (reads, writes) = state.consumed.as_mut().expect("it is measured");
-        *(if is_read { reads } else { writes }) += consumed;
         *writes += refused.map_or(0.0, |units| f64::from(u32::try_from(units).expect("few")));
+        *(if is_read { reads } else { writes }) += consumed;
         drop(state);
         let mut whole = HttpResponse::new(status, body.to_vec().into());
         for (name, value) in &headers {

@@ -48,7 +48,8 @@ pub(super) fn draw(rows: &[Row]) -> String {
             path.join(" ")
         );
         for (x, y) in points {
-            let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+            let _ =
+                writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
         }
         legend(&mut svg, index, colour, dashes, label);
     }
