@@ -210,8 +210,8 @@ pub enum Compression {
 #[non_exhaustive]
 pub enum LargeAnswers {
     /// In items of their own, so that the record stays small: where the record would have more than
-    /// `above` bytes, compressed if that helps. They are written before the record is completed, at
-    /// once, and expire with it. The first run takes one more round trip and up to one more
+    /// `above` bytes, compressed if that helps. They are written before the record is completed and
+    /// expire with it. The first run takes one more round trip and up to one more
     /// write unit, each replay one more round trip.
     ///
     /// Where the scope is so long that no key can be made of it for them (within 80 bytes of what the

@@ -15,9 +15,9 @@ use super::pack::Encoded;
 use crate::fault_injection;
 use crate::record::Owner;
 
-/// How many bytes of an answer one item has: small enough that some can be under way at once without
-/// much memory, large enough that a few are an answer of some megabytes.
-const PART_BYTES: usize = 128 * 1024;
+/// How many bytes of an answer one item has, so that the item with its other attributes is just below
+/// 64 KB and no unit is billed for the rest. One that is under way takes six times as much memory.
+const PART_BYTES: usize = 64 * 1024 - 512;
 
 /// An answer has no more parts than this; so many bytes are an answer that nobody stores.
 const MAX_PARTS: u32 = 1 << 20;
@@ -107,7 +107,7 @@ impl Manifest {
 
     /// How many parts may be under way at once, so that they take less memory than the answer.
     pub(crate) fn at_once(&self) -> usize {
-        (self.bytes / (3 * PART_BYTES)).clamp(1, MOST_AT_ONCE)
+        (self.bytes / (8 * PART_BYTES)).clamp(1, MOST_AT_ONCE)
     }
 }
 

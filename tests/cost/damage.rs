@@ -18,7 +18,7 @@ async fn run(idempotency: &Idempotency, runs: &Runs) -> Result<String, RunError<
         .run(async |_| {
             runs.add();
             Ok(Kind::Random
-                .bytes(300 * KIB)
+                .bytes(150 * KIB)
                 .into_iter()
                 .map(|b| char::from(b'0' + b % 64))
                 .collect())

@@ -35,7 +35,7 @@ async fn a_storm_on_a_completed_key_is_one_request_a_process() {
 #[tokio::test]
 async fn a_storm_on_a_large_answer_reads_its_parts_once_a_process() {
     let (store, link) = (Store::open().await, Link::default());
-    let body = Kind::Random.bytes(300 * KIB);
+    let body = Kind::Random.bytes(150 * KIB);
     send(&store.idempotency(), "k", Kind::Random, &body).await;
     let process = store.over(&link);
     link.wire.measure();

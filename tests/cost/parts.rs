@@ -16,7 +16,7 @@ use crate::support::raw::{self, Item, number, status, text};
 use crate::support::{Act, Gate, Link, Runs, Store, kind};
 
 /// What takes three parts.
-const LENGTH: usize = 300 * KIB;
+const LENGTH: usize = 150 * KIB;
 
 const AN_HOUR: i64 = 3600;
 
