@@ -170,8 +170,8 @@ pub(crate) struct Acquirer<'a> {
     steps_bytes: usize,
     /// The form in which the hook's answer is stored.
     word: Option<Word>,
-    /// The operation was seen to be over.
-    is_over: bool,
+    /// The operation was seen to be over, or to be none that this call may run.
+    is_barred: bool,
 }
 
 /// A hook's answer, ready to be put into the record.
@@ -241,7 +241,7 @@ impl<'a> Acquirer<'a> {
             verdict: None,
             steps_bytes: 0,
             word: None,
-            is_over: false,
+            is_barred: false,
         })
     }
 
@@ -285,13 +285,14 @@ impl<'a> Acquirer<'a> {
                 Found::Nothing => Settled::Look,
                 Found::Reconciled => return Ok(Acquisition::Reconciled),
                 Found::Glimpse(item) => {
-                    if let Some((stored, expires_at)) = self.completed(item, time) {
+                    if let Some((stored, expires_at)) = self.glimpse(item, time) {
                         return self.replay(stored, expires_at).await;
                     }
                     next = self.anew(Way::Create);
                     continue;
                 }
                 Found::Ours(term) => {
+                    self.is_ours();
                     let misstamped = self.is_misstamped(time);
                     self.settle(term.lease_expires_at, misstamped).await?
                 }
@@ -299,8 +300,7 @@ impl<'a> Acquirer<'a> {
                     Decision::Acquired { attempt, created_at, lease_expires_at, steps } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
                         self.steps = steps;
-                        // Whoever ran is gone.
-                        self.running = None;
+                        self.is_ours();
                         // Which of several writes it was, and so its offset, is not known.
                         let misstamped = self.writes > 1 || self.is_misstamped(time);
                         self.settle(lease_expires_at, misstamped).await?
@@ -355,12 +355,30 @@ impl<'a> Acquirer<'a> {
     }
 
     /// The answer in what an eventually consistent read has shown: a completed operation stays what
-    /// it is. Of anything else there may be something newer.
-    fn completed(&self, item: Option<Item>, time: Option<StoreTime>) -> Option<(Stored, i64)> {
+    /// it is. Of anything else there may be something newer, which the write brings; where it does
+    /// not, because the store is gone by then, what was seen here counts.
+    fn glimpse(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Option<(Stored, i64)> {
         match self.decide(item, time) {
-            Ok(Decision::Replay { answer, expires_at }) => Some((answer, expires_at)),
-            Ok(_) | Err(_) => None,
+            Ok(Decision::Replay { answer, expires_at }) => return Some((answer, expires_at)),
+            _ if mutant(Mutant::ForgetGlimpses) => {}
+            Ok(Decision::InProgress { lease_left }) => self.running = Some(lease_left),
+            Ok(Decision::Create | Decision::Replace(_) | Decision::TakeOver(_)) => {}
+            Ok(
+                Decision::Mismatch
+                | Decision::ReplayFailure(_)
+                | Decision::Abandoned
+                | Decision::Reconcile { .. }
+                | Decision::Reconciled
+                | Decision::Acquired { .. },
+            )
+            | Err(_) => self.is_barred = true,
         }
+        None
+    }
+
+    /// The record is this call's: whatever was seen before is gone.
+    fn is_ours(&mut self) {
+        (self.running, self.is_barred) = (None, false);
     }
 
     async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
@@ -371,7 +389,7 @@ impl<'a> Acquirer<'a> {
 
     /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
     async fn open(&mut self, stored: Stored) -> Result<Answer, Error> {
-        self.is_over = true;
+        self.is_barred = true;
         let Call { key, policy, .. } = &self.call;
         self.core.open(stored, key, policy, self.call.answer_by()).await
     }

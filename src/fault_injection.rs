@@ -35,6 +35,7 @@ pub enum Mutant {
     SettleUnfenced,
     CompleteBeforeParts,
     TrustStaleReads,
+    ForgetGlimpses,
     CacheAnyFingerprint,
     ShareAnyFingerprint,
 }
