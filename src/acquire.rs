@@ -340,8 +340,8 @@ impl<'a> Acquirer<'a> {
                     }
                     Decision::ReplayFailure(None) => return Ok(Acquisition::ReplayFailure(None)),
                     Decision::ReplayFailure(Some(stored)) => {
-                        let failure = self.open(stored).await?;
-                        return Ok(Acquisition::ReplayFailure(Some(failure)));
+                        let failure = self.open(stored).await?.if_to_be_had();
+                        return Ok(Acquisition::ReplayFailure(failure));
                     }
                     Decision::Mismatch => return Ok(Acquisition::Mismatch),
                     Decision::Abandoned => return Ok(Acquisition::Abandoned),
@@ -568,7 +568,7 @@ pub(crate) fn in_progress(lease_left: Duration) -> Acquisition {
 }
 
 /// What even a call gets that has no time left: long enough for an answer to come.
-const LEAST_LIMIT: Duration = Duration::from_millis(100);
+pub(crate) const LEAST_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
     /// How long a call may last that has to be back by `until`, in local time.

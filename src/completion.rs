@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::{Execution, Inner};
 use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
+use crate::parts::Written;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
 use crate::record::{self, Item, Record, State};
 use crate::response::parts::Content;
@@ -129,10 +130,19 @@ impl Execution {
         let expires_at = self.parts_expire_at(completed_at);
         match self.write_parts(&parts, expires_at, retries).await {
             Ok(()) => (response, Some(expires_at)),
-            Err(error) => {
-                self.report_unstorable(&format!("its parts were not confirmed: {error}"));
-                (unavailable("its parts could not be written"), None)
-            }
+            Err(error) => match parts.in_record() {
+                Some(response) => {
+                    tracing::warn!(
+                        operation = self.operation(), %error,
+                        "an answer's parts were not confirmed: it goes into its record"
+                    );
+                    (response, None)
+                }
+                None => {
+                    self.report_unstorable(&format!("its parts were not confirmed: {error}"));
+                    (unavailable("its parts could not be written"), None)
+                }
+            },
         }
     }
 
@@ -149,17 +159,24 @@ impl Execution {
         core.pack(draft, rest, (&claim.key, &claim.owner), policy)
     }
 
-    /// Writes an answer's parts in half of the time that there is: the other half is for the record,
-    /// which says that the operation has happened even if its answer cannot be stored.
+    /// Writes an answer's parts in half of the time that there is, and that the lease has left where
+    /// nothing renews it: the other half is for the record, which says that the operation has
+    /// happened even if its answer cannot be stored.
     pub(crate) async fn write_parts(
         &self,
         parts: &Content<'_>,
         expires_at: i64,
         retries: &Retries<'_>,
     ) -> Result<(), Error> {
-        let Inner { core, claim, .. } = &*self.inner;
-        let mut half = Retries::new(core, retries.limit() / 2, None);
-        core.write_parts(&claim.key, parts, expires_at, &mut half).await
+        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
+        let is_renewed = policy.lease.renewed(*deadline).is_some();
+        let time = if self.is_protected() && !is_renewed {
+            retries.limit().min(self.lease_remaining())
+        } else {
+            retries.limit()
+        };
+        let mut written = Written::default();
+        core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
     }
 
     /// The finished record, as it stands in the table.
@@ -412,6 +429,10 @@ impl<'a> Retries<'a> {
     /// How long the next try may last.
     pub(crate) fn limit(&self) -> Duration {
         self.core.time_until(Some(self.until))
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.core.table.clock.local_now() >= self.until
     }
 
     /// Waits for the next try; `false` when there is no time for one.

@@ -1,11 +1,13 @@
 //! Answers beside their records: written before the record is completed, read after it was found to
 //! be, and never changed in between.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
+use crate::acquire::LEAST_LIMIT;
 use crate::clock::Timestamp;
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
@@ -17,11 +19,25 @@ use crate::response::parts::{Content, Digest};
 use crate::response::{Answer, Draft, Manifest, Packed, Stored, TooLarge, pack, too_large};
 use crate::table::{Consistency, Write};
 
+/// When parts are not written in time.
+fn late() -> Error {
+    let message = "the parts of an answer were not written in the time that there is for them";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// Why an answer has no bytes.
 enum Unread {
     /// They are not there as they were written.
     Gone(String),
     Error(Error),
+}
+
+/// The parts of one answer that are known to be in the table.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Until when they stay there, in epoch seconds.
+    until: i64,
+    numbers: BTreeSet<u32>,
 }
 
 impl Core {
@@ -38,34 +54,58 @@ impl Core {
         pack(draft, rest, has_room.then_some(owner), policy)
     }
 
-    /// Writes an answer's parts, to stay until `expires_at` in epoch seconds. Those that are confirmed
-    /// are not written again.
+    /// Writes an answer's parts, to stay until `expires_at` in epoch seconds, in so much `time` in all.
+    /// Those that are confirmed are not written again.
     pub(crate) async fn write_parts(
         &self,
         key: &RecordKey,
         content: &Content<'_>,
         expires_at: i64,
-        retries: &mut Retries<'_>,
+        time: Duration,
+        written: &mut Written,
     ) -> Result<(), Error> {
-        let mut missing: Vec<u32> = (0..content.manifest.parts).collect();
+        if written.until < expires_at {
+            *written = Written { until: expires_at, numbers: BTreeSet::new() };
+        }
+        let time = time.max(LEAST_LIMIT);
+        let mut retries = Retries::new(self, time, None);
+        let writing = self.write_missing(key, content, &mut retries, written);
+        self.table.clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
+    }
+
+    async fn write_missing(
+        &self,
+        key: &RecordKey,
+        content: &Content<'_>,
+        retries: &mut Retries<'_>,
+        written: &mut Written,
+    ) -> Result<(), Error> {
         loop {
-            let mut failed = Vec::new();
-            let mut last = None;
-            let mut waiting = missing.into_iter();
+            let is_missing = |number: &u32| !written.numbers.contains(number);
+            let missing: Vec<u32> = (0..content.manifest.parts).filter(is_missing).collect();
+            let mut waiting = missing.into_iter().peekable();
             let mut writes = FuturesUnordered::new();
+            let mut last = None;
             loop {
                 let free = content.manifest.at_once().saturating_sub(writes.len());
+                // Time may be over by a clock that was set, too: then no further one is begun.
+                if waiting.peek().is_some() && retries.are_over() {
+                    return Err(last.unwrap_or_else(late));
+                }
                 for number in waiting.by_ref().take(free) {
                     let limit = retries.limit();
-                    let write = self.write_part(key, content, number, expires_at, limit);
-                    writes.push(write.boxed());
+                    let write = self.write_part(key, content, number, written.until, limit);
+                    writes.push(write.map(move |done| (number, done)).boxed());
                 }
                 match writes.next().await {
-                    Some(Ok(())) => {}
-                    Some(Err((number, error))) => {
-                        failed.push(number);
-                        last = Some(error);
+                    Some((number, Ok(()))) => {
+                        written.numbers.insert(number);
                     }
+                    // No later try will do better.
+                    Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
+                        return Err(error);
+                    }
+                    Some((_, Err(error))) => last = Some(error),
                     None => break,
                 }
             }
@@ -73,7 +113,6 @@ impl Core {
             if !retries.wait().await {
                 return Err(error);
             }
-            missing = failed;
         }
     }
 
@@ -84,9 +123,9 @@ impl Core {
         number: u32,
         expires_at: i64,
         limit: Duration,
-    ) -> Result<(), (u32, Error)> {
+    ) -> Result<(), Error> {
         let manifest = &content.manifest;
-        let key = self.part_key(key, manifest, number).map_err(|error| (number, error))?;
+        let key = self.part_key(key, manifest, number)?;
         let bytes = content.part(number);
         let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
         match write.await.outcome {
@@ -94,7 +133,7 @@ impl Core {
             Write::Conflict(error)
             | Write::Invalid(error)
             | Write::NotApplied(error)
-            | Write::Unknown(error) => Err((number, error)),
+            | Write::Unknown(error) => Err(error),
         }
     }
 
@@ -138,7 +177,7 @@ impl Core {
     ) -> Result<Vec<u8>, Unread> {
         let mut waiting = 0..manifest.parts;
         let mut reads = FuturesOrdered::new();
-        let mut bytes = Vec::with_capacity(manifest.bytes);
+        let (mut parts, mut found) = (Vec::new(), 0_usize);
         loop {
             let free = manifest.at_once().saturating_sub(reads.len());
             for number in waiting.by_ref().take(free) {
@@ -146,11 +185,15 @@ impl Core {
             }
             let Some(part) = reads.next().await else { break };
             let part = part?;
-            if bytes.len() + part.len() > manifest.bytes {
+            found += part.len();
+            if found > manifest.bytes {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
-            bytes.extend(part);
+            parts.push(part);
         }
+        // Only now: while parts are on their way, they take as much memory as the answer.
+        let mut bytes = Vec::with_capacity(found);
+        parts.into_iter().for_each(|part| bytes.extend(part));
         if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
             return Err(Unread::Gone("its parts are not those that were written".to_owned()));
         }

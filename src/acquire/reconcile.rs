@@ -7,8 +7,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{Acquirer, Acquisition, Found, Next, Word};
 use crate::clock::{StoreTime, Timestamp};
-use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
+use crate::parts::Written;
 use crate::protocol::Orphan;
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{self, Item, Version};
@@ -65,7 +65,8 @@ impl Acquirer<'_> {
     }
 
     /// The form of the hook's answer, made once, with its parts in the table. Where they cannot be
-    /// written nothing is, and the next call asks the hook again.
+    /// written it goes into the record; where that has no room for it nothing is written, and the
+    /// next call asks the hook again.
     async fn word(&mut self, answer: &Answer) -> Result<Word, Error> {
         if let Some(word) = &self.word {
             return Ok(word.clone());
@@ -77,12 +78,17 @@ impl Acquirer<'_> {
         let rest = record::item_bytes(&self.settled_item(word.clone()));
         match core.pack(answer.draft(), rest, (&claim.key, &claim.owner), policy) {
             Ok(Packed { response, parts }) => {
-                if let Some(parts) = parts {
-                    let longest = policy.completion_timeout.min(self.limit());
-                    let mut retries = Retries::new(core, longest, None);
-                    core.write_parts(&claim.key, &parts, expires_at, &mut retries).await?;
-                }
                 word.response = response;
+                if let Some(parts) = parts {
+                    // The other half is for the record.
+                    let half = policy.completion_timeout.min(self.limit()) / 2;
+                    let mut written = Written::default();
+                    let key = &claim.key;
+                    let writing = core.write_parts(key, &parts, expires_at, half, &mut written);
+                    if let Err(error) = writing.await {
+                        word.response = parts.in_record().ok_or(error)?;
+                    }
+                }
             }
             Err(too_large) => {
                 self.report_unstorable(&too_large.to_string());

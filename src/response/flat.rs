@@ -15,6 +15,10 @@ const EMPTY: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
+/// As many as an `http::HeaderMap` takes. Without a bound, a head of nothing but empty headers would
+/// take a dozen times its own size in memory.
+const MAX_HEADERS: usize = 1 << 15;
+
 impl Draft<'_> {
     pub(super) fn body(&self) -> &[u8] {
         match self {
@@ -81,6 +85,9 @@ fn http(head: &[u8], body: Vec<u8>) -> Option<HttpAnswer> {
     };
     let mut headers = Vec::new();
     while !head.is_empty() {
+        if headers.len() == MAX_HEADERS {
+            return None;
+        }
         let (name, value) = (length(&mut head)?, length(&mut head)?);
         let name = String::from_utf8(take(&mut head, name)?.to_vec()).ok()?;
         headers.push((name, take(&mut head, value)?.to_vec()));
@@ -161,6 +168,17 @@ mod tests {
             b"H\0\xc9\0\0\0\0\x01\0\0\0\x02ab\0\0\0\x0e",
         ] {
             assert_eq!(read(wrong.to_vec()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn more_headers_than_a_response_can_have_are_not_read() {
+        for (headers, is_read) in [(MAX_HEADERS, true), (MAX_HEADERS + 1, false)] {
+            let mut head = b"H\0\xc9\0".to_vec();
+            head.extend(vec![0; 8 * headers]);
+            let length = u32::try_from(head.len()).unwrap();
+            head.extend(length.to_be_bytes());
+            assert_eq!(read(head).is_some(), is_read, "{headers}");
         }
     }
 

@@ -99,6 +99,14 @@ impl Draft<'_> {
 }
 
 impl Answer {
+    /// `None` where there was one and it is not to be had.
+    pub(crate) fn if_to_be_had(self) -> Option<Self> {
+        match self {
+            Self::Unavailable(_) => None,
+            answer @ (Self::Json(_) | Self::Http(_)) => Some(answer),
+        }
+    }
+
     /// About how much memory it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {

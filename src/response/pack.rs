@@ -87,7 +87,7 @@ impl<'a> Encoded<'a> {
     }
 
     /// As it stands in the record.
-    fn inline(&self) -> Option<AttributeValue> {
+    pub(super) fn inline(&self) -> Option<AttributeValue> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
         bytes.push(self.codec.byte());
         bytes.extend(u32::try_from(self.plain_bytes).ok()?.to_be_bytes());
@@ -121,7 +121,7 @@ pub(crate) fn pack<'a>(
     let packed = packed.filter(|(record, _)| units(*record) < units(readable));
     let record = packed.as_ref().map_or(readable, |(record, _)| *record);
     let owner = match policy.large_answers {
-        LargeAnswers::InParts { above } => owner.filter(|_| record > above),
+        LargeAnswers::InParts { above } => owner.filter(|_| record > above.min(MAX_ITEM_BYTES)),
         LargeAnswers::InRecord => None,
     };
     let too_large = TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
@@ -138,7 +138,8 @@ pub(crate) fn pack<'a>(
                 Some((_, bytes)) => Encoded::compressed(bytes, plain_bytes),
                 None => Encoded::raw(draft, tail, plain_bytes),
             };
-            let parts = Content::new(encoded, owner).ok_or(too_large)?;
+            let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
+            let parts = Content::new(encoded, owner, fits_in_record).ok_or(too_large)?;
             Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
         }
     }

@@ -15,15 +15,23 @@ use super::pack::Encoded;
 use crate::fault_injection;
 use crate::record::Owner;
 
-/// How many bytes of an answer one item has, so that the item with its other attributes is just below
-/// 64 KB and no unit is billed for the rest. One that is under way takes six times as much memory.
-const PART_BYTES: usize = 64 * 1024 - 512;
+/// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.
+/// With its other attributes it is just below a whole number of KB, so that no unit is billed for them.
+const MOST_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
+const LEAST_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
+const ATTRIBUTES_BYTES: usize = 512;
 
 /// An answer has no more parts than this; so many bytes are an answer that nobody stores.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The most parts that are under way at once.
+/// The most parts that are under way at once: an answer of up to a megabyte has no more.
 const MOST_AT_ONCE: usize = 8;
+
+/// How many bytes of parts may be under way at once in any case.
+const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
+
+/// How much memory a byte takes that is under way: the SDK has it as it is, as base64, and as JSON.
+const MEMORY: usize = 6;
 
 const PARTS: &str = "parts";
 const BYTES: &str = "bytes";
@@ -105,10 +113,22 @@ impl Manifest {
         fields.contains_key(PARTS)
     }
 
-    /// How many parts may be under way at once, so that they take less memory than the answer.
+    /// How many parts may be under way at once: all of them, or as many as there is memory for. Storing
+    /// or replaying an answer takes two and a half times its size in all, what it has already included.
     pub(crate) fn at_once(&self) -> usize {
-        (self.bytes / (8 * PART_BYTES)).clamp(1, MOST_AT_ONCE)
+        let part = self.bytes.div_ceil(usize::try_from(self.parts).unwrap_or(1)).max(1);
+        let taken = if self.codec == Codec::Raw { 0 } else { self.bytes };
+        let room = (self.plain_bytes / 2 * 3).saturating_sub(taken) / MEMORY;
+        (room.max(LEAST_AT_ONCE_BYTES) / part).clamp(1, MOST_AT_ONCE)
     }
+}
+
+/// How many bytes each part of an answer of so many has.
+fn part_bytes(bytes: usize) -> usize {
+    let even = (bytes.div_ceil(MOST_AT_ONCE) + ATTRIBUTES_BYTES).next_multiple_of(1024);
+    let even = (even - ATTRIBUTES_BYTES).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
+    fault_injection::part_bytes().unwrap_or(even)
+}
 }
 
 fn number<T: std::str::FromStr>(
@@ -127,12 +147,17 @@ pub(crate) struct Content<'a> {
     pub(crate) manifest: Manifest,
     encoded: Encoded<'a>,
     part_bytes: usize,
+    fits_in_record: bool,
 }
 
 impl<'a> Content<'a> {
     /// `None` if there are too many of them.
-    pub(super) fn new(encoded: Encoded<'a>, owner: &Owner) -> Option<Self> {
-        let part_bytes = fault_injection::part_bytes().unwrap_or(PART_BYTES);
+    pub(super) fn new(
+        encoded: Encoded<'a>,
+        owner: &Owner,
+        fits_in_record: bool,
+    ) -> Option<Self> {
+        let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
         let manifest = Manifest {
             owner: owner.clone(),
@@ -142,7 +167,13 @@ impl<'a> Content<'a> {
             codec: encoded.codec,
             digest: Digest::of(encoded.pieces()),
         };
-        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes })
+        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes, fits_in_record })
+    }
+
+    /// The same bytes as they stand in the record, for when the parts cannot be written; `None` where it
+    /// has no room for them.
+    pub(crate) fn in_record(&self) -> Option<AttributeValue> {
+        if self.fits_in_record { self.encoded.inline() } else { None }
     }
 
     /// A copy of one part, counted from 0.

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::reasons::{Verdict, judge};
 use super::{CommitError, ConditionFailed, InvalidTransaction, items, json, token};
 use crate::clock::Timestamp;
-use crate::completion::{Ended, Finished};
+use crate::completion::{Ended, Finished, Retries};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
@@ -181,8 +181,10 @@ impl Execution {
     pub(crate) async fn close(&self) -> Option<Fate> {
         let commits = &self.inner.commits;
         let clock = &self.inner.core.table.clock;
-        // A commit in another task ends in its time; one that nobody drives any more never does.
-        let limit = self.retries().limit() * 2;
+        // A commit in another task ends in its time: that of its tries, as much again to put it beyond
+        // doubt, and a request to read what the record says. One that nobody drives never does.
+        let tries = self.retries().limit().saturating_mul(2);
+        let limit = tries.saturating_add(self.inner.core.table.request_timeout);
         let Some(mut ledger) = clock.within(limit, commits.ledger.lock()).await else {
             return Some(Fate::Unknown);
         };
@@ -293,6 +295,8 @@ struct Attempt<'a> {
     items: Vec<TransactWriteItem>,
     ours: Ours,
     in_doubt: bool,
+    /// One time for the answer's parts and for all tries.
+    retries: Retries<'a>,
 }
 
 /// What one try asks for.
@@ -328,18 +332,25 @@ impl<'a> Attempt<'a> {
             Some(_) => execution.parts_expire_at(completed_at),
             None => execution.expires_at(completed_at),
         };
-        let record = execution.finished_item(Finished { completed_at, expires_at, response });
+        let mut record = execution.finished_item(Finished { completed_at, expires_at, response });
         let mut items = commit.items;
-        items::prepare(table, &inner.claim.key, &record, &mut items)?;
-        if let Some(parts) = parts {
-            let retries = execution.retries();
-            let written = execution.write_parts(&parts, expires_at, &retries).await;
-            written.map_err(CommitError::NotApplied)?;
+        let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        let retries = execution.retries();
+        if let Some(parts) = parts
+            && let Err(error) = execution.write_parts(&parts, expires_at, &retries).await
+        {
+            let whole = parts.in_record().map(|response| {
+                execution.finished_item(Finished { completed_at, expires_at, response })
+            });
+            match whole.filter(|whole| items::fit(whole, others).is_ok()) {
+                Some(whole) => record = whole,
+                None => return Err(CommitError::NotApplied(error)),
+            }
         }
         ledger.completed_at = Some(completed_at);
         ledger.tokens += 1;
         let ours = Ours { completed_at, answer: commit.answer };
-        Ok(Self { execution, ledger, record, items, ours, in_doubt })
+        Ok(Self { execution, ledger, record, items, ours, in_doubt, retries })
     }
 
     async fn run(mut self) -> Result<(), CommitError> {
@@ -349,13 +360,12 @@ impl<'a> Attempt<'a> {
         if self.in_doubt {
             self.execution.inner.commits.in_doubt.store(true, Ordering::Relaxed);
         }
-        let mut retries = self.execution.retries();
         loop {
-            let error = match self.send(retries.limit()).await {
+            let error = match self.send(self.retries.limit()).await {
                 Step::Ended(result) => return result,
                 Step::Again(error) => error,
             };
-            if !retries.wait().await {
+            if !self.retries.wait().await {
                 return self.out_of_time(error).await;
             }
         }

@@ -13,6 +13,7 @@ use crate::clock::{Backoff, StoreTime, Timestamp};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
+use crate::parts::Written;
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::record::{self, Claim, Item, Record, State, Version};
 use crate::response::parts::Content;
@@ -58,9 +59,9 @@ pub(crate) async fn once<T>(
         Err(too_large) => return Ok(Once::Invalid(too_large.into())),
     };
     let record = attempt.record(packed.response.clone());
-    if let Err(invalid) = items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction)
-    {
-        return Ok(Once::Invalid(invalid));
+    match items::prepare(&core.table, &attempt.claim.key, &record, &mut transaction) {
+        Ok(bytes) => attempt.others = bytes,
+        Err(invalid) => return Ok(Once::Invalid(invalid)),
     }
     let answer = match attempt.run(&packed, Some(&transaction)).await? {
         Run::Done => return Ok(Once::Executed),
@@ -117,8 +118,11 @@ struct Attempt<'a> {
     /// The record that is to be replaced; none if there must not be one.
     seen: Option<Version>,
     tokens: u32,
-    /// Until when the parts of the answer stay that are in the table.
-    parts_expire_at: Option<i64>,
+    /// What the caller's items have, in bytes.
+    others: usize,
+    written: Written,
+    /// The answer as it stands in the record, once its parts could not be written.
+    in_record: Option<AttributeValue>,
     /// Something was sent that may have been executed, or may yet be.
     in_doubt: bool,
     /// Another owner was seen at work, with so much of its lease left.
@@ -151,7 +155,9 @@ impl<'a> Attempt<'a> {
             completed_at: now,
             seen: None,
             tokens: 1,
-            parts_expire_at: None,
+            others: 0,
+            written: Written::default(),
+            in_record: None,
             in_doubt: false,
             running: None,
             call,
@@ -179,7 +185,7 @@ impl<'a> Attempt<'a> {
         // Parts are dear: none are written before it is clear that they are needed.
         let mut step = match answer.parts {
             Some(_) => self.look().await?,
-            None => self.send(answer, items, retries.limit()).await?,
+            None => self.send(answer, items, &retries).await?,
         };
         loop {
             let error = match step {
@@ -195,7 +201,7 @@ impl<'a> Attempt<'a> {
                 Step::Anew => {
                     changes += 1;
                     if changes <= 2 {
-                        step = self.send(answer, items, retries.limit()).await?;
+                        step = self.send(answer, items, &retries).await?;
                         continue;
                     }
                     Error::new(ErrorKind::Unavailable, "the record changes too fast")
@@ -204,7 +210,7 @@ impl<'a> Attempt<'a> {
             if !retries.wait().await {
                 return self.out_of_time(error).await;
             }
-            step = self.send(answer, items, retries.limit()).await?;
+            step = self.send(answer, items, &retries).await?;
         }
     }
 
@@ -212,7 +218,8 @@ impl<'a> Attempt<'a> {
     async fn instead<T>(mut self, answer: T, stored: Answer) -> Result<Once<T>, Error> {
         let now = self.core.table.clock.store_now();
         self.completed_at = now.max(self.completed_at.shifted(1));
-        self.parts_expire_at = None;
+        (self.others, self.in_record) = (0, None);
+        self.written = Written::default();
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
             Err(_) if self.in_doubt => return Err(unknown()),
@@ -235,20 +242,19 @@ impl<'a> Attempt<'a> {
         &mut self,
         answer: &Packed<'_>,
         items: Option<&[TransactWriteItem]>,
-        limit: Duration,
+        retries: &Retries<'_>,
     ) -> Result<Step, Error> {
-        let Packed { response, parts } = answer;
-        if let Some(parts) = parts
-            && let Err(error) = self.write_parts(parts, limit).await
+        if let Some(parts) = &answer.parts
+            && let Err(error) = self.put_away(parts, retries.limit() / 2).await
         {
             return match error.kind() {
                 ErrorKind::Configuration if !self.in_doubt => Err(error),
                 _ => Ok(Step::Again(error)),
             };
         }
-        let table = &self.core.table;
+        let (table, limit) = (&self.core.table, retries.limit());
         let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
-        let record = self.record(response.clone());
+        let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
         match items {
             Some(items) => {
                 let token = token(self.claim.owner.as_str(), self.tokens);
@@ -262,15 +268,21 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sees to it that the answer's parts are in the table for as long as the record will be.
-    async fn write_parts(&mut self, parts: &Content<'_>, limit: Duration) -> Result<(), Error> {
-        if self.parts_expire_at < Some(self.expires_at) {
-            let mut half = Retries::new(self.core, limit / 2, None);
-            let (key, until) = (&self.claim.key, self.expires_at);
-            self.core.write_parts(key, parts, until, &mut half).await?;
-            self.parts_expire_at = Some(until);
+    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
+    /// the record has the answer, where it has the room.
+    async fn put_away(&mut self, parts: &Content<'_>, time: Duration) -> Result<(), Error> {
+        if self.in_record.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let (core, key, until) = (self.core, &self.claim.key, self.expires_at);
+        let Err(error) = core.write_parts(key, parts, until, time, &mut self.written).await else {
+            return Ok(());
+        };
+        let fits = |response: &AttributeValue| {
+            items::fit(&self.record(response.clone()), self.others).is_ok()
+        };
+        self.in_record = parts.in_record().filter(fits);
+        if self.in_record.is_some() { Ok(()) } else { Err(error) }
     }
 
     async fn transacted(&mut self, sent: Sent) -> Result<Step, Error> {
@@ -390,7 +402,7 @@ impl<'a> Attempt<'a> {
             }
             Decision::ReplayFailure(failure) => {
                 let failure = match failure {
-                    Some(failure) => Some(self.open(failure).await?),
+                    Some(failure) => self.open(failure).await?.if_to_be_had(),
                     None => None,
                 };
                 return found(Acquisition::ReplayFailure(failure));
