@@ -3,6 +3,7 @@
 mod adaptive;
 mod give_up;
 mod reconcile;
+mod together;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,6 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
-use crate::flight::{Joined, Landing};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::policy::{Acquire, COMPLETION_MARGIN, Completed, InProgress, Policy};
@@ -83,7 +83,7 @@ impl Call {
 #[must_use]
 pub(crate) enum Acquisition {
     Acquired(Execution),
-    Replay(Answer),
+    Replay(Arc<Answer>),
     ReplayFailure(Option<Answer>),
     Mismatch,
     InProgress {
@@ -99,45 +99,10 @@ pub(crate) enum Acquisition {
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
 /// the call may own its key without a record.
 pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
-    let Some(flights) = core.flights.as_ref().filter(|_| call.may_share()) else {
-        return Acquirer::new(core, call)?.acquire().await;
-    };
     let mut acquirer = Acquirer::new(core, call)?;
-    let mut running = None;
-    loop {
-        let call = &acquirer.call;
-        let follower = match flights.join(call) {
-            Joined::Leader(flight) => {
-                let acquisition = match running {
-                    None => acquirer.acquire().await,
-                    Some(lease_left) => acquirer.wait_for(lease_left).await,
-                };
-                flight.land(&acquisition);
-                return acquisition;
-            }
-            Joined::Follower(follower) => follower,
-        };
-        let clock = &core.table.clock;
-        let limit = match call.policy.in_progress {
-            InProgress::Reject => core.table.request_timeout.min(acquirer.limit()),
-            InProgress::Wait { .. } => call.wait_left(clock, acquirer.started),
-        };
-        match (clock.within(limit, follower.landing()).await, call.policy.in_progress) {
-            (Some(Landing::Replay(answer)), _) => return Ok(Acquisition::Replay(answer)),
-            (Some(Landing::InProgress(lease_left)), InProgress::Reject) => {
-                return Ok(in_progress(lease_left));
-            }
-            // One of those that wait looks for all of them.
-            (Some(Landing::InProgress(lease_left)), InProgress::Wait { .. }) => {
-                running = Some(lease_left);
-            }
-            (None, InProgress::Wait { .. }) => {
-                return Ok(in_progress(running.unwrap_or_default()));
-            }
-            (Some(Landing::Unknown), _) | (None, InProgress::Reject) => {
-                return acquirer.acquire().await;
-            }
-        }
+    match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
+        None => acquirer.acquire().await,
+        Some(flights) => acquirer.together(flights).await,
     }
 }
 
@@ -270,10 +235,14 @@ impl<'a> Acquirer<'a> {
     }
 
     async fn go_on(&mut self, next: Next) -> Result<Acquisition, Error> {
-        match self.run(next).await {
+        let acquisition = match self.run(next).await {
             Err(error) => self.give_up(error).await,
             answer => answer,
+        };
+        if let Ok(Acquisition::Acquired(_) | Acquisition::Reconciled) = acquisition {
+            self.core.forget(&self.call.key);
         }
+        acquisition
     }
 
     async fn run(&mut self, mut next: Next) -> Result<Acquisition, Error> {
@@ -382,8 +351,9 @@ impl<'a> Acquirer<'a> {
     }
 
     async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
-        let answer = self.open(stored).await?;
-        self.core.remember(&self.call, expires_at, || answer.clone());
+        let answer = Arc::new(self.open(stored).await?);
+        let Call { key, fingerprint, policy, .. } = &self.call;
+        self.core.remember((key, fingerprint), policy, expires_at, &answer);
         Ok(Acquisition::Replay(answer))
     }
 

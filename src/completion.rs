@@ -1,6 +1,7 @@
 //! How an execution ends: its answer is stored, its failure kept, or its key released.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -55,7 +56,9 @@ impl Execution {
         let claim = &self.inner.claim;
         let mut unstorable = false;
         let mut retries = self.retries();
-        let remembered = self.inner.core.cache.as_ref().map(|_| draft.to_answer());
+        let Inner { core, policy, .. } = &*self.inner;
+        let is_kept = core.remembers(&claim.key, policy, draft.bytes());
+        let kept = is_kept.then(|| Arc::new(draft.to_answer()));
         let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
         loop {
             // The lease may be renewed between two tries, and no record expires before it ends.
@@ -71,11 +74,11 @@ impl Execution {
             };
             let error = match outcome {
                 Write::Applied => {
+                    core.forget(&claim.key);
                     // Only what repeats will get: not where the record has a reason in its place.
-                    if let Some(answer) = remembered.filter(|_| !is_unavailable(&response)) {
-                        let (core, claim) = (&self.inner.core, &self.inner.claim);
-                        let policy = &self.inner.policy;
-                        core.remember_own(claim, policy, expires_at, answer);
+                    if let Some(answer) = kept.filter(|_| !is_unavailable(&response)) {
+                        let request = (&claim.key, &claim.fingerprint);
+                        core.remember(request, policy, expires_at, &answer);
                     }
                     return self.stored();
                 }

@@ -37,7 +37,9 @@ pub enum Mutant {
     TrustStaleReads,
     ForgetGlimpses,
     CacheAnyFingerprint,
+    CachePastRetention,
     ShareAnyFingerprint,
+    RefuseUnasked,
 }
 
 #[cfg(not(feature = "fault-injection"))]

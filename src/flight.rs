@@ -3,15 +3,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::acquire::{Acquisition, Call};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
-use crate::policy::InProgress;
+use crate::policy::Policy;
 use crate::response::Answer;
 
 /// The calls that ask, each for all of its kind.
@@ -22,23 +23,36 @@ pub(crate) struct Flights {
 
 type UnderWay = HashMap<Route, watch::Receiver<Option<Landing>>>;
 
-/// What calls must have in common: what the store tells one of them is then right for all. Those that
-/// wait may be told much later, so those that do not never follow them.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// What calls must have in common: what the store tells one of them is then right for all. Their policy
+/// too, since it has its say in what a record means, and in how long a call is ready to wait.
+#[derive(Clone, PartialEq, Eq)]
 struct Route {
     pk: String,
     fingerprint: [u8; 32],
-    waits: bool,
+    policy: Policy,
+}
+
+/// Calls of one key hardly ever differ in their policies.
+impl Hash for Route {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pk.hash(state);
+        self.fingerprint.hash(state);
+    }
 }
 
 /// What a call was told, as far as it holds for others.
 #[derive(Clone, Debug)]
 pub(crate) enum Landing {
-    Replay(Answer),
+    Replay(Arc<Answer>),
+    ReplayFailure(Option<Answer>),
+    Mismatch,
+    Abandoned,
     /// Somebody runs it, with so much of the lease left: another owner, or the call itself.
     InProgress(Duration),
-    /// It has failed, or its policy had its say: each has to ask.
-    Unknown,
+    /// The store gave it an error, with this text.
+    Failed(ErrorKind, Arc<str>),
+    /// It was dropped, or what it came to is its own.
+    Gone,
 }
 
 /// A call's part in a flight.
@@ -55,8 +69,8 @@ impl Flights {
         } else {
             *call.fingerprint.as_bytes()
         };
-        let waits = matches!(call.policy.in_progress, InProgress::Wait { .. });
-        let route = Route { pk: call.key.as_str().to_owned(), fingerprint, waits };
+        let (pk, policy) = (call.key.as_str().to_owned(), call.policy.clone());
+        let route = Route { pk, fingerprint, policy };
         let mut under_way = lock(&self.under_way);
         if let Some(landing) = under_way.get(&route) {
             return Joined::Follower(Follower { landing: landing.clone() });
@@ -73,7 +87,7 @@ fn lock(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
     under_way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call that asks for all. Dropped before it was told, it leaves the others to themselves.
+/// A call that asks for all. Dropped before it was told, it leaves the others to one of them.
 pub(crate) struct Flight {
     under_way: Arc<Mutex<UnderWay>>,
     route: Route,
@@ -107,20 +121,24 @@ impl Drop for Flight {
 impl Landing {
     fn of(told: &Result<Acquisition, Error>) -> Self {
         match told {
-            Ok(Acquisition::Replay(answer)) => Self::Replay(answer.clone()),
+            Ok(Acquisition::Replay(answer)) => Self::Replay(Arc::clone(answer)),
+            Ok(Acquisition::ReplayFailure(failure)) => Self::ReplayFailure(failure.clone()),
+            Ok(Acquisition::Mismatch) => Self::Mismatch,
+            Ok(Acquisition::Abandoned) => Self::Abandoned,
             Ok(Acquisition::InProgress { retry_after }) => Self::InProgress(*retry_after),
             Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
                 Self::InProgress(execution.lease_remaining())
             }
             Ok(
-                Acquisition::Acquired(_)
-                | Acquisition::ReplayFailure(_)
-                | Acquisition::Mismatch
-                | Acquisition::Abandoned
-                | Acquisition::Reconcile(_)
-                | Acquisition::Reconciled,
-            )
-            | Err(_) => Self::Unknown,
+                Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled,
+            ) => Self::Gone,
+            Err(error) => match error.kind() {
+                kind @ (ErrorKind::Unavailable
+                | ErrorKind::Configuration
+                | ErrorKind::UnknownRecord) => Self::Failed(kind, error.to_string().into()),
+                // The call's own: its deadline, say.
+                _ => Self::Gone,
+            },
         }
     }
 }
@@ -133,7 +151,7 @@ pub(crate) struct Follower {
 impl Follower {
     pub(crate) async fn landing(mut self) -> Landing {
         let told = self.landing.wait_for(Option::is_some).await;
-        told.ok().and_then(|told| told.clone()).unwrap_or(Landing::Unknown)
+        told.ok().and_then(|told| told.clone()).unwrap_or(Landing::Gone)
     }
 }
 

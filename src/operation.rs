@@ -301,7 +301,7 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
         };
         let execution = match acquisition {
             Acquisition::Acquired(execution) => execution,
-            Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
+            Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(&answer)?)),
             Acquisition::ReplayFailure(answer) => {
                 return Err(stored_error::<E, Errors>(answer.as_ref()));
             }
@@ -359,9 +359,9 @@ fn overrule<T: DeserializeOwned, E>(
             if returned.is_err() {
                 report_failed_after_commit(execution);
             }
-            Ok(decode(answer).map(Outcome::Executed)?)
+            Ok(decode(&answer).map(Outcome::Executed)?)
         }
-        Fate::LeaseLost(Some(theirs)) => Ok(decode(theirs).map(Outcome::Replayed)?),
+        Fate::LeaseLost(Some(theirs)) => Ok(decode(&theirs).map(Outcome::Replayed)?),
         Fate::LeaseLost(None) => Err(lease_lost().into()),
         // Nothing has happened: an error of the handler's says as much.
         Fate::GivenUp => match returned {
@@ -444,7 +444,7 @@ where
         execution.release().await;
         // A commit that was refused may have landed late.
         return match execution.close().await {
-            Some(Fate::Committed(answer)) => decode(answer).map(Outcome::Executed),
+            Some(Fate::Committed(answer)) => decode(&answer).map(Outcome::Executed),
             Some(Fate::Unknown) => Err(commit_unknown()),
             Some(Fate::LeaseLost(_) | Fate::GivenUp) | None => Ok(Outcome::NothingExecuted(value)),
         };
@@ -459,10 +459,10 @@ where
     };
     match execution.complete(draft).await {
         Completion::Stored => Ok(Outcome::Executed(value)),
-        Completion::Landed(answer) => decode(answer).map(Outcome::Executed),
+        Completion::Landed(answer) => decode(&answer).map(Outcome::Executed),
         Completion::Unprotected if execution.has_commit_in_doubt() => Err(commit_unknown()),
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
-        Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
+        Completion::LeaseLost(Some(theirs)) => decode(&theirs).map(Outcome::Replayed),
         Completion::LeaseLost(None) => Err(lease_lost()),
         Completion::Unconfirmed(error) => {
             if mutant(Mutant::ReleaseAfterUnconfirmed) {
@@ -553,16 +553,16 @@ pub(crate) fn answer_unavailable(reason: &str) -> Error {
     Error::new(ErrorKind::AnswerUnavailable, message)
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
+pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer {
-        Answer::Json(json) => serde_json::from_str(&json).map_err(|source| {
+        Answer::Json(json) => serde_json::from_str(json).map_err(|source| {
             Error::new(
                 ErrorKind::AnswerUnreadable,
                 "the stored answer is not of the type asked for",
             )
             .with_source(source)
         }),
-        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
+        Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
         Answer::Http(_) => Err(Error::new(
             ErrorKind::AnswerUnreadable,
             "the stored answer is an HTTP response: this scope is used by an HTTP handler too",

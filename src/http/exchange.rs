@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
@@ -42,9 +43,10 @@ where
     };
     let execution = match acquired {
         Ok(Acquisition::Acquired(execution)) => execution,
-        Ok(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer))) => {
-            return Ok(replay(config, answer));
+        Ok(Acquisition::Replay(answer)) => {
+            return Ok(replay(config, Arc::unwrap_or_clone(answer)));
         }
+        Ok(Acquisition::ReplayFailure(Some(failure))) => return Ok(replay(config, failure)),
         Ok(refused) => return Ok(explain(config, &refusal(&refused))),
         Err(error) => return Ok(explain(config, &error)),
     };
@@ -182,9 +184,8 @@ where
 /// What a request gets that has met a record.
 fn given<B: WholeBody>(config: &Config, found: Acquisition) -> Response<B> {
     match found {
-        Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)) => {
-            replay(config, answer)
-        }
+        Acquisition::Replay(answer) => replay(config, Arc::unwrap_or_clone(answer)),
+        Acquisition::ReplayFailure(Some(failure)) => replay(config, failure),
         refused => explain(config, &refusal(&refused)),
     }
 }

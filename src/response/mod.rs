@@ -80,6 +80,15 @@ pub(crate) enum Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// As [`Answer::bytes`].
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Http { status: _, headers, body } => http_bytes(headers, *body),
+            Self::Unavailable(reason) => reason.len(),
+        }
+    }
+
     /// The answer that could not be made, and why.
     pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Unavailable(reason.into())
@@ -112,11 +121,15 @@ impl Answer {
         match self {
             Self::Json(text) | Self::Unavailable(text) => text.len(),
             Self::Http(HttpAnswer { status: _, headers, body }) => {
-                let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
-                headers.iter().map(header).sum::<usize>() + body.as_ref().as_bytes().len()
+                http_bytes(headers, body.as_ref())
             }
         }
     }
+}
+
+fn http_bytes(headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> usize {
+    let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
+    headers.iter().map(header).sum::<usize>() + body.as_bytes().len()
 }
 
 impl BodyRef<'_> {

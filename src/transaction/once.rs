@@ -64,7 +64,10 @@ pub(crate) async fn once<T>(
         Err(invalid) => return Ok(Once::Invalid(invalid)),
     }
     let answer = match attempt.run(&packed, Some(&transaction)).await? {
-        Run::Done => return Ok(Once::Executed),
+        Run::Done => {
+            core.forget(&attempt.claim.key);
+            return Ok(Once::Executed);
+        }
         Run::Found(found) => return Ok(Once::Found(found)),
         Run::Invalid(invalid) => Once::Invalid(invalid),
         Run::ConditionFailed(failed) => match instead(&failed) {
@@ -226,7 +229,10 @@ impl<'a> Attempt<'a> {
             Err(too_large) => return Ok(Once::Invalid(too_large.into())),
         };
         match self.run(&packed, None).await? {
-            Run::Done => Ok(Once::Instead(answer)),
+            Run::Done => {
+                self.core.forget(&self.claim.key);
+                Ok(Once::Instead(answer))
+            }
             Run::Found(found) => Ok(Once::Found(found)),
             Run::ConditionFailed(failed) => Ok(Once::ConditionFailed(failed)),
             Run::Invalid(invalid) => Ok(Once::Invalid(invalid)),
@@ -366,7 +372,7 @@ impl<'a> Attempt<'a> {
                 if written == Some(self.completed_at) {
                     return Ok(Step::Ended(Run::Done));
                 }
-                return found(Acquisition::Replay(self.open(answer).await?));
+                return found(Acquisition::Replay(Arc::new(self.open(answer).await?)));
             }
             other => other,
         };
@@ -390,8 +396,9 @@ impl<'a> Attempt<'a> {
                 return Ok(Step::Look);
             }
             Decision::Replay { answer, expires_at } => {
-                let answer = self.open(answer).await?;
-                self.core.remember(&self.call, expires_at, || answer.clone());
+                let answer = Arc::new(self.open(answer).await?);
+                let Call { key, fingerprint, policy, .. } = &self.call;
+                self.core.remember((key, fingerprint), policy, expires_at, &answer);
                 return found(Acquisition::Replay(answer));
             }
             // A refusal for good; but the record may go, and what is in doubt may land after it.

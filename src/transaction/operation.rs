@@ -113,7 +113,7 @@ where
     Errors: ErrorReplay<E>,
 {
     match found {
-        Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(answer)?)),
+        Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(&answer)?)),
         Acquisition::ReplayFailure(answer) => match stored_error::<E, Errors>(answer.as_ref()) {
             RunError::Handler(error) => Err(TransactionError::Handler(error)),
             RunError::Idempotency(error) => Err(error.into()),
