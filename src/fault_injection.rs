@@ -34,6 +34,7 @@ pub enum Mutant {
     DoubtLeftOpen,
     SettleUnfenced,
     CompleteBeforeParts,
+    LoseUnwrittenAnswers,
     TrustStaleReads,
     ForgetGlimpses,
     CacheAnyFingerprint,
@@ -43,11 +44,11 @@ pub enum Mutant {
 }
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{entropy, mutant, part_bytes};
+pub(crate) use self::switched_off::{adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{entropy, mutant, part_bytes};
+pub(crate) use self::switched_on::{adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_entropy, set_mutants, set_part_bytes};
+pub use self::switched_on::{set_adaptive_weight, set_entropy, set_mutants, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
@@ -64,6 +65,10 @@ mod switched_off {
     pub(crate) const fn part_bytes() -> Option<usize> {
         None
     }
+
+    pub(crate) const fn adaptive_weight() -> Option<u32> {
+        None
+    }
 }
 
 #[cfg(feature = "fault-injection")]
@@ -78,6 +83,7 @@ mod switched_on {
     thread_local! {
         static MUTANTS: Cell<&'static [Mutant]> = const { Cell::new(&[]) };
         static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+        static ADAPTIVE_WEIGHT: Cell<Option<u32>> = const { Cell::new(None) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
     }
 
@@ -98,6 +104,15 @@ mod switched_on {
 
     pub(crate) fn part_bytes() -> Option<usize> {
         PART_BYTES.get()
+    }
+
+    /// On this thread, an adaptive call goes by so many of the last ones, about.
+    pub fn set_adaptive_weight(weight: u32) {
+        ADAPTIVE_WEIGHT.set(Some(weight));
+    }
+
+    pub(crate) fn adaptive_weight() -> Option<u32> {
+        ADAPTIVE_WEIGHT.get()
     }
 
     pub(crate) fn mutant(mutant: Mutant) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::fault_injection::adaptive_weight;
 use crate::policy::Acquire;
 
 /// One call, in the unit in which the share of repeats is kept.
@@ -43,7 +44,8 @@ impl Replays {
         }
         let share = self.share.load(Ordering::Relaxed);
         let newest = if is_replay { ONE } else { 0 };
-        let share = share - share / WEIGHT + newest / WEIGHT;
+        let weight = adaptive_weight().unwrap_or(WEIGHT);
+        let share = share - share / weight + newest / weight;
         self.share.store(share, Ordering::Relaxed);
         if share >= READ_FROM {
             self.reads_first.store(true, Ordering::Relaxed);

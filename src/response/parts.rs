@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
 use super::pack::Encoded;
-use crate::fault_injection;
+use crate::fault_injection::{self, Mutant, mutant};
 use crate::record::Owner;
 
 /// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.
@@ -173,7 +173,8 @@ impl<'a> Content<'a> {
     /// The same bytes as they stand in the record, for when the parts cannot be written; `None` where it
     /// has no room for them.
     pub(crate) fn in_record(&self) -> Option<AttributeValue> {
-        if self.fits_in_record { self.encoded.inline() } else { None }
+        let fits = self.fits_in_record && !mutant(Mutant::LoseUnwrittenAnswers);
+        if fits { self.encoded.inline() } else { None }
     }
 
     /// A copy of one part, counted from 0.

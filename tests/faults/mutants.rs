@@ -53,6 +53,10 @@ mutants! {
     take_over_without_comparing_steps: [CompareNoSteps] in steps breaks StoredStepsStay;
     complete_before_its_parts: [CompleteBeforeParts] in parts breaks AnswersAreStored;
     trust_a_stale_read: [TrustStaleReads] in read_first breaks OutcomeFits;
+    forget_what_a_stale_read_has_shown: [ForgetGlimpses] in read_first_open breaks OneLiveOwner;
+    give_an_answer_up_with_its_parts: [LoseUnwrittenAnswers] in parts breaks AnswersAreStored;
+    remember_past_the_retention: [CachePastRetention] in shared_retention breaks AnswersAreStored;
+    refuse_unasked: [RefuseUnasked] in shared_wait breaks OutcomeFits;
     remember_for_any_fingerprint: [CacheAnyFingerprint] in shared_mismatch breaks OutcomeFits;
     share_with_any_fingerprint: [ShareAnyFingerprint] in shared_in_flight breaks OutcomeFits;
     // The condition on PENDING is the second line behind "an unconfirmed completion is never

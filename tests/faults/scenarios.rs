@@ -128,17 +128,21 @@ scenarios! {
     transaction { commits: true, call: run_transaction, failures: 0 }
     transaction_wait { commits: true, bounds: FEW, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
     transaction_beside_runs { call: run_or_transact }
-    parts { bounds: FEW, policy: in_parts, failures: 0, reads_stale: true, may_end: is_unavailable }
+    parts { bounds: FEW, policy: in_parts, failures: 0, reads_stale: true }
     parts_commit { bounds: FEW, commits: true, policy: in_parts, call: run_committing, failures: 0, reads_stale: true }
     parts_transaction { bounds: FEW, commits: true, policy: in_parts, call: run_transaction, failures: 0, reads_stale: true }
-    parts_reconcile { bounds: FEW, policy: in_parts, call: run_reconciling, failures: 0, reads_stale: true, may_end: is_unavailable }
+    parts_reconcile { bounds: FEW, policy: in_parts, call: run_reconciling, failures: 0, reads_stale: true }
     read_first { bounds: PAIRS, policy: read_first, failures: 0, reads_stale: true }
     read_first_mismatch { bounds: FEW, mismatch: Some(1), policy: read_first, failures: 0, reads_stale: true, may_end: is_mismatch }
+    read_first_open { bounds: FEW, policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, reads_stale: true }
     read_first_consistent { bounds: FEW, policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }) }
     shared { bounds: FEW, shared: true }
     shared_wait { bounds: FEW, shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
     shared_in_flight { bounds: TRIPLES, shared: true, cache: false, mismatch: Some(2), failures: 0, may_end: is_mismatch }
     shared_mismatch { bounds: FEW, shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
+    shared_open { bounds: FEW, shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
+    shared_retention { bounds: FEW, shared: true, policy: short_lived, failures: 0, pause: 3 * SECOND }
+    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -157,9 +161,10 @@ fn in_parts(policy: Policy) -> Policy {
     policy.large_answers(LargeAnswers::InParts { above: 0 })
 }
 
-/// An answer whose parts could not be written.
-fn is_unavailable(ended: &Ended) -> bool {
-    matches!(ended, Ended::Refused(dynamodb_idempotency::ErrorKind::AnswerUnavailable))
+/// Answers that are over while others may still ask for them.
+fn short_lived(policy: Policy) -> Policy {
+    let second = Duration::from_secs(1);
+    policy.retention(second).lease(Lease::Fixed(second))
 }
 
 fn is_failure(ended: &Ended) -> bool {

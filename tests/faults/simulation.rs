@@ -39,7 +39,7 @@ pub(crate) struct Budget {
     pub(crate) fates: &'static [Fate],
 }
 
-/// No timer of a caller's is set to more.
+/// No timer of a caller's is set to more, but that of one that follows another's request.
 const LONGEST_WAIT: Duration = Duration::from_secs(6);
 
 type Call = Pin<Box<dyn Future<Output = Ended>>>;
@@ -233,6 +233,7 @@ impl Simulation {
         match step {
             Step::Start(caller) => {
                 self.started = caller + 1;
+                world::with(|world| world.start(caller));
                 self.reach(caller, "start");
             }
             Step::Request(caller, slot, fate) => self.request(caller, slot, fate),

@@ -97,6 +97,10 @@ impl Store {
     /// The JSON that a finished record answers with, be it in the record or in its parts; `None` if
     /// it has none, or not all of it.
     pub(crate) fn answer(&self, record: &Item) -> Option<String> {
+        if let Some(bytes) = record.get("response")?["B"].as_str() {
+            // After its codec, raw here, and its length.
+            return flat(BASE64.decode(bytes).ok()?.strip_prefix(&[0])?.get(4..)?);
+        }
         let response = &record.get("response")?["M"];
         if let Some(json) = response["json"]["S"].as_str() {
             return Some(json.to_owned());
@@ -117,9 +121,7 @@ impl Store {
             .filter_map(|(_, part)| BASE64.decode(part["response"]["B"].as_str()?).ok())
             .flatten()
             .collect();
-        // What follows the text says that it is one, in five bytes.
-        let text = bytes.get(..total.checked_sub(5)?).filter(|_| bytes.len() == total)?;
-        String::from_utf8(text.to_vec()).ok()
+        if bytes.len() == total { flat(&bytes) } else { None }
     }
 
     /// What the store showed of an item before the last write to it.
@@ -228,6 +230,12 @@ impl Store {
         self.earlier.extend(earlier);
         expired.into_iter().map(|(_, item)| item).collect()
     }
+}
+
+/// The text of an answer in bytes: what follows it says that it is one, in five bytes.
+fn flat(bytes: &[u8]) -> Option<String> {
+    let text = bytes.get(..bytes.len().checked_sub(5)?)?;
+    String::from_utf8(text.to_vec()).ok()
 }
 
 /// Whether this is the key of a part of an answer.

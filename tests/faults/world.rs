@@ -125,8 +125,10 @@ pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
 
 /// Begins a new world on this thread.
 pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
-    // No answer here is larger; those that are stored in parts have two or three.
+    // Those answers that are stored in parts have one or two.
     dynamodb_idempotency::fault_injection::set_part_bytes(20);
+    // The last call decides what the next one sends first.
+    dynamodb_idempotency::fault_injection::set_adaptive_weight(1);
     dynamodb_idempotency::fault_injection::set_entropy(|bytes| with(|world| world.draw(bytes)));
     let world = World {
         start: Instant::now(),
@@ -202,6 +204,9 @@ impl World {
         if operation == Operation::Transact {
             self.ledger.transacts(caller);
         }
+        if operation != Operation::Get {
+            self.ledger.writes(caller);
+        }
         self.sweep(caller);
         let slot = self.callers[caller].parked.iter_mut().find(|slot| slot.is_none());
         *slot.expect("a caller sends no third request at once") = Some(Parked { request, reply });
@@ -268,6 +273,12 @@ impl World {
                 });
             }
         }
+    }
+
+    /// A call begins.
+    pub(crate) fn start(&mut self, caller: usize) {
+        let now = self.now();
+        self.ledger.started(caller, now, self.store.record());
     }
 
     /// A handler does the work of a step.
