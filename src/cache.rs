@@ -10,8 +10,8 @@ use crate::clock::{Clock, End, Timestamp};
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
-use crate::policy::{Completed, Policy};
 use crate::key::RecordKey;
+use crate::policy::{Completed, Policy};
 use crate::response::Answer;
 
 /// What an entry takes beside its key and its answer, about.

@@ -129,9 +129,9 @@ impl Landing {
             Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
                 Self::InProgress(execution.lease_remaining())
             }
-            Ok(
-                Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled,
-            ) => Self::Gone,
+            Ok(Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled) => {
+                Self::Gone
+            }
             Err(error) => match error.kind() {
                 kind @ (ErrorKind::Unavailable
                 | ErrorKind::Configuration

@@ -15,7 +15,7 @@ use crate::idempotency::Core;
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::record::{Owner, Part};
-use crate::response::parts::{Content, Digest};
+use crate::response::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::response::{Answer, Draft, Manifest, Packed, Stored, TooLarge, pack, too_large};
 use crate::table::{Consistency, Write};
 
@@ -87,7 +87,7 @@ impl Core {
             let mut writes = FuturesUnordered::new();
             let mut last = None;
             loop {
-                let free = content.manifest.at_once().saturating_sub(writes.len());
+                let free = content.manifest.writes_at_once().saturating_sub(writes.len());
                 // Time may be over by a clock that was set, too: then no further one is begun.
                 if waiting.peek().is_some() && retries.are_over() {
                     return Err(last.unwrap_or_else(late));
@@ -179,7 +179,7 @@ impl Core {
         let mut reads = FuturesOrdered::new();
         let (mut parts, mut found) = (Vec::new(), 0_usize);
         loop {
-            let free = manifest.at_once().saturating_sub(reads.len());
+            let free = MOST_AT_ONCE.saturating_sub(reads.len());
             for number in waiting.by_ref().take(free) {
                 reads.push_back(self.read_part(key, manifest, number, until).boxed());
             }

@@ -22,10 +22,14 @@ impl Acquirer<'_> {
         let core = self.core;
         let clock = &core.table.clock;
         let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-        let (mut leaders, mut failed) = (0, None);
+        let (mut leaders, mut failed, mut pause) = (0, None, None);
         while leaders < MOST_LEADERS {
             let follower = match flights.join(&self.call) {
                 Joined::Leader(flight) => {
+                    // One pauses, for all of them.
+                    if let Some(pause) = pause {
+                        clock.sleep(self.patience().min(pause)).await;
+                    }
                     let told = self.ask().await;
                     flight.land(&told);
                     return told;
@@ -48,17 +52,18 @@ impl Acquirer<'_> {
                 }
                 Some(Landing::Gone) => leaders += 1,
                 Some(Landing::Failed(ErrorKind::Unavailable, reason)) => {
-                    // One of those that it fails tries again for all of them.
                     leaders += 1;
                     failed = Some((ErrorKind::Unavailable, reason));
-                    clock.sleep(pauses.next().min(self.patience())).await;
+                    pause = Some(pauses.next());
                 }
                 Some(Landing::Failed(kind, reason)) => {
                     return self.give_up(leaders_error(kind, &reason)).await;
                 }
                 None => match self.running {
                     Some(lease_left) => return Ok(in_progress(lease_left)),
-                    None if mutant(Mutant::RefuseUnasked) => return Ok(in_progress(Duration::ZERO)),
+                    None if mutant(Mutant::RefuseUnasked) => {
+                        return Ok(in_progress(Duration::ZERO));
+                    }
                     None => break,
                 },
             }

@@ -24,14 +24,15 @@ const ATTRIBUTES_BYTES: usize = 512;
 /// An answer has no more parts than this; so many bytes are an answer that nobody stores.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The most parts that are under way at once: an answer of up to a megabyte has no more.
-const MOST_AT_ONCE: usize = 8;
+/// The most parts that are under way at once, and how many an answer of up to a megabyte has.
+pub(crate) const MOST_AT_ONCE: usize = 9;
 
-/// How many bytes of parts may be under way at once in any case.
+/// How many bytes of parts may be written at once in any case.
 const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
 
-/// How much memory a byte takes that is under way: the SDK has it as it is, as base64, and as JSON.
-const MEMORY: usize = 6;
+/// How many bytes of memory each byte takes that is being written (`tests/cost/memory.rs`): as it is, as
+/// base64, as JSON, and what the SDK has to spare.
+const MEMORY_OF_A_WRITE: usize = 6;
 
 const PARTS: &str = "parts";
 const BYTES: &str = "bytes";
@@ -113,13 +114,16 @@ impl Manifest {
         fields.contains_key(PARTS)
     }
 
-    /// How many parts may be under way at once: all of them, or as many as there is memory for. Storing
-    /// or replaying an answer takes two and a half times its size in all, what it has already included.
-    pub(crate) fn at_once(&self) -> usize {
-        let part = self.bytes.div_ceil(usize::try_from(self.parts).unwrap_or(1)).max(1);
-        let taken = if self.codec == Codec::Raw { 0 } else { self.bytes };
-        let room = (self.plain_bytes / 2 * 3).saturating_sub(taken) / MEMORY;
-        (room.max(LEAST_AT_ONCE_BYTES) / part).clamp(1, MOST_AT_ONCE)
+    /// How many parts may be written at once: as many as there is memory for, so that storing an answer
+    /// takes two and a half times its size: once what it is, and what it is encoded to.
+    pub(crate) fn writes_at_once(&self) -> usize {
+        let encoded = if self.codec == Codec::Raw { 0 } else { self.bytes };
+        let room = (self.plain_bytes / 2 * 3).saturating_sub(encoded) / MEMORY_OF_A_WRITE;
+        let room = room.max(LEAST_AT_ONCE_BYTES);
+        let parts = usize::try_from(self.parts).unwrap_or(usize::MAX);
+        // To the nearest.
+        let at_once = (room.saturating_mul(parts) + self.bytes / 2) / self.bytes.max(1);
+        at_once.clamp(1, MOST_AT_ONCE)
     }
 }
 
@@ -128,7 +132,6 @@ fn part_bytes(bytes: usize) -> usize {
     let even = (bytes.div_ceil(MOST_AT_ONCE) + ATTRIBUTES_BYTES).next_multiple_of(1024);
     let even = (even - ATTRIBUTES_BYTES).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
     fault_injection::part_bytes().unwrap_or(even)
-}
 }
 
 fn number<T: std::str::FromStr>(
@@ -152,11 +155,7 @@ pub(crate) struct Content<'a> {
 
 impl<'a> Content<'a> {
     /// `None` if there are too many of them.
-    pub(super) fn new(
-        encoded: Encoded<'a>,
-        owner: &Owner,
-        fits_in_record: bool,
-    ) -> Option<Self> {
+    pub(super) fn new(encoded: Encoded<'a>, owner: &Owner, fits_in_record: bool) -> Option<Self> {
         let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
         let manifest = Manifest {

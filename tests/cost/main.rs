@@ -20,3 +20,4 @@ mod parts;
 mod sizes;
 mod strategies;
 mod table;
+mod unwritten_parts;

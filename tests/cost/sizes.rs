@@ -149,7 +149,7 @@ async fn the_smallest_form_is_chosen_and_small_answers_can_be_read() {
         (Kind::Html, 20 * KIB, (Some(1), None)),
         (Kind::Random, 4 * KIB, (None, None)),
         (Kind::Random, 9 * KIB, (None, Some(1))),
-        (Kind::Random, 390 * KIB, (None, Some(7))),
+        (Kind::Random, 390 * KIB, (None, Some(9))),
     ] {
         let key = format!("{kind:?}-{bytes}");
         send(&idempotency, &key, kind, &kind.bytes(bytes)).await;
@@ -179,7 +179,7 @@ async fn an_answer_that_is_compressed_already_is_stored_as_it_is() {
 async fn a_small_answer_takes_no_request_more_and_a_large_one_a_request_a_part() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
-    let cases = [(1000, 0), (100 * KIB, 2), (390 * KIB, 7)];
+    let cases = [(1000, 0), (100 * KIB, 4), (390 * KIB, 9)];
     for (bytes, parts) in cases {
         let (key, body) = (bytes.to_string(), Kind::Random.bytes(bytes));
         link.wire.forget();
