@@ -29,6 +29,7 @@ mod killed;
 mod late_owner;
 mod late_writes;
 mod leases;
+mod local_cache;
 mod lost_responses;
 #[cfg(feature = "messages")]
 mod messages;
@@ -37,14 +38,16 @@ mod one_winner;
 mod outage;
 mod preflight;
 mod re_execution;
+mod read_first;
 mod reconcile;
 mod replay;
 mod retention;
 mod round_trips;
-#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 #[cfg(feature = "testing")]
 mod sandbox;
+#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
+mod single_flight;
 mod steps;
 mod table;
 mod transaction;

@@ -12,6 +12,8 @@ Commands:
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 
+  cost     what answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
+
   infra    the SAM template and the CDK app: linted, tested, held against the crate
                                  (needs Python and Node.js; fetches pinned tools once)
 
@@ -55,6 +57,7 @@ Environment:
 pub(crate) enum Command {
     Help,
     Check(CheckOptions),
+    Cost,
     Infra,
     Playground { renew_screenshot: bool },
     Test(TestOptions),
@@ -108,6 +111,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         None => bail!("which command?"),
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
+        }
+        Some((command, flags)) if command == "cost" => {
+            let nothing_else = flags.is_empty() && binary_args.is_empty();
+            ensure!(nothing_else, "`cost` takes no arguments");
+            Ok(Command::Cost)
         }
         Some((command, flags)) if command == "infra" => {
             let nothing_else = flags.is_empty() && binary_args.is_empty();
@@ -236,8 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn infra_takes_nothing() {
+    fn infra_and_cost_take_nothing() {
         assert_eq!(parse_line("infra").unwrap(), Command::Infra);
+        assert_eq!(parse_line("cost").unwrap(), Command::Cost);
     }
 
     #[test]
@@ -291,6 +300,7 @@ mod tests {
             ("infra -- sam", "no arguments"),
             ("playground --fix", "`--screenshot`"),
             ("playground --screenshot -- pay", "nothing else"),
+            ("cost json", "no arguments"),
             ("check -- lease", "passes nothing on"),
             ("e2e --bootstraps", "needs a folder"),
             ("e2e --release", "`--release`"),
