@@ -14,9 +14,10 @@ use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
-use crate::record::{Owner, Part};
+use crate::record::{self, Owner, Part};
 use crate::response::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::response::{Answer, Draft, Manifest, Packed, Stored, TooLarge, pack, too_large};
+use crate::signals;
 use crate::table::{Consistency, Write};
 
 /// When parts are not written in time.
@@ -51,7 +52,12 @@ impl Core {
     ) -> Result<Packed<'a>, TooLarge> {
         let longest = PartName { owner: owner.as_str(), digest: &[0; 8], number: u32::MAX };
         let has_room = key.part(&longest, self.table.schema.max_key_bytes()).is_some();
-        pack(draft, rest, has_room.then_some(owner), policy)
+        let plain = draft.body_bytes();
+        let packed = pack(draft, rest, has_room.then_some(owner), policy)?;
+        let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
+        let stored = record::value_bytes(&packed.response) + beside;
+        signals::answer(key.operation(), plain, stored);
+        Ok(packed)
     }
 
     /// Writes an answer's parts, to stay until `expires_at` in epoch seconds, in so much `time` in all.

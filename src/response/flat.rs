@@ -28,6 +28,10 @@ impl Draft<'_> {
         }
     }
 
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body().len()
+    }
+
     /// What follows the body; `None` for what is never stored as bytes.
     pub(super) fn tail(&self) -> Option<Vec<u8>> {
         let mut tail = match self {
