@@ -28,7 +28,7 @@
 //!
 //! // What an exporter may have to be told of.
 //! let counters = [EXECUTIONS, TAKEOVERS];
-//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, CAPACITY_UNITS];
+//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, ANSWER_BYTES, CAPACITY_UNITS];
 //! assert!(counters.iter().chain(&histograms).all(|name| name.starts_with("idempotency_")));
 //! ```
 
@@ -46,7 +46,9 @@ use crate::key::RecordKey;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::describe;
-pub use self::metrics::{CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS};
+pub use self::metrics::{
+    ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+};
 
 pub(crate) use self::metrics::{answer, takeover};
 
