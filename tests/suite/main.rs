@@ -41,9 +41,9 @@ mod reconcile;
 mod replay;
 mod retention;
 mod round_trips;
-#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 #[cfg(feature = "testing")]
 mod sandbox;
+#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
 mod steps;
 mod table;
