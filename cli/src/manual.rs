@@ -18,13 +18,12 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
 }
 
 pub(crate) fn pages(folder: Option<&Path>) -> Result<ExitCode, Failure> {
-    match folder {
-        Some(folder) => clap_mangen::generate_to(Cli::command(), folder)?,
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            output::print(page)?;
-        }
+    if let Some(folder) = folder {
+        clap_mangen::generate_to(Cli::command(), folder)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    output::print(page)?;
     Ok(ExitCode::SUCCESS)
 }
