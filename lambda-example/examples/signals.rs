@@ -1,4 +1,4 @@
-//! Where the crate's signals can go: metrics to CloudWatch, as its embedded metric format on standard
+//! Where the crate's signals can go: metrics to `CloudWatch`, as its embedded metric format on standard
 //! output; spans to OpenTelemetry, here printed.
 //!
 //! ```text
