@@ -310,22 +310,27 @@ impl Builder {
     /// the same request is then answered without DynamoDB. Default 0, none. The least recently used
     /// ones make room; an answer larger than a quarter of it is not kept.
     ///
-    /// An answer is kept to the end of its retention and compared by its request's fingerprint. What
-    /// others do to a finished record before that (delete it by hand, run it again under
-    /// [`Completed::Execute`](crate::Completed::Execute)) does not reach the memory of this process.
+    /// An answer is kept to the end of its retention, by the wall clock or by the time that has passed,
+    /// and compared by its request's fingerprint. What this process runs again
+    /// ([`Completed::Execute`](crate::Completed::Execute)) it forgets; what others do to a finished
+    /// record (run it again, delete it by hand) does not reach its memory.
     pub fn local_cache(mut self, bytes: usize) -> Self {
         self.local_cache = bytes;
         self
     }
 
-    /// Whether calls of one request (same key, same fingerprint) that are in this process at once
-    /// share what one of them is told: its answer, or that the operation is running. Of those that
-    /// wait ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: they do.
+    /// Whether calls of one request (same key, same fingerprint, same policy) that are in this process
+    /// at once share what one of them is told: the answer, that the operation is running, that it is
+    /// refused, that DynamoDB fails. Of those that wait
+    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: they do.
     ///
-    /// What is shared may have left DynamoDB just before the call began. A call with a
-    /// [reconcile hook](Operation::reconcile), under
+    /// What is shared may have left DynamoDB just before the call began. Where the one that asks is
+    /// dropped, or DynamoDB fails it, another one asks for all, four times at the most; then a call
+    /// ends with that failure, or asks by itself. It waits for others' word for three times
+    /// [`request_timeout`](Self::request_timeout), and no longer than its deadline allows. A call with
+    /// a [reconcile hook](Operation::reconcile), under
     /// [`Completed::Execute`](crate::Completed::Execute) or of a
-    /// [transaction](Operation::run_transaction) goes alone, as does one whose fellow fails.
+    /// [transaction](Operation::run_transaction) goes alone.
     pub fn single_flight(mut self, share: bool) -> Self {
         self.single_flight = share;
         self

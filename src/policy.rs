@@ -197,8 +197,9 @@ pub enum Completed {
 
 /// What a call sends first, which decides what a first run and what a repeat cost.
 ///
-/// Whichever it is, nothing runs before the write that takes the key. Transactions
-/// ([`Operation::run_transaction`](crate::Operation::run_transaction)) always write first.
+/// Whichever it is, nothing runs before the write that takes the key. It is not for transactions
+/// ([`Operation::run_transaction`](crate::Operation::run_transaction)): they write first, but for
+/// those whose answer has parts, which read first so that a repeat writes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acquire {
@@ -211,7 +212,8 @@ pub enum Acquire {
     ///
     /// A read that need not be consistent may show what was there a moment ago: it answers only with
     /// a completed operation and the right fingerprint, which a later moment does not change.
-    /// Anything else goes on to the write.
+    /// Anything else goes on to the write. What it shows counts under [`Outage::Open`] too, should
+    /// DynamoDB be gone when it comes to the write.
     ReadFirst {
         /// Whether the read is strongly consistent: then it answers whatever it finds, a running
         /// operation and a mismatch too.
@@ -245,9 +247,15 @@ pub enum Compression {
 #[non_exhaustive]
 pub enum LargeAnswers {
     /// In items of their own, so that the record stays small: where the record would have more than
-    /// `above` bytes, compressed if that helps. They are written before the record is completed and
-    /// expire with it. The first run takes one more round trip and up to one more
-    /// write unit, each replay one more round trip.
+    /// `above` bytes, compressed if that helps; or more than DynamoDB's 400 KB, however large `above`
+    /// is. They are written before the record is completed and expire with it. The first run takes
+    /// one more round trip, some more where the answer is large and does not compress (as many parts
+    /// are written at once as two and a half times its size in memory allow), and up to one more
+    /// write unit a part; each replay one more round trip, two and more above a megabyte.
+    ///
+    /// Where they cannot be written within half of
+    /// [`Policy::completion_timeout`](Policy#structfield.completion_timeout), or of what is left of a lease
+    /// that is not renewed, the answer goes into the record after all, if that has room for it.
     ///
     /// Where the scope is so long that no key can be made of it for them (within 80 bytes of what the
     /// table's key can hold), it is as `InRecord`.

@@ -17,7 +17,9 @@ use crate::response::{Answer, Draft};
 impl<Errors> Operation<'_, Errors> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
     /// completed record with its answer. All of it happens, once, or nothing. One round trip; a
-    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too.
+    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too. An
+    /// answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three, a read, the parts and the
+    /// transaction, and its repeat two reads.
     ///
     /// `build` runs **before** DynamoDB is asked, in a repeat as well: it prepares the writes and
     /// must have no effect of its own. Nothing is stored when it fails, whatever the policy for
