@@ -179,7 +179,7 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
                 assert_eq!(version.status, Status::Failed);
             }
             Decision::ReplayFailure(Some(Stored::Readable(Answer::Json(text)))) if !again => {
-                assert_eq!(text, "2")
+                assert_eq!(text, "2");
             }
             other => panic!("max_attempts {max_attempts}: {other:?}"),
         }

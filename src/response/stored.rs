@@ -12,14 +12,14 @@ pub(crate) enum Stored {
     /// The answer itself.
     Readable(Answer),
     /// The answer as bytes.
-    Packed(Bytes),
+    Packed(Coded),
     /// Where the answer is.
     Parts(Manifest),
 }
 
 /// An answer's bytes, as they were stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes {
+pub(crate) struct Coded {
     pub(crate) codec: Codec,
     pub(crate) plain_bytes: usize,
     pub(crate) bytes: Vec<u8>,
@@ -30,7 +30,7 @@ impl Stored {
     /// does not write.
     pub(crate) fn decode(response: AttributeValue, owner: &Owner) -> Option<Self> {
         match response {
-            AttributeValue::B(bytes) => Bytes::decode(bytes.into_inner()).map(Self::Packed),
+            AttributeValue::B(bytes) => Coded::decode(bytes.into_inner()).map(Self::Packed),
             AttributeValue::M(fields) if Manifest::is_one(&fields) => {
                 Manifest::decode(fields, owner).map(Self::Parts)
             }
@@ -39,7 +39,7 @@ impl Stored {
     }
 }
 
-impl Bytes {
+impl Coded {
     fn decode(mut bytes: Vec<u8>) -> Option<Self> {
         let (codec, rest) = bytes.split_first()?;
         let codec = Codec::of(*codec)?;
@@ -70,10 +70,10 @@ impl Bytes {
 }
 
 impl Manifest {
-    /// As [`Bytes::open`], of all parts together.
+    /// As [`Coded::open`], of all parts together.
     pub(crate) fn open(&self, bytes: Vec<u8>, max_bytes: usize) -> Answer {
         let Self { codec, plain_bytes, .. } = *self;
-        Bytes { codec, plain_bytes, bytes }.open(max_bytes)
+        Coded { codec, plain_bytes, bytes }.open(max_bytes)
     }
 }
 

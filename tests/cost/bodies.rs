@@ -84,10 +84,10 @@ fn payment(text: &mut String, dice: &mut Dice) {
 
 fn row(text: &mut String, dice: &mut Dice) {
     let (name, state) = (dice.pick(&NAMES), dice.pick(&STATES));
-    write!(
+    writeln!(
         text,
         "<tr class=\"payment payment--{state}\"><td class=\"id\"><a href=\"/payments/{:016x}\">\
-         {name}</a></td><td class=\"amount\">{} EUR</td><td>{state}</td></tr>\n",
+         {name}</a></td><td class=\"amount\">{} EUR</td><td>{state}</td></tr>",
         dice.next(),
         dice.next() % 1_000_000,
     )

@@ -73,7 +73,7 @@ async fn a_part_that_is_missing_or_another_is_an_error() {
         for number in 0..3 {
             let part = part(&store, number).await;
             match damage(part.clone()) {
-                Some(damaged) => store.put(damaged).await,
+                Some(spoilt) => store.put(spoilt).await,
                 None => store.delete(text(&part, "pk")).await,
             }
             let repeat = kind(run(&idempotency, &runs).await);

@@ -24,8 +24,8 @@ async fn a_storm_on_a_completed_key_is_one_request_a_process() {
     let link = Link::default();
     let process = store.over(&link);
     link.wire.measure();
-    let storm = (0..CALLERS).map(|_| charge(process.operation("charge").key("k"), &runs));
-    for outcome in join_all(storm).await {
+    let callers = (0..CALLERS).map(|_| charge(process.operation("charge").key("k"), &runs));
+    for outcome in join_all(callers).await {
         assert_eq!(outcome.unwrap(), replayed(1, 1));
     }
     assert_eq!((link.wire.requests().len(), link.wire.units()), (1, (0.0, 1.0)));
@@ -39,8 +39,8 @@ async fn a_storm_on_a_large_answer_reads_its_parts_once_a_process() {
     send(&store.idempotency(), "k", Kind::Random, &body).await;
     let process = store.over(&link);
     link.wire.measure();
-    let storm = (0..50).map(|_| send(&process, "k", Kind::Random, b"it ran again"));
-    for response in join_all(storm).await {
+    let callers = (0..50).map(|_| send(&process, "k", Kind::Random, b"it ran again"));
+    for response in join_all(callers).await {
         assert!(is_replay(&response) && response.body() == &body);
     }
     assert_eq!(link.wire.count("PutItem"), 1);
@@ -56,8 +56,8 @@ async fn a_storm_on_a_running_key_is_refused_by_one_request_a_process() {
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
         gate.reached().await;
-        let storm = (0..CALLERS).map(|_| charge(process.operation("charge").key("k"), &runs));
-        assert!(join_all(storm).await.into_iter().all(is_in_progress));
+        let callers = (0..CALLERS).map(|_| charge(process.operation("charge").key("k"), &runs));
+        assert!(join_all(callers).await.into_iter().all(is_in_progress));
         gate.open();
     });
     assert_eq!(first.unwrap(), executed(1, 1));
@@ -73,8 +73,8 @@ async fn a_storm_without_single_flight_is_one_request_and_one_unit_a_caller() {
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
         gate.reached().await;
-        let storm = (0..100).map(|_| charge(processes.operation("charge").key("k"), &runs));
-        assert!(join_all(storm).await.into_iter().all(is_in_progress));
+        let callers = (0..100).map(|_| charge(processes.operation("charge").key("k"), &runs));
+        assert!(join_all(callers).await.into_iter().all(is_in_progress));
         gate.open();
     });
     first.unwrap();
@@ -94,9 +94,9 @@ async fn a_storm_that_waits_looks_as_one_caller_does() {
         link.wire.next("GetItem", crate::support::Act::Deliver);
         link.wire.next("GetItem", crate::support::Act::Deliver);
         link.wire.next("GetItem", crate::support::Act::HoldResponse(third.clone()));
-        let storm = (0..CALLERS)
+        let callers = (0..CALLERS)
             .map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
-        let (waited, ()) = tokio::join!(join_all(storm), async {
+        let (waited, ()) = tokio::join!(join_all(callers), async {
             third.reached().await;
             gate.open();
             third.open();
@@ -116,7 +116,7 @@ async fn a_storm_on_a_new_key_runs_once_and_its_waiters_get_the_answer() {
     let process = store.over(&link);
     let storm =
         (0..CALLERS).map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
-    let outcomes = join_all(storm).await;
+    let outcomes = join_all(callers).await;
     let executed =
         |outcome: &&Result<Outcome<String>, _>| matches!(outcome, Ok(Outcome::Executed(_)));
     assert_eq!((outcomes.iter().filter(executed).count(), runs.count()), (1, 1));

@@ -20,7 +20,7 @@ fn by(acquire: Acquire) -> impl Fn(Policy) -> Policy + Clone {
     move |policy| policy.acquire(acquire)
 }
 
-fn on<'a>(idempotency: &'a Idempotency, acquire: Acquire) -> Operation<'a> {
+fn on(idempotency: &Idempotency, acquire: Acquire) -> Operation<'_> {
     idempotency.operation("charge").key("k").policy(by(acquire))
 }
 
@@ -72,7 +72,8 @@ async fn a_consistent_read_answers_whatever_it_finds() {
     let is_mismatch = |kind| kind == ErrorKind::Mismatch;
     let is_failed = |kind| kind == ErrorKind::Failed;
     let runs_elsewhere = |kind| matches!(kind, ErrorKind::InProgress { .. });
-    let cases: [(_, _, fn(ErrorKind) -> bool); 3] = [
+    type Fits = fn(ErrorKind) -> bool;
+    let cases: [(_, _, Fits); 3] = [
         (raw::pending("charge#k"), "", runs_elsewhere),
         (raw::failed("charge#k"), "", is_failed),
         (raw::completed("charge#k", "\"another\""), "mine", is_mismatch),
