@@ -114,7 +114,7 @@ async fn a_storm_that_waits_looks_as_one_caller_does() {
 async fn a_storm_on_a_new_key_runs_once_and_its_waiters_get_the_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let process = store.over(&link);
-    let storm =
+    let callers =
         (0..CALLERS).map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
     let outcomes = join_all(callers).await;
     let executed =
