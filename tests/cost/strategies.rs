@@ -67,12 +67,14 @@ async fn an_eventually_consistent_read_answers_only_with_a_completed_operation()
     }
 }
 
+/// Whether it is the error that is expected.
+type Fits = fn(ErrorKind) -> bool;
+
 #[tokio::test]
 async fn a_consistent_read_answers_whatever_it_finds() {
     let is_mismatch = |kind| kind == ErrorKind::Mismatch;
     let is_failed = |kind| kind == ErrorKind::Failed;
     let runs_elsewhere = |kind| matches!(kind, ErrorKind::InProgress { .. });
-    type Fits = fn(ErrorKind) -> bool;
     let cases: [(_, _, Fits); 3] = [
         (raw::pending("charge#k"), "", runs_elsewhere),
         (raw::failed("charge#k"), "", is_failed),
