@@ -135,11 +135,11 @@ pub(crate) enum Acquisition {
 /// the call may own its key without a record.
 pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
     let mut acquirer = Acquirer::new(core, call)?;
-    let acquired = match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
+    let found = match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
         None => acquirer.acquire().await,
         Some(flights) => acquirer.together(flights).await,
     };
-    acquirer.call.told(acquired)
+    acquirer.call.told(found)
 }
 
 /// A call on its way to its key.

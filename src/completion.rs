@@ -134,19 +134,17 @@ impl Execution {
         let expires_at = self.parts_expire_at(completed_at);
         match self.write_parts(&parts, expires_at, retries).await {
             Ok(()) => (response, Some(expires_at)),
-            Err(error) => match parts.in_record() {
-                Some(response) => {
-                    tracing::warn!(
-                        operation = self.operation(), %error,
-                        "an answer's parts were not confirmed: it goes into its record"
-                    );
-                    (response, None)
-                }
-                None => {
+            Err(error) => {
+                let Some(response) = parts.in_record() else {
                     self.report_unstorable(&format!("its parts were not confirmed: {error}"));
-                    (unavailable("its parts could not be written"), None)
-                }
-            },
+                    return (unavailable("its parts could not be written"), None);
+                };
+                tracing::warn!(
+                    operation = self.operation(), %error,
+                    "an answer's parts were not confirmed: it goes into its record"
+                );
+                (response, None)
+            }
         }
     }
 

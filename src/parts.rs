@@ -199,7 +199,9 @@ impl Core {
         }
         // Only now: while parts are on their way, they take as much memory as the answer.
         let mut bytes = Vec::with_capacity(found);
-        parts.into_iter().for_each(|part| bytes.extend(part));
+        for part in parts {
+            bytes.extend(part);
+        }
         if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
             return Err(Unread::Gone("its parts are not those that were written".to_owned()));
         }

@@ -264,8 +264,8 @@ where
 {
     let mut acquirer = Acquirer::new(core, call)?;
     acquirer.reconciles = true;
-    let acquired = acquirer.acquire().await;
-    let mut acquisition = acquirer.call().told(acquired)?;
+    let found = acquirer.acquire().await;
+    let mut acquisition = acquirer.call().told(found)?;
     let mut said = None;
     loop {
         acquisition = match (acquisition, said) {
@@ -292,8 +292,8 @@ where
                     Reconciled::Refuse => Verdict::Refuse,
                 };
                 said = Some(word);
-                let acquired = acquirer.resume(verdict).await;
-                acquirer.call().told(acquired)?
+                let found = acquirer.resume(verdict).await;
+                acquirer.call().told(found)?
             }
             (Acquisition::Reconciled, Some(Reconciled::Completed(value))) => {
                 return Ok(Acquired::Completed(value));

@@ -308,17 +308,13 @@ impl<'a> Attempt<'a> {
         let (table, limit) = (&self.core.table, retries.limit());
         let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
         let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
-        match items {
-            Some(items) => {
-                let token = token(self.claim.owner.as_str(), self.tokens);
-                let sent = table.transact(record, guard, items, &token, limit).await;
-                self.transacted(sent).await
-            }
-            None => {
-                let reply = table.put_guarded(record, guard, limit).await;
-                self.written(reply).await
-            }
-        }
+        let Some(items) = items else {
+            let reply = table.put_guarded(record, guard, limit).await;
+            return self.written(reply).await;
+        };
+        let token = token(self.claim.owner.as_str(), self.tokens);
+        let sent = table.transact(record, guard, items, &token, limit).await;
+        self.transacted(sent).await
     }
 
     /// Sees to it that the answer's parts are in the table for as long as the record will be; or that

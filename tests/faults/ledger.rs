@@ -37,6 +37,7 @@ impl Work {
 }
 
 #[derive(Debug, Default, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 struct Party {
     work: Work,
     is_protected: bool,

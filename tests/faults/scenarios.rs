@@ -33,6 +33,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const PAST_LEASE: i64 = 33 * SECOND;
 
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "a line sets one or two of them")]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     policy: fn(Policy) -> Policy,

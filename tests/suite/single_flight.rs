@@ -53,8 +53,8 @@ async fn a_leader_that_is_dropped_has_one_successor() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let process = store.over(&link);
     let leader = stopped(&process, &runs, &link, |policy| policy).await;
-    let storm = join_all((0..CALLERS).map(|_| charge(on(&process), &runs)));
-    let (outcomes, ()) = tokio::join!(storm, async {
+    let burst = join_all((0..CALLERS).map(|_| charge(on(&process), &runs)));
+    let (outcomes, ()) = tokio::join!(burst, async {
         settle().await;
         leader.abort();
     });
@@ -86,20 +86,22 @@ async fn a_store_that_fails_once_is_asked_once_more() {
     let process = store.over(&link);
     link.wire.next("PutItem", Act::THROTTLE);
     let policy = waiting(Duration::from_secs(60));
-    let storm = (0..CALLERS).map(|_| charge(on(&process).policy(&policy), &runs));
-    let mut outcomes = join_all(storm).await.into_iter();
+    let burst = (0..CALLERS).map(|_| charge(on(&process).policy(&policy), &runs));
+    let mut outcomes = join_all(burst).await.into_iter();
     assert_eq!(kind(outcomes.next().unwrap()), ErrorKind::Unavailable);
     assert!(outcomes.all(|outcome| outcome.unwrap().into_inner() == "run 1, attempt 1"));
     assert_eq!((link.wire.count("PutItem"), runs.count()), (3, 1));
 }
 
 /// What the store says of a record holds for all calls of one policy.
+type Change = fn(Policy) -> Policy;
+
 #[tokio::test]
 async fn a_refusal_is_shared() {
     let failed = |policy: Policy| policy.failure(Failure::Replay);
     let abandoned = |policy: Policy| policy.takeover(Takeover::Reject);
     let plain = |policy: Policy| policy;
-    let cases: [(_, fn(Policy) -> Policy, _, _); 3] = [
+    let cases: [(_, Change, _, _); 3] = [
         (raw::completed("charge#k", "1"), plain, "mine", ErrorKind::Mismatch),
         (raw::failed("charge#k"), failed, "", ErrorKind::Failed),
         (raw::abandoned("charge#k"), abandoned, "", ErrorKind::Abandoned),
@@ -108,12 +110,12 @@ async fn a_refusal_is_shared() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record).await;
         let process = store.over(&link);
-        let storm = (0..CALLERS).map(|_| {
+        let burst = (0..CALLERS).map(|_| {
             let operation = on(&process).policy(policy);
             let has_payload = !payload.is_empty();
             charge(if has_payload { operation.payload(payload) } else { operation }, &runs)
         });
-        assert!(join_all(storm).await.into_iter().all(|outcome| kind(outcome) == expected));
+        assert!(join_all(burst).await.into_iter().all(|outcome| kind(outcome) == expected));
         assert_eq!(link.wire.requests(), ["PutItem"]);
     }
 }
