@@ -11,6 +11,9 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 pub(crate) use self::adaptive::Replays;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
 use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
@@ -132,14 +135,18 @@ pub(crate) enum Acquisition {
 }
 
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
-/// the call may own its key without a record.
-pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
-    let mut acquirer = Acquirer::new(core, call)?;
-    let found = match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
-        None => acquirer.acquire().await,
-        Some(flights) => acquirer.together(flights).await,
+/// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
+/// compiled without what is in this one.
+pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
+    let acquiring = async move {
+        let mut acquirer = Acquirer::new(core, call)?;
+        let found = match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
+            None => acquirer.acquire().await,
+            Some(flights) => acquirer.together(flights).await,
+        };
+        acquirer.call.told(found)
     };
-    acquirer.call.told(found)
+    acquiring.boxed()
 }
 
 /// A call on its way to its key.

@@ -67,15 +67,7 @@ pub(crate) enum BodyRef<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Draft<'a> {
     Json(Cow<'a, str>),
-    #[cfg_attr(
-        not(any(test, feature = "http")),
-        expect(dead_code, reason = "only the HTTP adapter has them")
-    )]
-    Http {
-        status: u16,
-        headers: Vec<(String, Vec<u8>)>,
-        body: BodyRef<'a>,
-    },
+    Http { status: u16, headers: Vec<(String, Vec<u8>)>, body: BodyRef<'a> },
     Unavailable(Cow<'static, str>),
 }
 

@@ -34,10 +34,6 @@ pub(crate) fn is_unavailable(response: &AttributeValue) -> bool {
 }
 
 /// Copies the answer once, into the shape in which the SDK takes it.
-#[cfg_attr(
-    not(any(test, feature = "http")),
-    expect(dead_code, reason = "only the HTTP adapter calls it")
-)]
 pub(crate) fn encode_http<'a>(
     status: u16,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,
