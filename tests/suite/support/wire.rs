@@ -272,7 +272,11 @@ impl Connector {
                 self.send(request).await?;
                 Err(timeout())
             }
-            Act::Answer(status, code) => Ok(answer(status, code)),
+            Act::Answer(status, code) => {
+                // As on a network, others have their turn until it is there.
+                tokio::task::yield_now().await;
+                Ok(answer(status, code))
+            }
             Act::Cancel(reasons) => Ok(cancel(reasons)),
             Act::HoldRequest(gate) => {
                 gate.pass().await;
