@@ -494,9 +494,9 @@ impl Ledger {
                 let is_contended = self.parties.iter().any(|party| party.writes >= CONTENDED);
                 let is_in_progress = matches!(kind, ErrorKind::InProgress { .. });
                 let has_reason = !is_in_progress || met_owner || is_contended;
+                self.check(!saw_itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
                 let detail = format!("{}: nobody has run since it began", name(me));
                 self.check(has_reason, Guarantee::OutcomeFits, detail);
-                self.check(!saw_itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
                 let detail = format!("{} was refused by what is not there any more", name(me));
                 self.check(!saw_stale, Guarantee::OutcomeFits, detail);
                 self.fits(work == Work::NotBegun, me, ended);

@@ -39,8 +39,8 @@ pub(crate) struct Budget {
     pub(crate) fates: &'static [Fate],
 }
 
-/// No timer of a caller's is set to more, but that of one that follows another's request.
-const LONGEST_WAIT: Duration = Duration::from_secs(6);
+/// No timer of a caller's is set to more: that of one that follows another's request, for three of them.
+const LONGEST_WAIT: Duration = Duration::from_secs(16);
 
 type Call = Pin<Box<dyn Future<Output = Ended>>>;
 
