@@ -164,8 +164,8 @@ pub(crate) struct Acquirer<'a> {
     stamped: Offset,
     /// A write of ours is in the table, or may be, or may yet arrive there.
     may_hold: bool,
-    /// Another owner was seen at work, with so much of its lease left.
-    running: Option<Duration>,
+    /// Another owner was seen at work.
+    running: Option<Sighting>,
     /// What the record that we own, or are about to, has of earlier attempts' steps.
     steps: Option<Checkpoints>,
     /// The record that we took over, or tried to.
@@ -180,6 +180,14 @@ pub(crate) struct Acquirer<'a> {
     word: Option<Word>,
     /// The operation was seen to be over, or to be none that this call may run.
     is_barred: bool,
+}
+
+/// Another owner, as it was seen at work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) lease_left: Duration,
+    /// In local time.
+    pub(crate) at: Timestamp,
 }
 
 /// A hook's answer, ready to be put into the record.
@@ -272,11 +280,10 @@ impl<'a> Acquirer<'a> {
         acquisition
     }
 
-    /// Waits for an operation that was seen to run, with so much of its lease left.
-    async fn wait_for(&mut self, lease_left: Duration) -> Result<Acquisition, Error> {
-        self.running = Some(lease_left);
+    /// Waits for an operation that was seen to run.
+    async fn wait_for(&mut self, seen: Sighting) -> Result<Acquisition, Error> {
         if !self.wait().await {
-            return Ok(in_progress(lease_left));
+            return Ok(in_progress(seen.lease_left));
         }
         self.go_on(Next::Look).await
     }
@@ -345,7 +352,7 @@ impl<'a> Acquirer<'a> {
                     }
                     Decision::Reconciled => return Ok(Acquisition::Reconciled),
                     Decision::InProgress { lease_left } => {
-                        self.running = Some(lease_left);
+                        self.runs(lease_left);
                         if !self.wait().await {
                             return Ok(in_progress(lease_left));
                         }
@@ -377,7 +384,7 @@ impl<'a> Acquirer<'a> {
         match self.decide(item, time) {
             Ok(Decision::Replay { answer, expires_at }) => return Some((answer, expires_at)),
             _ if mutant(Mutant::ForgetGlimpses) => {}
-            Ok(Decision::InProgress { lease_left }) => self.running = Some(lease_left),
+            Ok(Decision::InProgress { lease_left }) => self.runs(lease_left),
             Ok(Decision::Create | Decision::Replace(_) | Decision::TakeOver(_)) => {}
             Ok(
                 Decision::Mismatch
@@ -390,6 +397,11 @@ impl<'a> Acquirer<'a> {
             | Err(_) => self.is_barred = true,
         }
         None
+    }
+
+    /// Another owner runs it, with so much of its lease left.
+    fn runs(&mut self, lease_left: Duration) {
+        self.running = Some(Sighting { lease_left, at: self.core.table.clock.local_now() });
     }
 
     /// The record is this call's: whatever was seen before is gone.
@@ -588,7 +600,7 @@ impl<'a> Acquirer<'a> {
 
     /// Others write to this key all the time, or DynamoDB lets nobody through.
     fn contended(&self) -> Acquisition {
-        in_progress(self.running.unwrap_or_default())
+        in_progress(self.running.map(|seen| seen.lease_left).unwrap_or_default())
     }
 }
 

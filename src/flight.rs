@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use tokio::sync::watch;
 
-use crate::acquire::{Acquisition, Call};
+use crate::acquire::{Acquisition, Call, Sighting};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
 use crate::policy::Policy;
@@ -47,8 +46,8 @@ pub(crate) enum Landing {
     ReplayFailure(Option<Answer>),
     Mismatch,
     Abandoned,
-    /// Somebody runs it, with so much of the lease left: another owner, or the call itself.
-    InProgress(Duration),
+    /// Somebody runs it: another owner, or the call itself.
+    InProgress(Sighting),
     /// The store gave it an error, with this text.
     Failed(ErrorKind, Arc<str>),
     /// It was dropped, or what it came to is its own.
@@ -96,11 +95,11 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Tells the others. Whoever comes from now on asks anew.
-    pub(crate) fn land(mut self, told: &Result<Acquisition, Error>) {
+    /// Tells the others what was seen `at` some time. Whoever comes from now on asks anew.
+    pub(crate) fn land(mut self, told: &Result<Acquisition, Error>, at: Timestamp) {
         self.end();
         if self.landing.receiver_count() > 0 {
-            self.landing.send_replace(Some(Landing::of(told)));
+            self.landing.send_replace(Some(Landing::of(told, at)));
         }
     }
 
@@ -119,15 +118,17 @@ impl Drop for Flight {
 }
 
 impl Landing {
-    fn of(told: &Result<Acquisition, Error>) -> Self {
+    fn of(told: &Result<Acquisition, Error>, at: Timestamp) -> Self {
         match told {
             Ok(Acquisition::Replay(answer)) => Self::Replay(Arc::clone(answer)),
             Ok(Acquisition::ReplayFailure(failure)) => Self::ReplayFailure(failure.clone()),
             Ok(Acquisition::Mismatch) => Self::Mismatch,
             Ok(Acquisition::Abandoned) => Self::Abandoned,
-            Ok(Acquisition::InProgress { retry_after }) => Self::InProgress(*retry_after),
+            Ok(Acquisition::InProgress { retry_after }) => {
+                Self::InProgress(Sighting { lease_left: *retry_after, at })
+            }
             Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
-                Self::InProgress(execution.lease_remaining())
+                Self::InProgress(Sighting { lease_left: execution.lease_remaining(), at })
             }
             Ok(Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled) => {
                 Self::Gone

@@ -31,7 +31,8 @@ impl Acquirer<'_> {
                         clock.sleep(self.patience().min(pause)).await;
                     }
                     let told = self.ask().await;
-                    flight.land(&told);
+                    let seen = self.running.map_or_else(|| clock.local_now(), |seen| seen.at);
+                    flight.land(&told, seen);
                     return told;
                 }
                 Joined::Follower(follower) => follower,
@@ -43,12 +44,14 @@ impl Acquirer<'_> {
                 }
                 Some(Landing::Mismatch) => return Ok(Acquisition::Mismatch),
                 Some(Landing::Abandoned) => return Ok(Acquisition::Abandoned),
-                Some(Landing::InProgress(lease_left)) => {
+                // It may have ended before this call began.
+                Some(Landing::InProgress(seen)) if seen.at < self.started => leaders += 1,
+                Some(Landing::InProgress(seen)) => {
                     if self.call.wait_left(clock, self.started).is_zero() {
-                        return Ok(in_progress(lease_left));
+                        return Ok(in_progress(seen.lease_left));
                     }
                     // One of those that wait looks for all of them.
-                    self.running = Some(lease_left);
+                    self.running = Some(seen);
                 }
                 Some(Landing::Gone) => leaders += 1,
                 Some(Landing::Failed(ErrorKind::Unavailable, reason)) => {
@@ -60,7 +63,7 @@ impl Acquirer<'_> {
                     return self.give_up(leaders_error(kind, &reason)).await;
                 }
                 None => match self.running {
-                    Some(lease_left) => return Ok(in_progress(lease_left)),
+                    Some(seen) => return Ok(in_progress(seen.lease_left)),
                     None if mutant(Mutant::RefuseUnasked) => {
                         return Ok(in_progress(Duration::ZERO));
                     }
@@ -81,7 +84,7 @@ impl Acquirer<'_> {
     async fn ask(&mut self) -> Result<Acquisition, Error> {
         match self.running {
             None => self.acquire().await,
-            Some(lease_left) => self.wait_for(lease_left).await,
+            Some(seen) => self.wait_for(seen).await,
         }
     }
 

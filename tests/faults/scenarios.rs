@@ -142,8 +142,8 @@ scenarios! {
     shared_in_flight { bounds: TRIPLES, shared: true, cache: false, mismatch: Some(2), failures: 0, may_end: is_mismatch }
     shared_mismatch { bounds: FEW, shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
     shared_open { bounds: FEW, shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
-    shared_retention { bounds: FEW, shared: true, policy: short_lived, failures: 0, pause: 3 * SECOND }
-    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true }
+    shared_retention { bounds: FEW, shared: true, policy: short_lived, failures: 0, pause: 3 * SECOND, fates: &[Fate::Late] }
+    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale] }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
