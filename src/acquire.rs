@@ -207,6 +207,8 @@ enum Next {
     Look,
     /// A read before any write.
     Glance(Consistency),
+    /// Nothing: this is what a refused write has shown.
+    Shown(Item, Option<StoreTime>),
 }
 
 /// How to become the owner.
@@ -231,8 +233,8 @@ enum Found {
 /// Whether a lease that we have may be used.
 enum Settled {
     Granted(Execution),
-    /// The record may have changed meanwhile: look again.
-    Look,
+    /// The record may have changed meanwhile.
+    Changed(Next),
 }
 
 impl<'a> Acquirer<'a> {
@@ -305,7 +307,7 @@ impl<'a> Acquirer<'a> {
                 return Ok(self.contended());
             };
             let settled = match found {
-                Found::Nothing => Settled::Look,
+                Found::Nothing => Settled::Changed(Next::Look),
                 Found::Reconciled => return Ok(Acquisition::Reconciled),
                 Found::Glimpse(item) => {
                     if let Some((stored, expires_at)) = self.glimpse(item, time) {
@@ -356,7 +358,7 @@ impl<'a> Acquirer<'a> {
                         if !self.wait().await {
                             return Ok(in_progress(lease_left));
                         }
-                        Settled::Look
+                        Settled::Changed(Next::Look)
                     }
                     Decision::Replay { answer, expires_at } => {
                         return self.replay(answer, expires_at).await;
@@ -372,7 +374,7 @@ impl<'a> Acquirer<'a> {
             };
             next = match settled {
                 Settled::Granted(execution) => return Ok(Acquisition::Acquired(execution)),
-                Settled::Look => Next::Look,
+                Settled::Changed(next) => next,
             };
         }
     }
@@ -458,6 +460,7 @@ impl<'a> Acquirer<'a> {
         match next {
             Next::Look => self.look().await.map(Some),
             Next::Glance(consistency) => Ok(Some(self.glance(consistency).await)),
+            Next::Shown(item, time) => Ok(Some((Found::Record(Some(item)), time))),
             _ if !self.pace().await => Ok(None),
             Next::Own(way) => self.own(way).await.map(Some),
             Next::Reconcile(seen, word) => self.write_word(seen, word).await.map(Some),
@@ -568,8 +571,12 @@ impl<'a> Acquirer<'a> {
                     misstamped = self.is_misstamped(reply.time);
                     lease_expires_at = fresh.lease_expires_at;
                 }
-                Write::Refused(_) | Write::Conflict(_) | Write::Unknown(_) => {
-                    return Ok(Settled::Look);
+                // Who holds it now is not asked for again: the store may be gone by then.
+                Write::Refused(Some(item)) => {
+                    return Ok(Settled::Changed(Next::Shown(item, reply.time)));
+                }
+                Write::Refused(None) | Write::Conflict(_) | Write::Unknown(_) => {
+                    return Ok(Settled::Changed(Next::Look));
                 }
                 Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
             }

@@ -109,6 +109,8 @@ pub(crate) struct Ledger {
     steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
     may_repeat: bool,
+    /// When an owner last gave the record up or ended, epoch milliseconds.
+    owner_left: Option<i64>,
     /// Every answer that was ever stored, and to when, in epoch seconds.
     answers: BTreeMap<String, i64>,
     /// Every failure that was.
@@ -124,6 +126,7 @@ impl Ledger {
             effects: 0,
             steps: BTreeSet::new(),
             may_repeat: false,
+            owner_left: None,
             answers: BTreeMap::new(),
             failures: BTreeSet::new(),
             violation: None,
@@ -167,6 +170,10 @@ impl Ledger {
         // An acquisition that its caller never heard of can lock a key for a lease: not promised away.
         self.parties[me].changes += u32::from(before != after && is_heard);
         if let Some(before) = before {
+            let stays_pending = after.is_some_and(|after| status(after) == "PENDING");
+            if status(before) == "PENDING" && !stays_pending {
+                self.owner_left = Some(now);
+            }
             self.overwritten(now, me, before, after, request.operation);
         }
         if request.operation == Operation::Transact {
@@ -216,11 +223,13 @@ impl Ledger {
         self.answers.extend(answer.map(|answer| (answer, until)));
     }
 
-    /// A call begins, and this is the record.
+    /// A call begins, and this is the record. What happened in the same millisecond, it cannot tell
+    /// from what happens now.
     pub(crate) fn started(&mut self, me: usize, now: i64, record: Option<&Item>) {
+        let has_just_left = self.owner_left == Some(now);
         let party = &mut self.parties[me];
         party.started = now;
-        party.met_owner = record.is_some_and(|record| status(record) == "PENDING");
+        party.met_owner = has_just_left || record.is_some_and(|record| status(record) == "PENDING");
     }
 
     /// A caller sends a write.

@@ -182,7 +182,8 @@ impl Simulation {
     /// The steps that a search needs to look at: of equivalent orders, one.
     ///
     /// A step that touches neither table nor clock can as well be done before what others do at the
-    /// same instant. So it comes at once or never, until time passes.
+    /// same instant. So it comes at once or never, until time passes. Callers in one process touch what
+    /// they share with each step.
     pub(crate) fn canonical(&self) -> Vec<Step> {
         let mut steps = self.enabled();
         let sleeps = |caller: usize| world::with(|world| !world.callers[caller].waits());
@@ -193,7 +194,7 @@ impl Simulation {
         steps.retain(|step| match step.caller() {
             None => woken.is_none(),
             Some(caller) => {
-                let is_due = !step.is_local() || self.fresh[caller];
+                let is_due = self.scenario.shared || !step.is_local() || self.fresh[caller];
                 is_due && woken.is_none_or(|woken| woken == caller)
             }
         });
