@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -85,7 +86,7 @@ where
             None => answer,
         }
     };
-    see_through(&execution, work).await
+    see_through(&execution, pin!(work)).await
 }
 
 /// Puts what a handler's commit has come to in the place of what the handler returned.

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use zstd::stream::write::Encoder;
 
-/// Measured in `docs/cost.md`: higher levels take much longer and save little.
-const LEVEL: i32 = 3;
+/// Measured in `docs/cost.md`: higher levels take longer, and save little or nothing.
+const LEVEL: i32 = 1;
 
 /// The pieces one after the other as one frame, which tells its plain length. `None` where the library
 /// has no memory.
