@@ -131,7 +131,7 @@ fn written(cost: Cost) -> serde_json::Value {
 async fn print() {
     let bench = Bench { store: Store::open().await };
     for kind in Kind::ALL {
-        for bytes in [200, KIB - 400, 10 * KIB, 100 * KIB, 390 * KIB, 1 << 20, 5 << 20] {
+        for bytes in [200, KIB - 400, KIB, 10 * KIB, 100 * KIB, 390 * KIB, 1 << 20, 5 << 20] {
             for way in WAYS {
                 let Row { first, replay, in_progress, mismatch } =
                     bench.row(way, kind, bytes).await;

@@ -9,12 +9,15 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{command::describe, dynamodb_local, workspace::Workspace};
+use crate::command::describe;
+use crate::dynamodb_local::{self, Server};
+use crate::workspace::Workspace;
 
 const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
 /// Between these, `docs/cost.md` is written here.
 const BEGIN: &str = "<!-- measured: cargo xtask cost -->";
+const BEGIN_MEMORY: &str = "<!-- memory: cargo xtask cost -->";
 const END: &str = "<!-- end of what was measured -->";
 
 const WAYS: [&str; 4] = ["obvious", "write first", "read first", "read first, consistent"];
@@ -43,30 +46,44 @@ pub(crate) fn run() -> Result<bool> {
             Err(reason) => bail!("DynamoDB Local is {reason}"),
         },
     };
-    let args = ["test", "--workspace", "--all-features", "--test", "cost"];
-    let filter = ["--", "--ignored", "--exact", "--nocapture", "table::print"];
-    let mut command = workspace.cargo(args.into_iter().chain(filter));
-    command.env(ENDPOINT, server.endpoint()).stderr(std::process::Stdio::inherit());
-    println!("{}", describe(&command));
-    let output = command.output().context("cargo did not start")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        println!("{text}");
+    let Some(text) = measure(&workspace, &server, &["--ignored", "table::print"])? else {
         return Ok(false);
-    }
+    };
     let rows = text.lines().filter_map(|line| line.strip_prefix("cost ")).map(Row::read);
     let rows: Vec<Row> = rows.collect::<Result<_>>()?;
     ensure!(!rows.is_empty(), "the test target `cost` has printed no rows");
     let tables = tables(&rows);
-    println!("{tables}");
+    let memory = "memory::a_large_answer_takes_two_and_a_half_times_its_size_at_the_most";
+    let Some(text) = measure(&workspace, &server, &[memory])? else { return Ok(false) };
+    let memory = memory_table(&text)?;
+    println!("{tables}{memory}");
     let docs = workspace.root.join("docs");
     let page = docs.join("cost.md");
-    let written = insert(&fs::read_to_string(&page)?, &tables)
+    let text = fs::read_to_string(&page)?;
+    let written = insert(&text, BEGIN, &tables)
+        .and_then(|text| insert(&text, BEGIN_MEMORY, &memory))
         .with_context(|| format!("{} has no place for the tables", page.display()))?;
     fs::write(&page, written)?;
     fs::write(docs.join("cost.svg"), chart::draw(&rows))?;
     println!("written: docs/cost.md, docs/cost.svg");
     Ok(true)
+}
+
+/// What a test of the target `cost` prints; `None` if it failed, which is said.
+fn measure(workspace: &Workspace, server: &Server, test: &[&str]) -> Result<Option<String>> {
+    let args = ["test", "--workspace", "--all-features", "--test", "cost", "--"];
+    let options = ["--exact", "--nocapture"];
+    let args = args.into_iter().chain(options).chain(test.iter().copied());
+    let mut command = workspace.cargo(args);
+    command.env(ENDPOINT, server.endpoint()).stderr(std::process::Stdio::inherit());
+    println!("{}", describe(&command));
+    let output = command.output().context("cargo did not start")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        println!("{text}");
+        return Ok(None);
+    }
+    Ok(Some(text))
 }
 
 impl Row {
@@ -131,6 +148,27 @@ fn tables(rows: &[Row]) -> String {
     text
 }
 
+/// What `tests/cost/memory.rs` prints, as a table.
+fn memory_table(text: &str) -> Result<String> {
+    let mut table = "\n| answer | stored | replayed |\n|---|---|---|\n".to_owned();
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("memory ")).collect();
+    ensure!(!lines.is_empty(), "the test of the memory has printed no lines");
+    for line in lines {
+        let words: Vec<&str> =
+            line.split([' ', ':', ',']).filter(|word| !word.is_empty()).collect();
+        let [kind, bytes, stored, "%", "to", "store", replayed, "%", "to", "replay"] = words[..]
+        else {
+            bail!("the test of the memory has printed `{line}`");
+        };
+        let kind = if kind == "Random" { "random bytes" } else { &kind.to_uppercase() };
+        let times = |percent: &str| Ok::<_, anyhow::Error>(percent.parse::<f64>()? / 100.0);
+        let size = size(bytes.parse()?);
+        let (stored, replayed) = (times(stored)?, times(replayed)?);
+        let _ = writeln!(table, "| {size} {kind} | {stored:.1} × | {replayed:.1} × |");
+    }
+    Ok(table)
+}
+
 fn find<'a>(rows: &'a [Row], kind: &str, bytes: u64, way: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.kind == kind && row.bytes == bytes && row.way == way)
 }
@@ -143,7 +181,7 @@ fn sizes(rows: &[Row]) -> Vec<u64> {
 }
 
 fn cell(dollars: Option<f64>) -> String {
-    dollars.map_or_else(|| "–".to_owned(), |dollars| format!("{dollars:.2}"))
+    dollars.map_or_else(|| "–".to_owned(), |dollars| format!("{dollars:.3}"))
 }
 
 fn size(bytes: u64) -> String {
@@ -154,11 +192,11 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The page with the tables in their place; `None` if it has none.
-fn insert(page: &str, tables: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
+/// The page with a table after its beginning; `None` if it has no place for it.
+fn insert(page: &str, begin: &str, table: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+    Some(format!("{before}{begin}\n{table}\n{END}{after}"))
 }
 
 #[cfg(test)]
@@ -174,8 +212,8 @@ mod tests {
         let row = Row::read(LINE).unwrap();
         assert_eq!((row.bytes, row.first, row.replay), (10_240, 7.5, None));
         let tables = tables(&[row]);
-        assert!(tables.contains("| 10 KB | 7.50 | – | – | – | – | – | – |"), "{tables}");
-        assert!(tables.contains("| 10 KB | 0.63 | – | – | – | 6.88 | – | – | – |"), "{tables}");
+        assert!(tables.contains("| 10 KB | 7.500 | – | – | – | – | – | – |"), "{tables}");
+        assert!(tables.contains("| 10 KB | 0.625 | – | – | – | 6.875 | – | – | – |"), "{tables}");
         assert!(Row::read(r#"{"kind":"Json"}"#).is_err());
     }
 
@@ -183,8 +221,18 @@ mod tests {
     fn the_tables_replace_what_was_there_and_nothing_else() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter");
         let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter");
-        assert_eq!(insert(&page, "new"), Some(expected));
-        assert_eq!(insert("no place", "new"), None);
+        assert_eq!(insert(&page, BEGIN, "new"), Some(expected));
+        assert_eq!(insert("no place", BEGIN, "new"), None);
+        assert_eq!(insert(&page, BEGIN_MEMORY, "new"), None);
+    }
+
+    #[test]
+    fn memory_is_told_in_sizes_of_the_answer() {
+        let printed = "running\nmemory Random 399360: 221 % to store, 104 % to replay\nok";
+        let table = memory_table(printed).unwrap();
+        assert!(table.ends_with("| 390 KB random bytes | 2.2 × | 1.0 × |\n"), "{table}");
+        assert!(memory_table("running").is_err());
+        assert!(memory_table("memory Random 1: much").is_err());
     }
 
     #[test]
