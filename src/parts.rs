@@ -202,10 +202,14 @@ impl Core {
                 continue;
             }
             bytes.reserve_exact(manifest.bytes - bytes.len());
-            parts.drain(..).for_each(|part| bytes.extend(part));
+            for part in parts.drain(..) {
+                bytes.extend(part);
+            }
         }
         bytes.reserve_exact(found - bytes.len());
-        parts.into_iter().for_each(|part| bytes.extend(part));
+        for part in parts {
+            bytes.extend(part);
+        }
         if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
             return Err(Unread::Gone("its parts are not those that were written".to_owned()));
         }
