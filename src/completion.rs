@@ -16,7 +16,7 @@ use crate::parts::Written;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
 use crate::record::{self, Item, Record, State};
 use crate::response::parts::Content;
-use crate::response::{Answer, Draft, Packed, Stored, TooLarge, is_unavailable, unavailable};
+use crate::response::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Write};
 
@@ -122,9 +122,9 @@ impl Execution {
     ) -> (AttributeValue, Option<i64>) {
         let Packed { response, parts } = match self.pack(draft, completed_at) {
             Ok(packed) => packed,
-            Err(too_large) => {
-                self.report_unstorable(&too_large.to_string());
-                return (unavailable(too_large.to_string()), None);
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                return (unstorable.in_place(), None);
             }
         };
         let Some(parts) = parts else { return (response, None) };
@@ -153,7 +153,7 @@ impl Execution {
         &self,
         draft: Draft<'d>,
         completed_at: Timestamp,
-    ) -> Result<Packed<'d>, TooLarge> {
+    ) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, claim, policy, .. } = &*self.inner;
         let expires_at = self.expires_at(completed_at);
         let empty = Finished { completed_at, expires_at, response: AttributeValue::Null(true) };
@@ -347,8 +347,9 @@ impl Execution {
     fn failed(&self, failure: Option<Draft<'_>>) -> Leaving {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
-        let steps = self.inner.steps.bytes();
-        let response = failure.and_then(|failure| self.inner.policy.pack_failure(failure, steps));
+        let Inner { core, claim, policy, steps, .. } = &*self.inner;
+        let pack = |failure| core.pack_failure(failure, steps.bytes(), &claim.key, policy);
+        let response = failure.and_then(pack);
         Leaving::Keep { failed_at, expires_at, response }
     }
 

@@ -118,6 +118,7 @@
 mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
+mod answer_codec;
 mod cache;
 mod clock;
 mod completion;
@@ -174,6 +175,7 @@ mod table;
 pub mod testing;
 mod transaction;
 
+pub use crate::answer_codec::{AnswerCodec, CodecError};
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;

@@ -2,8 +2,8 @@
 //!
 //! A [`Draft`] is an answer about to be stored. [`pack()`] chooses its form: a [readable](readable) map
 //! where that is as cheap as any, else its [bytes](flat), [compressed](compression) where that saves a
-//! write unit, in the record itself or, where the record would be a large one, in [parts](parts)
-//! beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
+//! write unit; always bytes where the user's [codec](crate::AnswerCodec) is given them. They stand in
+//! the record itself or, where the record would be a large one, in [parts](parts) beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
 
 mod compression;
 mod flat;
@@ -14,7 +14,7 @@ mod stored;
 
 use std::borrow::Cow;
 
-pub(crate) use self::pack::{Packed, TooLarge, pack, unavailable};
+pub(crate) use self::pack::{Packed, Unstorable, pack, pack_failure, unavailable};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};

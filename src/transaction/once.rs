@@ -17,7 +17,7 @@ use crate::parts::Written;
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::record::{self, Claim, Item, Record, State, Version};
 use crate::response::parts::Content;
-use crate::response::{Answer, Draft, Packed, Stored, TooLarge};
+use crate::response::{Answer, Draft, Packed, Stored, Unstorable};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Sent, Transacted, Write};
 
@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
         }
         let packed = match self.pack(draft) {
             Ok(packed) => packed,
-            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
         };
         let record = self.record(packed.response.clone());
         match items::prepare(&self.core.table, &self.claim.key, &record, &mut items) {
@@ -213,7 +213,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Gives an answer its form beside what else is in the record.
-    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, TooLarge> {
+    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
         let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
         let whose = (&self.claim.key, &self.claim.owner);
         self.core.pack(draft, rest, whose, &self.call.policy)
@@ -273,7 +273,7 @@ impl<'a> Attempt<'a> {
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
             Err(_) if self.in_doubt => return Err(unknown()),
-            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
         };
         match self.run(&packed, None).await? {
             Run::Done => {
