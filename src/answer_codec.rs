@@ -130,7 +130,8 @@ pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
 
 const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: give the one \
                         that wrote it to Builder::answer_codec";
-const PLAIN: &str = "it was stored without an AnswerCodec, and Builder::accept_plain_answers is off";
+const PLAIN: &str =
+    "it was stored without an AnswerCodec, and Builder::accept_plain_answers is off";
 const PANICKED: &str = "it panicked";
 
 impl Coder<'_> {

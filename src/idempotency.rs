@@ -421,7 +421,8 @@ impl Builder {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         if self.coding.refuses_plain && self.coding.codec.is_none() {
-            let message = "accept_plain_answers(false) needs an answer_codec: no answer could be read";
+            let message =
+                "accept_plain_answers(false) needs an answer_codec: no answer could be read";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(self.assemble())

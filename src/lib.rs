@@ -87,6 +87,10 @@
 //! [`Builder::local_cache`] and [`Builder::single_flight`] for many of them in one process.
 //! `docs/cost.md` has what each costs.
 //!
+//! # Secrets
+//!
+//! An [`AnswerCodec`] stores answers in a form of your own: encrypted, bound to their keys.
+//!
 //! # Guide
 //!
 //! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,

@@ -17,7 +17,9 @@ use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::record::{self, Owner, Part};
 use crate::response::parts::{Content, Digest, MOST_AT_ONCE};
-use crate::response::{Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large};
+use crate::response::{
+    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
+};
 use crate::signals;
 use crate::table::{Consistency, Write};
 

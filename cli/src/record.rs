@@ -105,7 +105,9 @@ fn answer_text(answer: &StoredAnswer) -> String {
         StoredAnswer::Unavailable(reason) => format!("not stored: {}", plain(reason)),
         StoredAnswer::InParts { parts, bytes } => format!("{bytes} bytes in {parts} items"),
         StoredAnswer::Encoded { bytes } => {
-            format!("{bytes} bytes, encoded by a codec (AnswerCodec): only its programs can read them")
+            format!(
+                "{bytes} bytes, encoded by a codec (AnswerCodec): only its programs can read them"
+            )
         }
     }
 }
@@ -140,8 +142,7 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
         StoredState::Pending { .. } => (None, None),
     };
     let steps = record.steps.iter().flatten();
-    let steps: Vec<_> =
-        steps.map(step_document).collect();
+    let steps: Vec<_> = steps.map(step_document).collect();
     let dangers: Vec<_> = record.dangers().into_iter().map(danger).collect();
     let mut document = summary(record);
     document["completed_at"] = json!(finished_at.map(time));

@@ -41,11 +41,7 @@ impl Stored {
 
     /// The answer that stands in the record, or where it is instead. Takes no more memory than for
     /// `max_bytes`, whatever the record says.
-    pub(crate) fn in_record(
-        self,
-        max_bytes: usize,
-        coder: Coder<'_>,
-    ) -> Result<Answer, Manifest> {
+    pub(crate) fn in_record(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, Manifest> {
         match self {
             // A reason is the crate's own.
             Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),

@@ -66,7 +66,7 @@ impl Checkpoint {
         if !coder.is_set() {
             return Ok(Self::Result(json));
         }
-        let plain = [&[STEP], name.as_bytes(), &[0], json.as_bytes()].concat();
+        let plain = [head(name).as_slice(), json.as_bytes()].concat();
         let encoded = coder.encode(plain);
         encoded.map(Self::Encoded).map_err(|reason| format!("{NOT_ENCODED}: {reason}"))
     }
@@ -99,16 +99,21 @@ impl Checkpoint {
             }
             Self::Encoded(bytes) => {
                 let plain = coder.decode(bytes.clone()).map_err(unread)?;
-                let json = plain.strip_prefix(&[STEP]).and_then(|rest| {
-                    let json = rest.strip_prefix(name.as_bytes())?.strip_prefix(&[0])?;
-                    String::from_utf8(json.to_vec()).ok()
-                });
-                let wrong = || unread("what its AnswerCodec made of it is not its".to_owned());
+                let json = plain.strip_prefix(head(name).as_slice());
+                let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
+                let wrong =
+                    || unread("what its AnswerCodec made of it is no result of its".to_owned());
                 json.map(Cow::Owned).ok_or_else(wrong)
             }
             Self::Unavailable => Err("could not be stored".to_owned()),
         }
     }
+}
+
+/// What the codec is given before a result: with the name, so that no step's result stands in for
+/// another's.
+fn head(name: &str) -> Vec<u8> {
+    [&[STEP], (name.len() as u64).to_be_bytes().as_slice(), name.as_bytes()].concat()
 }
 
 /// The steps of a record.
