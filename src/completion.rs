@@ -57,7 +57,9 @@ impl Execution {
         let claim = &self.inner.claim;
         let mut unstorable = false;
         let mut retries = self.retries();
-        let Inner { core, policy, .. } = &*self.inner;
+        let Inner { core, policy, answers, .. } = &*self.inner;
+        let changed = answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
         let is_kept = core.remembers(&claim.key, policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
         let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
@@ -347,9 +349,12 @@ impl Execution {
     fn failed(&self, failure: Option<Draft<'_>>) -> Leaving {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
-        let Inner { core, claim, policy, steps, .. } = &*self.inner;
-        let pack = |failure| core.pack_failure(failure, steps.bytes(), &claim.key, policy);
-        let response = failure.and_then(pack);
+        let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
+        let response = failure.and_then(|failure| {
+            let changed = answers.stored(&failure);
+            let failure = changed.as_ref().map_or(failure, Answer::draft);
+            core.pack_failure(failure, steps.bytes(), &claim.key, policy)
+        });
         Leaving::Keep { failed_at, expires_at, response }
     }
 

@@ -25,7 +25,7 @@ use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
-use crate::response::{Answer, AnswerKind, Draft};
+use crate::response::{Answer, Answers, Draft};
 use crate::signals::{Ending, Stopwatch};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
@@ -516,7 +516,7 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
         let max_bytes = core.table.schema.max_key_bytes();
         let key = RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?;
         let deadline = self.deadline.map(Timestamp::from_system);
-        let (fingerprint, answers) = (self.fingerprint?, AnswerKind::Function);
+        let (fingerprint, answers) = (self.fingerprint?, Answers::FUNCTION);
         let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
         Ok((core, call, self.hook))
     }

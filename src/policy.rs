@@ -171,7 +171,8 @@ pub enum Takeover {
     /// Becomes the owner and runs the handler again, with `attempt` one higher.
     Execute,
     /// [`ErrorKind::Abandoned`], until the record's retention is over: for effects that must not
-    /// happen twice and that nobody can look up.
+    /// happen twice and that nobody can look up. Without effect where there is a
+    /// [reconcile hook](crate::Operation::reconcile): that decides then.
     Reject,
 }
 

@@ -77,6 +77,8 @@ impl Acquirer<'_> {
             return Ok(word.clone());
         }
         let (core, claim, policy) = (self.core, &self.claim, &self.call.policy);
+        let changed = self.call.answers.stored(&answer.draft());
+        let answer = changed.as_ref().unwrap_or(answer);
         let completed_at = core.table.clock.store_now();
         let expires_at = completed_at.plus(policy.retention).seconds_up();
         let mut word = Word { completed_at, expires_at, response: AttributeValue::Null(true) };
@@ -127,10 +129,11 @@ impl Acquirer<'_> {
                 let policy = &self.call.policy;
                 let now = table.clock.store_now();
                 let expires_at = now.plus(policy.retention).seconds_up();
-                let failure = failure.as_deref().map(Answer::draft);
-                let (core, steps) = (self.core, self.steps_bytes);
-                let pack = |failure| core.pack_failure(failure, steps, &claim.key, policy);
-                let response = failure.and_then(pack);
+                let response = failure.as_deref().and_then(|failure| {
+                    let changed = self.call.answers.stored(&failure.draft());
+                    let failure = changed.as_ref().unwrap_or(failure).draft();
+                    self.core.pack_failure(failure, self.steps_bytes, &claim.key, policy)
+                });
                 table.settle_failed(claim, now, expires_at, response, &seen, limit).await
             }
         };

@@ -1,5 +1,8 @@
 //! Between an HTTP response and its stored form.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{
     CONNECTION, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER,
@@ -7,7 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
+use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -80,6 +83,44 @@ pub(super) fn draft_of<'a>(
 /// As [`draft`], as a copy.
 pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
     draft(response).to_answer()
+}
+
+/// A body that a user's hook has changed, or not: bytes stay bytes, whatever they are.
+pub(super) fn changed_body(body: Bytes, was_binary: bool) -> HttpBody {
+    match String::from_utf8(body.into()) {
+        Ok(text) if text.is_empty() => HttpBody::Empty,
+        Ok(text) if !was_binary => HttpBody::Text(text),
+        Ok(text) => HttpBody::Binary(text.into_bytes()),
+        Err(error) => HttpBody::Binary(error.into_bytes()),
+    }
+}
+
+/// What is stored once the user's hook has changed it: nothing of it, where the hook fails.
+pub(super) fn on_store(
+    change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+) -> OnStore {
+    Arc::new(move |answer| match answer {
+        Answer::Http(answer) => changed(&change, answer).unwrap_or_else(|reason| {
+            tracing::error!(
+                reason,
+                "a response cannot be changed for the table: repeats get an error"
+            );
+            Answer::Unavailable(reason.to_owned())
+        }),
+        other @ (Answer::Json(_) | Answer::Unavailable(_)) => other,
+    })
+}
+
+fn changed(
+    change: &impl Fn(Response<Bytes>) -> Response<Bytes>,
+    answer: HttpAnswer,
+) -> Result<Answer, &'static str> {
+    let was_binary = matches!(answer.body, HttpBody::Binary(_));
+    let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
+    let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
+    let (head, body) = changed.map_err(|_| "Http::on_store panicked")?.into_parts();
+    let body = changed_body(body, was_binary);
+    Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.

@@ -279,14 +279,7 @@ fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Respons
     let Some(change) = &config.on_replay else { return answer::replay(answer) };
     let was_binary = matches!(answer.body, HttpBody::Binary(_));
     let response = change(answer::replay(answer)?);
-    Some(response.map(|body| {
-        B::from_stored(match String::from_utf8(body.into()) {
-            Ok(text) if text.is_empty() => HttpBody::Empty,
-            Ok(text) if !was_binary => HttpBody::Text(text),
-            Ok(text) => HttpBody::Binary(text.into_bytes()),
-            Err(error) => HttpBody::Binary(error.into_bytes()),
-        })
-    }))
+    Some(response.map(|body| B::from_stored(answer::changed_body(body, was_binary))))
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.

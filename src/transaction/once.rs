@@ -150,6 +150,8 @@ impl<'a> Attempt<'a> {
         if let Some(answer) = self.core.cached(&self.call) {
             return Ok(Once::Found(Acquisition::Replay(answer)));
         }
+        let changed = self.call.answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
         let packed = match self.pack(draft) {
             Ok(packed) => packed,
             Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
@@ -270,6 +272,7 @@ impl<'a> Attempt<'a> {
         self.completed_at = now.max(self.completed_at.shifted(1));
         (self.others, self.in_record) = (0, None);
         self.written = Written::default();
+        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
             Err(_) if self.in_doubt => return Err(unknown()),
