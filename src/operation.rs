@@ -25,7 +25,7 @@ pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::clock::Timestamp;
 use crate::completion::Completion;
-use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{Error, RunError};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
@@ -147,8 +147,9 @@ impl<'a, Errors> Operation<'a, Errors> {
     /// answer is written, on the condition that the record is still the one that was judged, and
     /// each of the others looks again. An `Err` of the hook's is the call's
     /// [`RunError::Handler`], and a panic goes on; nothing is written then. At the
-    /// [deadline](Self::deadline) it is dropped, with [`ErrorKind::DeadlineExceeded`]; without one
-    /// it has to bound its own time. A record that is gone, released or past its retention is not
+    /// [deadline](Self::deadline) it is dropped, with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without one it has to bound its own time. A
+    /// record that is gone, released or past its retention is not
     /// abandoned: the operation runs as if it were new.
     pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Operation<'a, Errors, ReconcileWith<H>>
     where
@@ -286,7 +287,7 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     ///
     /// # Errors
     /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
-    /// [`ErrorKind`].
+    /// [`ErrorKind`](crate::ErrorKind).
     pub async fn run<T, E, F, Fut>(self, handler: F) -> Result<T, RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,

@@ -24,18 +24,19 @@
 #[non_exhaustive]
 pub enum Outcome<T> {
     /// The handler ran, now, and the operation is completed. Its answer is stored, unless it could
-    /// not be: then the log has an error and repeats get [`ErrorKind::AnswerUnavailable`].
+    /// not be: then the log has an error and repeats get
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     Executed(T),
     /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
     Replayed(T),
     /// The handler did not run now: the [reconcile hook](crate::Operation::reconcile) found that an
     /// abandoned execution had completed, and this is its answer, which is stored now.
     Reconciled(T),
-    /// The handler ran, said [`nothing_executed`](Execution::nothing_executed), and nothing is
+    /// The handler ran, said [`nothing_executed`](crate::Execution::nothing_executed), and nothing is
     /// stored.
     NothingExecuted(T),
     /// The handler ran; whether its answer is stored could not be confirmed
-    /// ([`Unconfirmed::Answer`]).
+    /// ([`Unconfirmed::Answer`](crate::Unconfirmed::Answer)).
     Unconfirmed(T),
     /// The handler ran without a record, because DynamoDB could not be reached
     /// ([`Outage::Open`](crate::Outage::Open)), or because idempotency is

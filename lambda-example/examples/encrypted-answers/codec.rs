@@ -18,7 +18,7 @@ use dynamodb_idempotency::{AnswerCodec, CodecError};
 
 /// The keys of one function, fetched when it starts: the data keys that AWS KMS has decrypted, or a
 /// secret of Secrets Manager.
-pub struct AesGcm {
+pub(crate) struct AesGcm {
     /// By which answers are encrypted; the others are only for reading.
     current: u32,
     keys: HashMap<u32, RandomizedNonceKey>,
@@ -32,7 +32,7 @@ impl AesGcm {
     ///
     /// # Errors
     /// Where no key has the id `current`.
-    pub fn new(
+    pub(crate) fn new(
         current: u32,
         keys: impl IntoIterator<Item = (u32, [u8; 32])>,
     ) -> Result<Self, CodecError> {
