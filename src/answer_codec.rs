@@ -29,12 +29,14 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// that matters, choose [`Compression::Off`](crate::Compression::Off). What the codec adds is stored,
 /// billed, and counts for [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
 ///
-/// It is called on the way of each answer and must not block: fetch keys when the function starts. A
-/// panic counts as an error. Where `encode` fails, the operation completes all the same, since its
+/// It is called on the way of each answer and must not block: fetch keys when the function starts. It
+/// is given the bytes to keep, so that it can change them in place; while it works, an answer takes about
+/// three times its size in memory. A panic counts as an error. Where `encode` fails, the operation completes all the same, since its
 /// effect has happened, with the reason in the place of the answer: the first caller gets its answer,
 /// repeats get [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is
 /// ever stored unencoded instead. A commit and a transaction are not sent then. Where `decode` fails,
-/// a repeat gets `AnswerUnavailable`, nothing runs, and the record stays as it is.
+/// a repeat gets `AnswerUnavailable` (of a failure that is kept [`Failed`](crate::ErrorKind::Failed), as
+/// ever), nothing runs, and the record stays as it is.
 ///
 /// In memory answers are as they are: in the [local cache](crate::Builder::local_cache), and on their
 /// way to calls that share one.
