@@ -1,6 +1,6 @@
 //! `idempotency stuck` and `idempotency stats`
 
-use dynamodb_idempotency::LargeAnswers;
+use dynamodb_idempotency::{Compression, LargeAnswers, Policy};
 use serde_json::json;
 
 use crate::support::{Store, abandoned, completed, n, pending, s, with};
@@ -118,7 +118,8 @@ async fn who_watches_sees_progress() {
 #[tokio::test]
 async fn the_parts_of_an_answer_are_no_records() {
     let store = Store::open().await;
-    let in_parts = |policy: dynamodb_idempotency::Policy| {
+    let in_parts = |policy: Policy| {
+        let policy = policy.compression(Compression::Off);
         policy.large_answers(LargeAnswers::InParts { above: 1024 })
     };
     store.done(store.builder().policy(in_parts), "large", &"x".repeat(70_000)).await;

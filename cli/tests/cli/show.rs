@@ -1,7 +1,7 @@
 //! `idempotency show`
 
 use dynamodb_idempotency::{
-    AnswerCodec, Attribute, CodecError, KeyForm, LargeAnswers, Policy, TableSchema,
+    AnswerCodec, Attribute, CodecError, Compression, KeyForm, LargeAnswers, Policy, TableSchema,
 };
 use serde_json::json;
 
@@ -122,6 +122,7 @@ async fn what_others_have_written_does_not_drive_the_terminal() {
 }
 
 fn in_parts(policy: Policy) -> Policy {
+    let policy = policy.compression(Compression::Off);
     policy.large_answers(LargeAnswers::InParts { above: 1024 })
 }
 
