@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
@@ -50,8 +52,13 @@ pub(crate) struct Finished {
 
 impl Execution {
     /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
-    /// executed is never given up for an answer that cannot be stored.
-    pub(crate) async fn complete(&self, draft: Draft<'_>) -> Completion {
+    /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
+    /// stay small.
+    pub(crate) fn complete<'a>(&'a self, draft: Draft<'a>) -> BoxFuture<'a, Completion> {
+        self.see_completed(draft).boxed()
+    }
+
+    async fn see_completed(&self, draft: Draft<'_>) -> Completion {
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
         let claim = &self.inner.claim;
