@@ -25,7 +25,7 @@ use crate::policy::{Acquire, COMPLETION_MARGIN, Completed, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Record, Version};
-use crate::response::{Answer, AnswerKind, Stored};
+use crate::response::{Answer, Answers, Stored};
 use crate::signals::{self, Ending, Signals};
 use crate::steps::Checkpoints;
 use crate::table::{Consistency, Reply, Term, Write};
@@ -41,7 +41,7 @@ pub(crate) struct Call {
     pub(crate) policy: Policy,
     /// When the caller's time is over, by the local clock.
     pub(crate) deadline: Option<Timestamp>,
-    pub(crate) answers: AnswerKind,
+    pub(crate) answers: Answers,
     pub(crate) signals: Signals,
 }
 
@@ -52,7 +52,7 @@ impl Call {
         fingerprint: Fingerprint,
         policy: Policy,
         deadline: Option<Timestamp>,
-        answers: AnswerKind,
+        answers: Answers,
     ) -> Self {
         if core.table.is_disabled {
             let operation = key.operation();

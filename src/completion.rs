@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
@@ -16,7 +18,7 @@ use crate::parts::Written;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
 use crate::record::{self, Item, Record, State};
 use crate::response::parts::Content;
-use crate::response::{Answer, Draft, Packed, Stored, TooLarge, is_unavailable, unavailable};
+use crate::response::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Write};
 
@@ -50,14 +52,21 @@ pub(crate) struct Finished {
 
 impl Execution {
     /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
-    /// executed is never given up for an answer that cannot be stored.
-    pub(crate) async fn complete(&self, draft: Draft<'_>) -> Completion {
+    /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
+    /// stay small.
+    pub(crate) fn complete<'a>(&'a self, draft: Draft<'a>) -> BoxFuture<'a, Completion> {
+        self.see_completed(draft).boxed()
+    }
+
+    async fn see_completed(&self, draft: Draft<'_>) -> Completion {
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
         let claim = &self.inner.claim;
         let mut unstorable = false;
         let mut retries = self.retries();
-        let Inner { core, policy, .. } = &*self.inner;
+        let Inner { core, policy, answers, .. } = &*self.inner;
+        let changed = answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
         let is_kept = core.remembers(&claim.key, policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
         let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
@@ -122,9 +131,9 @@ impl Execution {
     ) -> (AttributeValue, Option<i64>) {
         let Packed { response, parts } = match self.pack(draft, completed_at) {
             Ok(packed) => packed,
-            Err(too_large) => {
-                self.report_unstorable(&too_large.to_string());
-                return (unavailable(too_large.to_string()), None);
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                return (unstorable.in_place(), None);
             }
         };
         let Some(parts) = parts else { return (response, None) };
@@ -153,7 +162,7 @@ impl Execution {
         &self,
         draft: Draft<'d>,
         completed_at: Timestamp,
-    ) -> Result<Packed<'d>, TooLarge> {
+    ) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, claim, policy, .. } = &*self.inner;
         let expires_at = self.expires_at(completed_at);
         let empty = Finished { completed_at, expires_at, response: AttributeValue::Null(true) };
@@ -347,8 +356,12 @@ impl Execution {
     fn failed(&self, failure: Option<Draft<'_>>) -> Leaving {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
-        let steps = self.inner.steps.bytes();
-        let response = failure.and_then(|failure| self.inner.policy.pack_failure(failure, steps));
+        let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
+        let response = failure.and_then(|failure| {
+            let changed = answers.stored(&failure);
+            let failure = changed.as_ref().map_or(failure, Answer::draft);
+            core.pack_failure(failure, steps.bytes(), &claim.key, policy)
+        });
         Leaving::Keep { failed_at, expires_at, response }
     }
 

@@ -12,7 +12,7 @@ use crate::derived_key::DerivedKey;
 use crate::idempotency::Core;
 use crate::policy::Policy;
 use crate::record::{Claim, Item, Record, State};
-use crate::response::AnswerKind;
+use crate::response::Answers;
 use crate::signals::{Ending, Signals};
 use crate::steps::{Checkpoints, Steps};
 use crate::table::Write;
@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
     pub(crate) steps: Steps,
-    pub(crate) answers: AnswerKind,
+    pub(crate) answers: Answers,
     pub(crate) commits: Commits,
     /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
     /// without a key.

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use crate::answer_codec::Coding;
 use crate::error::ErrorKind;
 use crate::fingerprint::json::canonical;
 use crate::http::{answer, key_header};
@@ -69,17 +70,19 @@ pub fn response(input: &[u8]) {
     let value = Input { rest: input, depth: 0 }.value();
     let Ok(owner) = Owner::random() else { return };
     let Some(stored) = Stored::decode(value, &owner) else { return };
-    let answer = match stored {
-        Stored::Readable(answer) => answer,
-        Stored::Packed(bytes) => bytes.open(1 << 20),
-        Stored::Parts(manifest) => {
+    let Ok(key) = RecordKey::new(&"fuzz".into(), "k", KeyForm::Verbatim, 2048) else { return };
+    let coding = Coding::default();
+    let coder = coding.of(&key);
+    let answer = match stored.in_record(1 << 20, coder) {
+        Ok(answer) => answer,
+        Err(manifest) => {
             let again = Stored::decode(manifest.encode(), &owner);
             return assert_eq!(again, Some(Stored::Parts(manifest)));
         }
     };
     let policy = Policy::default().compression(Compression::Off);
     let policy = policy.large_answers(LargeAnswers::InRecord);
-    let written = pack(answer.draft(), 0, None, &policy).map(|packed| packed.response);
+    let written = pack(answer.draft(), 0, None, coder, &policy).map(|packed| packed.response);
     if let Ok(written) = written {
         assert_eq!(Stored::decode(written, &owner), Some(Stored::Readable(answer.clone())));
     }

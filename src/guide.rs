@@ -21,6 +21,7 @@ pages! {
     MultiTenant: "../docs/guide/multi-tenant.md",
     MigratingFromPowertools: "../docs/guide/migrating-from-powertools.md",
     HowItRelates: "../docs/guide/how-it-relates.md",
+    EncryptAnswers: "../docs/guide/encrypt-answers.md",
     Testing: "../docs/guide/testing.md",
     Operating: "../docs/guide/operating.md",
     Faq: "../docs/guide/faq.md",

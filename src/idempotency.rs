@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
 use crate::acquire::Replays;
+use crate::answer_codec::{AnswerCodec, Coding};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     pub(crate) policy: Policy,
     pub(crate) clock_tolerance: Duration,
     pub(crate) log_key: LogKey,
+    pub(crate) coding: Coding,
     pub(crate) replays: Replays,
     /// Completed answers that this process has seen, if it keeps them.
     pub(crate) cache: Option<Cache>,
@@ -163,6 +165,7 @@ pub struct Builder {
     request_timeout: Duration,
     clock_tolerance: Duration,
     log_key: LogKey,
+    coding: Coding,
     report_capacity: bool,
     disabled: bool,
     local_cache: usize,
@@ -179,6 +182,7 @@ impl Builder {
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
             log_key: LogKey::default(),
+            coding: Coding::default(),
             report_capacity: false,
             disabled: kill_switch::is_thrown(),
             local_cache: 0,
@@ -277,6 +281,59 @@ impl Builder {
         self
     }
 
+    /// Stores answers by a codec: encrypted, say. Default: none, and small answers can be read in the
+    /// DynamoDB console. What [`AnswerCodec`] says holds for all operations of this [`Idempotency`].
+    ///
+    /// Each process that reads the table needs it: without it, or without the key that an answer was
+    /// encrypted by, a repeat gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), as it does from instances
+    /// of an older deployment while a newer one with a codec rolls out. What was stored before is
+    /// read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
+    ///
+    /// ```
+    /// # fn example(
+    /// #     client: aws_sdk_dynamodb::Client,
+    /// #     codec: impl dynamodb_idempotency::AnswerCodec + 'static,
+    /// # ) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").answer_codec(codec).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn answer_codec(mut self, codec: impl AnswerCodec + 'static) -> Self {
+        self.coding.codec = Some(Arc::new(codec));
+        self
+    }
+
+    /// Whether answers and steps that no [codec](Self::answer_codec) wrote are read, where there is
+    /// one. Default: they are, so that a codec can be set while older answers are in the table.
+    ///
+    /// With `false` a repeat gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) for them. Choose it where
+    /// someone else may write to the table, once the retention of the last plain answer is over: who
+    /// can write could otherwise put a plain answer of their own in the place of one that they
+    /// cannot encode. Only for use with a codec.
+    ///
+    /// ```
+    /// # fn example(
+    /// #     client: aws_sdk_dynamodb::Client,
+    /// #     codec: impl dynamodb_idempotency::AnswerCodec + 'static,
+    /// # ) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .answer_codec(codec)
+    ///     .accept_plain_answers(false)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn accept_plain_answers(mut self, accept: bool) -> Self {
+        self.coding.refuses_plain = !accept;
+        self
+    }
+
     /// Asks DynamoDB for the capacity units of each request and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
     /// It costs no units, and some bytes in each answer.
@@ -363,6 +420,11 @@ impl Builder {
                 "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
+        if self.coding.refuses_plain && self.coding.codec.is_none() {
+            let message =
+                "accept_plain_answers(false) needs an answer_codec: no answer could be read";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
         Ok(self.assemble())
     }
 
@@ -390,6 +452,7 @@ impl Builder {
             policy: self.policy,
             clock_tolerance: self.clock_tolerance,
             log_key: self.log_key,
+            coding: self.coding,
             replays: Replays::default(),
             cache: (self.local_cache > 0).then(|| Cache::new(self.local_cache)),
             flights: (self.single_flight && !self.disabled).then(Flights::default),

@@ -87,6 +87,10 @@
 //! [`Builder::local_cache`] and [`Builder::single_flight`] for many of them in one process.
 //! `docs/cost.md` has what each costs.
 //!
+//! # Secrets
+//!
+//! An [`AnswerCodec`] stores answers in a form of your own: encrypted, bound to their keys.
+//!
 //! # Guide
 //!
 //! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,
@@ -118,6 +122,7 @@
 mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
+mod answer_codec;
 mod cache;
 mod clock;
 mod completion;
@@ -174,6 +179,7 @@ mod table;
 pub mod testing;
 mod transaction;
 
+pub use crate::answer_codec::{AnswerCodec, CodecError};
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::execution::Execution;

@@ -1,5 +1,9 @@
 //! An operation of one's own code: a function that runs once a key.
 
+mod answer;
+mod errors;
+mod outcome;
+
 use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -13,10 +17,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
+use self::answer::{NOT_SERIALISABLE, encode_error, encode_value, serialise};
+pub(crate) use self::answer::{
+    answer_unavailable, decode, lease_lost, outcome_unknown, refusal, stored_error,
+};
+pub use self::errors::{ErrorReplay, ForgetErrors, ReplayErrors};
+pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::clock::Timestamp;
 use crate::completion::Completion;
-use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{Error, RunError};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
@@ -26,7 +36,7 @@ use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
-use crate::response::{Answer, AnswerKind, Draft};
+use crate::response::{Answer, Answers, Draft};
 use crate::signals::{Ending, Stopwatch};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
@@ -57,141 +67,6 @@ pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
     deadline: Option<SystemTime>,
     errors: PhantomData<Errors>,
     hook: Option<Hook>,
-}
-
-/// How a call of [`run_with_outcome`](Operation::run_with_outcome) came by its answer.
-///
-/// ```
-/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-/// use dynamodb_idempotency::Outcome;
-///
-/// let outcome = idempotency
-///     .operation("charge")
-///     .key("order-42")
-///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
-///     .await?;
-/// match &outcome {
-///     Outcome::Executed(_) => println!("it ran"),
-///     Outcome::Unconfirmed(_) | Outcome::Unprotected(_) => println!("it ran; it may run again"),
-///     stored => assert!(stored.is_replayed() || matches!(stored, Outcome::Reconciled(_))),
-/// }
-/// let receipt = outcome.into_inner();
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome<T> {
-    /// The handler ran, now, and the operation is completed. Its answer is stored, unless it could
-    /// not be: then the log has an error and repeats get [`ErrorKind::AnswerUnavailable`].
-    Executed(T),
-    /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
-    Replayed(T),
-    /// The handler did not run now: the [reconcile hook](Operation::reconcile) found that an
-    /// abandoned execution had completed, and this is its answer, which is stored now.
-    Reconciled(T),
-    /// The handler ran, said [`nothing_executed`](Execution::nothing_executed), and nothing is
-    /// stored.
-    NothingExecuted(T),
-    /// The handler ran; whether its answer is stored could not be confirmed
-    /// ([`Unconfirmed::Answer`]).
-    Unconfirmed(T),
-    /// The handler ran without a record, because DynamoDB could not be reached
-    /// ([`Outage::Open`](crate::Outage::Open)), or because idempotency is
-    /// [switched off](crate::Builder::disabled).
-    Unprotected(T),
-}
-
-impl<T> Outcome<T> {
-    /// The answer, however it came.
-    pub fn into_inner(self) -> T {
-        match self {
-            Self::Executed(value)
-            | Self::Replayed(value)
-            | Self::Reconciled(value)
-            | Self::NothingExecuted(value)
-            | Self::Unconfirmed(value)
-            | Self::Unprotected(value) => value,
-        }
-    }
-
-    /// Whether the answer is one that was stored before.
-    #[must_use]
-    pub const fn is_replayed(&self) -> bool {
-        matches!(self, Self::Replayed(_))
-    }
-}
-
-/// The handler's errors are not stored: the default.
-///
-/// ```
-/// use dynamodb_idempotency::{ForgetErrors, Idempotency, Operation};
-///
-/// fn charge<'a>(idempotency: &'a Idempotency, order: &str) -> Operation<'a, ForgetErrors> {
-///     idempotency.operation("charge").key(order)
-/// }
-/// ```
-#[derive(Debug)]
-pub enum ForgetErrors {}
-
-/// The handler's errors are stored and replayed: after [`Operation::replay_errors`].
-///
-/// ```
-/// use dynamodb_idempotency::{Idempotency, Operation, ReplayErrors};
-///
-/// fn charge<'a>(idempotency: &'a Idempotency, order: &str) -> Operation<'a, ReplayErrors> {
-///     idempotency.operation("charge").key(order).replay_errors()
-/// }
-/// ```
-#[derive(Debug)]
-pub enum ReplayErrors {}
-
-/// Whether an operation can store and replay errors of type `E`. Implemented by the crate alone.
-///
-/// ```
-/// use dynamodb_idempotency::{ErrorReplay, Operation, RunError};
-///
-/// /// For operations that keep their errors, and for those that do not.
-/// async fn charge<Errors: ErrorReplay<String>>(
-///     operation: Operation<'_, Errors>,
-/// ) -> Result<u32, RunError<String>> {
-///     operation.run(async |_| Err("declined".to_owned())).await
-/// }
-/// ```
-pub trait ErrorReplay<E>: sealed::Sealed {
-    /// The error as JSON, if it is to be stored.
-    #[doc(hidden)]
-    fn encode(error: &E) -> Option<String>;
-    /// A stored error.
-    #[doc(hidden)]
-    fn decode(json: &str) -> Option<E>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::ForgetErrors {}
-    impl Sealed for super::ReplayErrors {}
-}
-
-impl<E> ErrorReplay<E> for ForgetErrors {
-    fn encode(_: &E) -> Option<String> {
-        None
-    }
-
-    fn decode(_: &str) -> Option<E> {
-        None
-    }
-}
-
-impl<E: Serialize + DeserializeOwned> ErrorReplay<E> for ReplayErrors {
-    fn encode(error: &E) -> Option<String> {
-        // An error that serde cannot write is kept without itself: repeats get `Failed`.
-        serde_json::to_string(error).ok()
-    }
-
-    fn decode(json: &str) -> Option<E> {
-        serde_json::from_str(json).ok()
-    }
 }
 
 impl<'a> Operation<'a> {
@@ -273,8 +148,9 @@ impl<'a, Errors> Operation<'a, Errors> {
     /// answer is written, on the condition that the record is still the one that was judged, and
     /// each of the others looks again. An `Err` of the hook's is the call's
     /// [`RunError::Handler`], and a panic goes on; nothing is written then. At the
-    /// [deadline](Self::deadline) it is dropped, with [`ErrorKind::DeadlineExceeded`]; without one
-    /// it has to bound its own time. A record that is gone, released or past its retention is not
+    /// [deadline](Self::deadline) it is dropped, with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without one it has to bound its own time. A
+    /// record that is gone, released or past its retention is not
     /// abandoned: the operation runs as if it were new.
     pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Operation<'a, Errors, ReconcileWith<H>>
     where
@@ -412,7 +288,7 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     ///
     /// # Errors
     /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
-    /// [`ErrorKind`].
+    /// [`ErrorKind`](crate::ErrorKind).
     pub async fn run<T, E, F, Fut>(self, handler: F) -> Result<T, RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,
@@ -517,7 +393,7 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
         let max_bytes = core.table.schema.max_key_bytes();
         let key = RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?;
         let deadline = self.deadline.map(Timestamp::from_system);
-        let (fingerprint, answers) = (self.fingerprint?, AnswerKind::Function);
+        let (fingerprint, answers) = (self.fingerprint?, Answers::FUNCTION);
         let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
         Ok((core, call, self.hook))
     }
@@ -658,106 +534,6 @@ where
             }
         }
     }
-}
-
-/// Stands in the place of an answer that serde cannot write.
-const NOT_SERIALISABLE: &str = "it could not be serialised";
-
-/// A function's answer as JSON; or why it cannot be stored.
-fn serialise<T: Serialize>(value: &T) -> Result<String, String> {
-    match std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
-        Ok(Ok(json)) => Ok(json),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("its serialisation panicked".to_owned()),
-    }
-}
-
-/// A reconcile hook's answer as it is stored.
-fn encode_value<T: Serialize>(value: &T) -> Answer {
-    serialise(value).map_or_else(
-        |reason| {
-            tracing::error!(
-                reason,
-                "a reconcile hook's answer cannot be stored: repeats get an error"
-            );
-            Answer::Unavailable(NOT_SERIALISABLE.to_owned())
-        },
-        Answer::Json,
-    )
-}
-
-fn encode_error<E, Errors: ErrorReplay<E>>(error: &E) -> Option<Answer> {
-    Errors::encode(error).map(Answer::Json)
-}
-
-pub(crate) fn lease_lost() -> Error {
-    let message = "the handler outlived its lease and another execution owns the key: this answer \
-                   was not stored, ask again for the other's";
-    Error::new(ErrorKind::LeaseLost, message)
-}
-
-pub(crate) fn outcome_unknown(source: Error) -> Error {
-    let message = "the handler ran and its completion could not be confirmed";
-    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
-}
-
-/// Why a call neither runs nor replays.
-pub(crate) fn refusal(acquisition: &Acquisition) -> Error {
-    match *acquisition {
-        Acquisition::InProgress { retry_after } => Error::new(
-            ErrorKind::InProgress { retry_after },
-            "another execution of this key is running: try again later",
-        ),
-        // The latter two only where there is a hook, which then has its say.
-        Acquisition::Abandoned | Acquisition::Reconcile(_) | Acquisition::Reconciled => Error::new(
-            ErrorKind::Abandoned,
-            "an earlier execution ended without an answer and may not be repeated: look whether \
-             its effect exists",
-        ),
-        Acquisition::Mismatch => Error::new(
-            ErrorKind::Mismatch,
-            "the idempotency key was used before with a different request: use a new key",
-        ),
-        Acquisition::ReplayFailure(_) | Acquisition::Acquired(_) | Acquisition::Replay(_) => {
-            failed()
-        }
-    }
-}
-
-fn failed() -> Error {
-    let message = "an earlier execution failed, and the policy allows no further one";
-    Error::new(ErrorKind::Failed, message)
-}
-
-pub(crate) fn answer_unavailable(reason: &str) -> Error {
-    let message =
-        format!("the operation completed earlier, but its answer is not to be had: {reason}");
-    Error::new(ErrorKind::AnswerUnavailable, message)
-}
-
-pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    match answer {
-        Answer::Json(json) => serde_json::from_str(json).map_err(|source| {
-            Error::new(
-                ErrorKind::AnswerUnreadable,
-                "the stored answer is not of the type asked for",
-            )
-            .with_source(source)
-        }),
-        Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
-        Answer::Http(_) => Err(Error::new(
-            ErrorKind::AnswerUnreadable,
-            "the stored answer is an HTTP response: this scope is used by an HTTP handler too",
-        )),
-    }
-}
-
-pub(crate) fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<E> {
-    let decoded = match answer {
-        Some(Answer::Json(json)) => Errors::decode(json),
-        Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
-    };
-    decoded.map_or_else(|| failed().into(), RunError::Handler)
 }
 
 #[cfg(test)]

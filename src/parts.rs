@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
@@ -16,7 +17,9 @@ use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::record::{self, Owner, Part};
 use crate::response::parts::{Content, Digest, MOST_AT_ONCE};
-use crate::response::{Answer, Draft, Manifest, Packed, Stored, TooLarge, pack, too_large};
+use crate::response::{
+    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
+};
 use crate::signals;
 use crate::table::{Consistency, Write};
 
@@ -49,15 +52,36 @@ impl Core {
         rest: usize,
         (key, owner): (&RecordKey, &Owner),
         policy: &Policy,
-    ) -> Result<Packed<'a>, TooLarge> {
+    ) -> Result<Packed<'a>, Unstorable> {
         let longest = PartName { owner: owner.as_str(), digest: &[0; 8], number: u32::MAX };
         let has_room = key.part(&longest, self.table.schema.max_key_bytes()).is_some();
         let plain = draft.body_bytes();
-        let packed = pack(draft, rest, has_room.then_some(owner), policy)?;
+        let coder = self.coding.of(key);
+        let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;
         let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
         let stored = record::value_bytes(&packed.response) + beside;
         signals::answer(key.operation(), plain, stored);
         Ok(packed)
+    }
+
+    /// The form of a failure that is kept, if it can be stored beside so many bytes of steps.
+    pub(crate) fn pack_failure(
+        &self,
+        failure: Draft<'_>,
+        steps: usize,
+        key: &RecordKey,
+        policy: &Policy,
+    ) -> Option<AttributeValue> {
+        match pack_failure(failure, steps, self.coding.of(key), policy) {
+            Ok(response) => Some(response),
+            Err(reason) => {
+                tracing::error!(
+                    operation = key.operation(), %reason,
+                    "a failure that is kept cannot be replayed"
+                );
+                None
+            }
+        }
     }
 
     /// Writes an answer's parts, to stay until `expires_at` in epoch seconds, in so much `time` in all.
@@ -152,17 +176,17 @@ impl Core {
         policy: &Policy,
         until: Option<Timestamp>,
     ) -> Result<Answer, Error> {
-        let manifest = match stored {
-            Stored::Readable(answer) => return Ok(answer),
-            Stored::Packed(bytes) => return Ok(bytes.open(policy.max_answer_bytes)),
-            Stored::Parts(manifest) => manifest,
+        let coder = self.coding.of(key);
+        let manifest = match stored.in_record(policy.max_answer_bytes, coder) {
+            Ok(answer) => return Ok(answer),
+            Err(manifest) => manifest,
         };
         let bytes = manifest.bytes.max(manifest.plain_bytes);
         if bytes > policy.max_answer_bytes {
             return Ok(Answer::Unavailable(too_large(bytes, policy.max_answer_bytes)));
         }
         match self.read_parts(key, &manifest, until).await {
-            Ok(bytes) => Ok(manifest.open(bytes, policy.max_answer_bytes)),
+            Ok(bytes) => Ok(manifest.open(bytes, policy.max_answer_bytes, coder)),
             Err(Unread::Gone(reason)) => {
                 tracing::error!(
                     operation = key.operation(),

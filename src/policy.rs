@@ -55,7 +55,8 @@ pub struct Policy {
     /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
     pub large_answers: LargeAnswers,
     /// The largest answer that is stored, and that is read, in bytes: what an answer has before it is
-    /// compressed. A larger one completes with the reason in its place, and its repeats get
+    /// compressed, and what it has once an [`AnswerCodec`](crate::AnswerCodec) has encoded it. A larger one
+    /// completes with the reason in its place, and its repeats get
     /// [`ErrorKind::AnswerUnavailable`]. At least 1 KiB, at most 1 GiB; default 10 MiB.
     pub max_answer_bytes: usize,
 }
@@ -171,7 +172,8 @@ pub enum Takeover {
     /// Becomes the owner and runs the handler again, with `attempt` one higher.
     Execute,
     /// [`ErrorKind::Abandoned`], until the record's retention is over: for effects that must not
-    /// happen twice and that nobody can look up.
+    /// happen twice and that nobody can look up. Without effect where there is a
+    /// [reconcile hook](crate::Operation::reconcile): that decides then.
     Reject,
 }
 

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use crate::acquire::{Acquirer, Acquisition, Call};
+use crate::answer_codec::Coding;
 use crate::clock::Timestamp;
 use crate::derived_key::DerivedKey;
 use crate::error::{Error, ErrorKind, RunError};
@@ -44,6 +45,7 @@ use crate::steps::Checkpoints;
 /// ```
 #[derive(Clone)]
 pub struct Abandoned {
+    coding: Coding,
     key: RecordKey,
     attempt: u32,
     created_at: Timestamp,
@@ -83,9 +85,14 @@ pub enum Reconciled<T, E> {
 }
 
 impl Abandoned {
-    pub(crate) fn new(key: RecordKey, orphan: &Orphan, lease_ended_at: Timestamp) -> Self {
+    pub(crate) fn new(
+        coding: Coding,
+        key: RecordKey,
+        orphan: &Orphan,
+        lease_ended_at: Timestamp,
+    ) -> Self {
         let Orphan { attempt, created_at, ref steps, .. } = *orphan;
-        Self { key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+        Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
     }
 
     /// How often the operation was started: the number of the attempt that gave no answer.
@@ -110,10 +117,10 @@ impl Abandoned {
     ///
     /// # Errors
     /// [`ErrorKind::AnswerUnreadable`] if it is of another type, [`ErrorKind::AnswerUnavailable`] if
-    /// the step is done and its result could not be stored.
+    /// the step is done and its result could not be stored, or its codec does not decode it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let found = self.steps.as_ref().and_then(|steps| steps.get(name));
-        found.map(|step| step.read(name)).transpose()
+        found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 
     /// The names of the steps that are done, in no order.

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::checkpoint::{Checkpoint, Checkpoints};
 pub use self::error::StepError;
+use crate::answer_codec::Coder;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::record::{Item, Record, State};
@@ -58,8 +59,8 @@ impl Execution {
     /// completion drops the steps.
     ///
     /// Costs one write of the whole record, steps included (a write unit per KB), and nothing where
-    /// the result is there already. All results together take at most 256 KiB, as JSON and with
-    /// their names. A result that is too large or cannot be serialised marks its step as done all
+    /// the result is there already. All results together take at most 256 KiB, as JSON, or as the
+    /// [`AnswerCodec`](crate::AnswerCodec) encodes it, and with their names. A result that is too large or cannot be serialised marks its step as done all
     /// the same, so that no later attempt repeats it; that shows only once it has run. Without a
     /// record ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
     ///
@@ -68,7 +69,8 @@ impl Execution {
     /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, where no
     /// room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] where the lease is lost or over;
     /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type, and
-    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored. [`StepError::NotStored`] once
+    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored, or its codec does not decode
+    /// it. [`StepError::NotStored`] once
     /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
     /// [`ErrorKind::LeaseLost`] where another execution owns the key,
     /// [`ErrorKind::OutcomeUnknown`] where DynamoDB did not confirm it within
@@ -84,7 +86,7 @@ impl Execution {
         let (mut name, done) = self.inner.steps.reserve(name).map_err(StepError::NotRun)?;
         if let Some(done) = done {
             name.keep();
-            return done.read(name.text).map_err(StepError::NotRun);
+            return done.read(name.text, self.coder()).map_err(StepError::NotRun);
         }
         self.may_start(name.text).map_err(StepError::NotRun)?;
         let value = work.await.map_err(StepError::Failed)?;
@@ -93,6 +95,10 @@ impl Execution {
         name.keep();
         self.store(name.text, json).await.map_err(StepError::NotStored)?;
         Ok(value)
+    }
+
+    fn coder(&self) -> Coder<'_> {
+        self.inner.core.coding.of(&self.inner.claim.key)
     }
 
     /// An effect that begins after the lease may happen beside the next owner's.
@@ -113,7 +119,9 @@ impl Execution {
         if !self.is_protected() {
             return Ok(());
         }
-        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, json) {
+        // Encoded once: a later try finds an earlier one by its bytes.
+        let made = json.and_then(|json| Checkpoint::new(name, json, self.coder()));
+        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
             Ok(checkpoint) => (checkpoint, None),
             Err(reason) => (Checkpoint::Unavailable, Some(unstorable(name, &reason))),
         };
@@ -284,10 +292,13 @@ impl Steps {
     }
 
     /// Keeps room for a result, or says why it cannot be stored.
-    fn make_room(&self, name: &str, json: Result<String, String>) -> Result<Checkpoint, String> {
+    fn make_room(
+        &self,
+        name: &str,
+        made: Result<Checkpoint, String>,
+    ) -> Result<Checkpoint, String> {
         let mut known = self.lock();
-        let made = json.and_then(|json| {
-            let checkpoint = Checkpoint::Result(json);
+        let made = made.and_then(|checkpoint| {
             let bytes = checkpoint.bytes(name);
             match known.bytes + bytes {
                 all if all > MAX_BYTES => {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dynamodb_idempotency::admin::{
-    Admin, Danger, StoredAnswer, StoredBody, StoredRecord, StoredState,
+    Admin, Danger, StoredAnswer, StoredBody, StoredRecord, StoredState, StoredStep,
 };
 use dynamodb_idempotency::{Error, KeyForm, Scope};
 use serde_json::{Value, json};
@@ -76,7 +76,11 @@ pub(crate) fn text(record: &StoredRecord) -> String {
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
     for step in record.steps.iter().flatten() {
-        let result = step.result.as_deref().unwrap_or("done; its result could not be stored");
+        let result = step.result.as_deref().unwrap_or(if step.is_encoded {
+            "done; its result is encoded by a codec"
+        } else {
+            "done; its result could not be stored"
+        });
         fields.push(("step", format!("{}: {}", plain(&step.name), plain(result))));
     }
     fields.extend(answer.map(|answer| ("answer", answer_text(answer))));
@@ -100,6 +104,11 @@ fn answer_text(answer: &StoredAnswer) -> String {
         }
         StoredAnswer::Unavailable(reason) => format!("not stored: {}", plain(reason)),
         StoredAnswer::InParts { parts, bytes } => format!("{bytes} bytes in {parts} items"),
+        StoredAnswer::Encoded { bytes } => {
+            format!(
+                "{bytes} bytes, encoded by a codec (AnswerCodec): only its programs can read them"
+            )
+        }
     }
 }
 
@@ -133,8 +142,7 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
         StoredState::Pending { .. } => (None, None),
     };
     let steps = record.steps.iter().flatten();
-    let steps: Vec<_> =
-        steps.map(|step| json!({"name": step.name, "result": step.result})).collect();
+    let steps: Vec<_> = steps.map(step_document).collect();
     let dangers: Vec<_> = record.dangers().into_iter().map(danger).collect();
     let mut document = summary(record);
     document["completed_at"] = json!(finished_at.map(time));
@@ -143,6 +151,14 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
     document["answer"] = answer.map_or(Value::Null, answer_document);
     document["dangers"] = json!(dangers);
     document["item"] = record.raw();
+    document
+}
+
+fn step_document(step: &StoredStep) -> Value {
+    let mut document = json!({"name": step.name, "result": step.result});
+    if step.is_encoded {
+        document["encoded"] = json!(true);
+    }
     document
 }
 
@@ -161,6 +177,7 @@ fn answer_document(answer: &StoredAnswer) -> Value {
         }
         StoredAnswer::Unavailable(reason) => json!({"unavailable": reason}),
         StoredAnswer::InParts { parts, bytes } => json!({"parts": parts, "bytes": bytes}),
+        StoredAnswer::Encoded { bytes } => json!({"encoded": true, "bytes": bytes}),
     }
 }
 

@@ -85,12 +85,54 @@ fn agreed(warnings: &[&str]) -> Result<bool, Failure> {
         let message = "nobody is there to ask, so nothing was written: --yes does it";
         return Err(Failure::Other(message.to_owned()));
     }
+    Ok(ask(warnings, &mut input.lock(), &mut std::io::stderr())?)
+}
+
+/// Nothing but a yes is one; nor is the end of the input.
+fn ask(
+    warnings: &[&str],
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> std::io::Result<bool> {
     for warning in warnings {
-        eprintln!("{warning}");
+        writeln!(output, "{warning}")?;
     }
-    eprint!("Delete this record? [y/N] ");
-    std::io::stderr().flush()?;
+    write!(output, "Delete this record? [y/N] ")?;
+    output.flush()?;
     let mut answer = String::new();
-    input.lock().read_line(&mut answer)?;
+    input.read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_a_yes_is_one() {
+        for (typed, is_yes) in [
+            ("y\n", true),
+            ("Y\n", true),
+            (" yes \r\n", true),
+            ("yes", true),
+            ("n\n", false),
+            ("no\n", false),
+            ("\n", false),
+            ("", false),
+            ("yes please\n", false),
+            ("x\ny\n", false),
+        ] {
+            let mut asked = Vec::new();
+            let answer = ask(&["its lease is live"], &mut typed.as_bytes(), &mut asked).unwrap();
+            assert_eq!(answer, is_yes, "{typed:?}");
+            let asked = String::from_utf8(asked).unwrap();
+            assert_eq!(asked, "its lease is live\nDelete this record? [y/N] ");
+        }
+    }
+
+    #[test]
+    fn an_input_that_cannot_be_read_is_no_yes() {
+        let answer = ask(&[], &mut b"\xff\n".as_slice(), &mut Vec::new());
+        assert!(answer.is_err(), "{answer:?}");
+    }
 }

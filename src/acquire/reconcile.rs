@@ -12,7 +12,7 @@ use crate::parts::Written;
 use crate::protocol::Orphan;
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{self, Item, Version};
-use crate::response::{Answer, Packed, unavailable};
+use crate::response::{Answer, Packed};
 use crate::steps::Checkpoints;
 use crate::table::{Reply, Write};
 
@@ -24,7 +24,12 @@ impl Acquirer<'_> {
     }
 
     pub(super) fn put_to_hook(&mut self, orphan: Orphan, lease_ended_at: Timestamp) -> Acquisition {
-        let abandoned = Abandoned::new(self.call.key.clone(), &orphan, lease_ended_at);
+        let abandoned = Abandoned::new(
+            self.core.coding.clone(),
+            self.call.key.clone(),
+            &orphan,
+            lease_ended_at,
+        );
         self.orphan = Some(orphan);
         Acquisition::Reconcile(Box::new(abandoned))
     }
@@ -72,6 +77,8 @@ impl Acquirer<'_> {
             return Ok(word.clone());
         }
         let (core, claim, policy) = (self.core, &self.claim, &self.call.policy);
+        let changed = self.call.answers.stored(&answer.draft());
+        let answer = changed.as_ref().unwrap_or(answer);
         let completed_at = core.table.clock.store_now();
         let expires_at = completed_at.plus(policy.retention).seconds_up();
         let mut word = Word { completed_at, expires_at, response: AttributeValue::Null(true) };
@@ -90,9 +97,9 @@ impl Acquirer<'_> {
                     }
                 }
             }
-            Err(too_large) => {
-                self.report_unstorable(&too_large.to_string());
-                word.response = unavailable(too_large.to_string());
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                word.response = unstorable.in_place();
             }
         }
         self.word = Some(word.clone());
@@ -122,9 +129,11 @@ impl Acquirer<'_> {
                 let policy = &self.call.policy;
                 let now = table.clock.store_now();
                 let expires_at = now.plus(policy.retention).seconds_up();
-                let failure = failure.as_deref().map(Answer::draft);
-                let response =
-                    failure.and_then(|failure| policy.pack_failure(failure, self.steps_bytes));
+                let response = failure.as_deref().and_then(|failure| {
+                    let changed = self.call.answers.stored(&failure.draft());
+                    let failure = changed.as_ref().unwrap_or(failure).draft();
+                    self.core.pack_failure(failure, self.steps_bytes, &claim.key, policy)
+                });
                 table.settle_failed(claim, now, expires_at, response, &seen, limit).await
             }
         };

@@ -1,5 +1,6 @@
 //! The stored answer as plain data.
 
+use crate::answer_codec::Coder;
 use crate::response::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 
 /// What repeats of a finished operation get.
@@ -26,6 +27,13 @@ pub enum StoredAnswer {
         /// All of them together, as they are stored: compressed, it may be.
         bytes: u64,
     },
+    /// An [`AnswerCodec`](crate::AnswerCodec) has encoded it, and this [`Idempotency`] has none.
+    ///
+    /// [`Idempotency`]: crate::Idempotency
+    Encoded {
+        /// How many bytes there are, in the record or beside it.
+        bytes: u64,
+    },
 }
 
 /// The body of a stored HTTP response.
@@ -41,13 +49,14 @@ pub enum StoredBody {
 
 impl StoredAnswer {
     /// What stands in the record itself. Takes no more memory than for `max_bytes`.
-    pub(super) fn in_record(stored: Stored, max_bytes: usize) -> Self {
-        match stored {
-            Stored::Readable(answer) => answer.into(),
-            Stored::Packed(bytes) => bytes.open(max_bytes).into(),
-            Stored::Parts(Manifest { parts, bytes, .. }) => {
-                Self::InParts { parts, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) }
-            }
+    pub(super) fn in_record(stored: Stored, max_bytes: usize, coder: Coder<'_>) -> Self {
+        let number = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        if let Some(bytes) = stored.custom_bytes().filter(|_| !coder.is_set()) {
+            return Self::Encoded { bytes: number(bytes) };
+        }
+        match stored.in_record(max_bytes, coder) {
+            Ok(answer) => answer.into(),
+            Err(Manifest { parts, bytes, .. }) => Self::InParts { parts, bytes: number(bytes) },
         }
     }
 }

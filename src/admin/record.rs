@@ -1,5 +1,6 @@
 //! A record as plain data.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -75,8 +76,11 @@ pub enum StoredState {
 pub struct StoredStep {
     /// Its name.
     pub name: String,
-    /// Its result as JSON text; `None` if it could not be stored.
+    /// Its result as JSON text; `None` if it could not be stored, or cannot be read.
     pub result: Option<String>,
+    /// Whether an [`AnswerCodec`](crate::AnswerCodec) has encoded it, and this program has not decoded
+    /// it.
+    pub is_encoded: bool,
 }
 
 /// Why a record must not be released without a second thought.
@@ -96,6 +100,7 @@ impl StoredRecord {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
         if let State::Completed { answer: stored @ Stored::Parts(_) } = record.state
             && let StoredState::Completed { answer, .. } = &mut self.state
+            && !matches!(answer, StoredAnswer::Encoded { .. })
         {
             *answer = core.open(stored, &self.record_key, &core.policy, None).await?.into();
         }
@@ -111,6 +116,7 @@ impl StoredRecord {
         };
         let (scope, key) = (scope.to_owned(), key.to_owned());
         let record = Record::decode(schema, item.clone())?;
+        let coder = core.coding.of(&record_key);
         let finished_at = record::completed_at(schema, &item).map(Timestamp::to_system);
         let version = record.version();
         Ok(Self {
@@ -122,11 +128,11 @@ impl StoredRecord {
                 }
                 State::Completed { answer } => StoredState::Completed {
                     completed_at: finished_at,
-                    answer: StoredAnswer::in_record(answer, most),
+                    answer: StoredAnswer::in_record(answer, most, coder),
                 },
                 State::Failed { answer } => StoredState::Failed {
                     failed_at: finished_at,
-                    answer: answer.map(|answer| StoredAnswer::in_record(answer, most)),
+                    answer: answer.map(|answer| StoredAnswer::in_record(answer, most, coder)),
                 },
             },
             attempt: record.attempt,
@@ -138,11 +144,12 @@ impl StoredRecord {
                 let mut stored: Vec<_> = steps
                     .names()
                     .map(|name| {
-                        let result = match steps.get(name) {
-                            Some(Checkpoint::Result(json)) => Some(json.clone()),
-                            Some(Checkpoint::Unavailable) | None => None,
-                        };
-                        StoredStep { name: name.to_owned(), result }
+                        let step = steps.get(name);
+                        let result = step.and_then(|step| step.json(name, coder).ok());
+                        let is_encoded =
+                            result.is_none() && matches!(step, Some(Checkpoint::Encoded(_)));
+                        let result = result.map(Cow::into_owned);
+                        StoredStep { name: name.to_owned(), result, is_encoded }
                     })
                     .collect();
                 stored.sort_unstable_by(|a, b| a.name.cmp(&b.name));

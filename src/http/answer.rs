@@ -1,5 +1,8 @@
 //! Between an HTTP response and its stored form.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{
     CONNECTION, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER,
@@ -7,7 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
+use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -82,6 +85,62 @@ pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
     draft(response).to_answer()
 }
 
+/// What a body was before a user's hook had it.
+#[derive(Clone, Copy)]
+pub(super) enum BodyKind {
+    Empty,
+    Text,
+    Binary,
+}
+
+impl BodyKind {
+    pub(super) fn of(body: &HttpBody) -> Self {
+        match body {
+            HttpBody::Empty => Self::Empty,
+            HttpBody::Text(_) => Self::Text,
+            HttpBody::Binary(_) => Self::Binary,
+        }
+    }
+
+    /// The body after the hook: of the same kind, if it can be.
+    pub(super) fn again(self, body: Bytes) -> HttpBody {
+        match (self, String::from_utf8(body.into())) {
+            (Self::Empty, Ok(text)) if text.is_empty() => HttpBody::Empty,
+            (Self::Empty | Self::Text, Ok(text)) => HttpBody::Text(text),
+            (Self::Binary, Ok(text)) => HttpBody::Binary(text.into_bytes()),
+            (_, Err(error)) => HttpBody::Binary(error.into_bytes()),
+        }
+    }
+}
+
+/// What is stored once the user's hook has changed it: nothing of it, where the hook fails.
+pub(super) fn on_store(
+    change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+) -> OnStore {
+    Arc::new(move |answer| match answer {
+        Answer::Http(answer) => changed(&change, answer).unwrap_or_else(|reason| {
+            tracing::error!(
+                reason,
+                "a response cannot be changed for the table: repeats get an error"
+            );
+            Answer::Unavailable(reason.to_owned())
+        }),
+        other @ (Answer::Json(_) | Answer::Unavailable(_)) => other,
+    })
+}
+
+fn changed(
+    change: &impl Fn(Response<Bytes>) -> Response<Bytes>,
+    answer: HttpAnswer,
+) -> Result<Answer, &'static str> {
+    let kind = BodyKind::of(&answer.body);
+    let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
+    let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
+    let (head, body) = changed.map_err(|_| "Http::on_store panicked")?.into_parts();
+    let body = kind.again(body);
+    Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
+}
+
 /// The further hop-by-hop fields that this message's `Connection` names.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
@@ -136,6 +195,38 @@ mod tests {
         let mut headers: Vec<_> = again.headers().iter().collect();
         assert_eq!(headers.pop(), Some((&REPLAYED, &HeaderValue::from_static("true"))));
         assert_eq!(headers, response.headers().iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_hook_that_changes_nothing_changes_no_byte() {
+        let same = on_store(|response| response);
+        for body in [
+            HttpBody::Empty,
+            HttpBody::Text(String::new()),
+            HttpBody::Text("caf\u{e9}".to_owned()),
+            HttpBody::Binary(Vec::new()),
+            HttpBody::Binary(b"text all the same".to_vec()),
+            HttpBody::Binary(vec![0xff]),
+        ] {
+            let headers = vec![("x-b".to_owned(), b"1".to_vec()), ("x-a".to_owned(), vec![0xe9])];
+            let answer = Answer::Http(HttpAnswer { status: 418, headers, body });
+            assert_eq!(same(answer.clone()), answer);
+        }
+    }
+
+    #[test]
+    fn a_changed_body_is_of_its_kind_if_it_can_be() {
+        let becomes = |body: HttpBody, changed: &'static [u8]| {
+            let answer = HttpAnswer { status: 200, headers: vec![], body };
+            let change = on_store(move |response| response.map(|_| Bytes::from_static(changed)));
+            let Answer::Http(answer) = change(Answer::Http(answer)) else {
+                panic!("not an HTTP answer");
+            };
+            answer.body
+        };
+        assert_eq!(becomes(HttpBody::Empty, b"text"), HttpBody::Text("text".to_owned()));
+        assert_eq!(becomes(HttpBody::Text("a".to_owned()), b"\xff"), HttpBody::Binary(vec![0xff]));
+        assert_eq!(becomes(HttpBody::Binary(vec![1]), b"text"), HttpBody::Binary(b"text".to_vec()));
     }
 
     #[test]

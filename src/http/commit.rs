@@ -13,8 +13,8 @@ impl Execution {
     /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever
     /// the handler returns, and what repeats get.
     ///
-    /// It is stored by the rules of [`http`](crate::http), so that no cookie is, and whatever its
-    /// status, since its effect has happened. What is not stored goes out once, with this request's
+    /// It is stored by the rules of [`http`](crate::http), so that no cookie is, changed by
+    /// [`Http::on_store`](crate::http::Http::on_store), and whatever its status, since its effect has happened. What is not stored goes out once, with this request's
     /// response.
     ///
     /// ```no_run

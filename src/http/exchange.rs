@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use http::{Response, StatusCode};
 use tracing::Instrument;
 
-use super::answer::{self, WholeBody};
+use super::answer::{self, BodyKind, WholeBody};
 use super::problem::{Problem, ProblemKind};
 use super::{Config, problem, reconcile};
 use crate::acquire::{Acquisition, Call, acquire};
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::operation::{self, call_handler, panic_text, refusal, see_through};
 use crate::policy::{Failure, Takeover, Unconfirmed};
-use crate::response::{Answer, HttpAnswer, HttpBody};
+use crate::response::{Answer, HttpAnswer};
 use crate::transaction::{
     ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
 };
@@ -278,16 +278,9 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// The response of a replay, as the user wants it.
 fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Response<B>> {
     let Some(change) = &config.on_replay else { return answer::replay(answer) };
-    let was_binary = matches!(answer.body, HttpBody::Binary(_));
+    let kind = BodyKind::of(&answer.body);
     let response = change(answer::replay(answer)?);
-    Some(response.map(|body| {
-        B::from_stored(match String::from_utf8(body.into()) {
-            Ok(text) if text.is_empty() => HttpBody::Empty,
-            Ok(text) if !was_binary => HttpBody::Text(text),
-            Ok(text) => HttpBody::Binary(text.into_bytes()),
-            Err(error) => HttpBody::Binary(error.into_bytes()),
-        })
-    }))
+    Some(response.map(|body| B::from_stored(kind.again(body))))
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.

@@ -54,6 +54,7 @@ use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
 use crate::policy::Policy;
+use crate::response::OnStore;
 
 #[cfg(feature = "lambda")]
 pub(crate) use self::{
@@ -88,6 +89,7 @@ impl Idempotency {
                 stored: Arc::new(exchange::stored_by_default),
                 reconcile: None,
                 renderer: None,
+                on_store: None,
                 on_replay: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             },
@@ -134,6 +136,7 @@ pub(crate) struct Config {
     stored: Stored,
     reconcile: Option<self::reconcile::Hook>,
     renderer: Option<Renderer>,
+    on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
     max_body_bytes: usize,
 }
@@ -336,6 +339,33 @@ impl Http {
         render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         self.config.renderer = Some(Arc::new(render));
+        self
+    }
+
+    /// Changes an answer before it is stored, to leave out what must not stand in the table: a header, a
+    /// member of the body. This request's client gets the handler's own response, repeats get what is
+    /// stored. Committed responses, a [hook's](Self::reconcile) and failures that are kept go through it
+    /// as well. To keep answers whole and yet unreadable, see [`AnswerCodec`](crate::AnswerCodec).
+    ///
+    /// It is given what would be stored, so without cookies, and may be called several times about one
+    /// answer. Where it panics nothing of the answer is stored: the request counts as completed, and
+    /// repeats get [`ProblemKind::AnswerUnavailable`].
+    ///
+    /// ```
+    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// // A token is for the client that asked first, and for nobody who reads the table.
+    /// let http = idempotency.http("sessions").on_store(|mut response| {
+    ///     response.headers_mut().remove("x-session-token");
+    ///     response
+    /// });
+    /// # drop(http);
+    /// # }
+    /// ```
+    pub fn on_store(
+        mut self,
+        change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.on_store = Some(answer::on_store(change));
         self
     }
 

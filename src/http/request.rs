@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
 use crate::lambda_event;
-use crate::response::AnswerKind;
+use crate::response::{AnswerKind, Answers};
 
 /// Whether the layer has anything to do with a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,7 +89,8 @@ pub(crate) fn call(
         None => default_fingerprint(parts, body),
     };
     let deadline = lambda_event::deadline(&parts.extensions).map(Timestamp::from_system);
-    let (policy, answers) = (config.policy.clone(), AnswerKind::Http);
+    let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
+    let policy = config.policy.clone();
     Ok(Call::new(&config.idempotency.core, key, fingerprint, policy, deadline, answers))
 }
 

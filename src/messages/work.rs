@@ -23,7 +23,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
 use crate::operation::panic_text;
 use crate::record::{Claim, Owner};
-use crate::response::AnswerKind;
+use crate::response::Answers;
 use crate::signals::Ending;
 
 /// What is to be done with a message.
@@ -192,7 +192,7 @@ fn without_record<S: Source>(
     let created_at = core.table.clock.store_now();
     let claim = Claim { key: key.clone(), owner, attempt: 1, fingerprint, created_at };
     let deadline = deadline.map(Timestamp::from_system);
-    let (policy, answers) = (config.policy.clone(), AnswerKind::Function);
+    let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
     let call = Call::new(core, key, fingerprint, policy, deadline, answers);
     Ok(Execution::unprotected(core, claim, call, None))
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Draft`] is an answer about to be stored. [`pack()`] chooses its form: a [readable](readable) map
 //! where that is as cheap as any, else its [bytes](flat), [compressed](compression) where that saves a
-//! write unit, in the record itself or, where the record would be a large one, in [parts](parts)
-//! beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
+//! write unit; always bytes where the user's [codec](crate::AnswerCodec) is given them. They stand in
+//! the record itself or, where the record would be a large one, in [parts](parts) beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
 
 mod compression;
 mod flat;
@@ -13,8 +13,10 @@ mod readable;
 mod stored;
 
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
-pub(crate) use self::pack::{Packed, TooLarge, pack, unavailable};
+pub(crate) use self::pack::{Packed, Unstorable, pack, pack_failure, unavailable};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};
@@ -25,6 +27,36 @@ pub(crate) enum AnswerKind {
     Function,
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter has them"))]
     Http,
+}
+
+/// Changes an answer before it is stored.
+pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
+
+/// An operation's answers, and what becomes of them before they are stored.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    pub(crate) kind: AnswerKind,
+    pub(crate) on_store: Option<OnStore>,
+}
+
+impl Answers {
+    pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
+
+    /// What is stored in the place of this answer, if something else is.
+    pub(crate) fn stored(&self, draft: &Draft<'_>) -> Option<Answer> {
+        match draft {
+            Draft::Json(_) | Draft::Http { .. } => {
+                self.on_store.as_ref().map(|change| change(draft.to_answer()))
+            }
+            Draft::Unavailable(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").field("kind", &self.kind).finish_non_exhaustive()
+    }
 }
 
 /// An answer in full.

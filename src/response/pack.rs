@@ -10,6 +10,7 @@ use super::compression::{self, Codec};
 use super::parts::Content;
 use super::readable::readable_bytes;
 use super::{BodyRef, Draft, encode_http, encode_json, encode_unavailable};
+use crate::answer_codec::{Coder, NOT_ENCODED};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner};
 
@@ -29,20 +30,40 @@ pub(crate) struct Packed<'a> {
 }
 
 /// Why an answer cannot be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge {
-    pub(crate) bytes: usize,
-    pub(crate) limit: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unstorable {
+    TooLarge {
+        bytes: usize,
+        limit: usize,
+    },
+    /// With what the codec said.
+    NotEncoded(String),
 }
 
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it is too large: {} bytes, of at most {}", self.bytes, self.limit)
+impl Unstorable {
+    /// What stands in the record in the answer's place.
+    pub(crate) fn in_place(&self) -> AttributeValue {
+        match self {
+            Self::TooLarge { .. } => unavailable(self.to_string()),
+            Self::NotEncoded(_) => unavailable(NOT_ENCODED),
+        }
     }
 }
 
-/// The bytes of an answer after compression, before they go into the record or into parts. What stores
-/// answers in a form of its own (encrypted, say) takes and gives one of these.
+/// For the log.
+impl fmt::Display for Unstorable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, limit } => {
+                write!(f, "it is too large: {bytes} bytes, of at most {limit}")
+            }
+            Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
+        }
+    }
+}
+
+/// The bytes of an answer after compression, or after the user's codec, before they go into the record
+/// or into parts.
 #[derive(Debug)]
 pub(super) struct Encoded<'a> {
     pub(super) codec: Codec,
@@ -86,14 +107,40 @@ impl<'a> Encoded<'a> {
         [body, &tail[..tail.len().min(length - body.len())]].concat()
     }
 
-    /// As it stands in the record.
-    pub(super) fn inline(&self) -> Option<AttributeValue> {
+    /// As it stands in the record; `None` if it is longer than can be told.
+    fn with_header(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
         bytes.push(self.codec.byte());
         bytes.extend(u32::try_from(self.plain_bytes).ok()?.to_be_bytes());
         self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
-        Some(AttributeValue::B(Blob::new(bytes)))
+        Some(bytes)
     }
+
+    pub(super) fn inline(&self) -> Option<AttributeValue> {
+        self.with_header().map(|bytes| AttributeValue::B(Blob::new(bytes)))
+    }
+
+    /// What the user's codec makes of it. The header goes through it as well, so that whoever cannot
+    /// write the codec's bytes cannot have them read in another way.
+    fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
+        let (plain_bytes, len) = (self.plain_bytes, self.len());
+        let too_large = |bytes| Unstorable::TooLarge { bytes, limit: most };
+        let plain = self.with_header().ok_or(too_large(len))?;
+        drop(self);
+        let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
+        if bytes.len() > most {
+            return Err(too_large(bytes.len()));
+        }
+        let (body, tail) = (Cow::Owned(bytes), Vec::new());
+        Ok(Encoded { codec: Codec::Custom, plain_bytes, body, tail })
+    }
+}
+
+/// What an answer is stored as, wherever that is.
+enum Form<'a> {
+    /// As it is: so that it can be read, where the record has it.
+    Plain(Draft<'a>, Vec<u8>),
+    Bytes(Encoded<'a>),
 }
 
 /// Gives an answer its form, beside `rest` bytes that the record has anyway. Parts belong to `owner`;
@@ -102,45 +149,64 @@ pub(crate) fn pack<'a>(
     draft: Draft<'a>,
     rest: usize,
     owner: Option<&Owner>,
+    coder: Coder<'_>,
     policy: &Policy,
-) -> Result<Packed<'a>, TooLarge> {
+) -> Result<Packed<'a>, Unstorable> {
     let in_record = |response| Ok(Packed { response, parts: None });
-    let readable = rest + readable_bytes(&draft);
     let Some(tail) = draft.tail() else { return in_record(draft.readable()) };
     let plain_bytes = draft.body().len() + tail.len();
     if plain_bytes > policy.max_answer_bytes {
-        return Err(TooLarge { bytes: plain_bytes, limit: policy.max_answer_bytes });
+        return Err(Unstorable::TooLarge { bytes: plain_bytes, limit: policy.max_answer_bytes });
     }
+    // What a codec adds, it adds to either; and what it writes, nobody can read.
+    let (header, plain) = if coder.is_set() {
+        (2 * HEADER_BYTES, rest + 2 * HEADER_BYTES + plain_bytes)
+    } else {
+        (HEADER_BYTES, rest + readable_bytes(&draft))
+    };
     let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
-    let packed = match policy.compression {
-        Compression::Auto if units(readable) > 1 => compression::compress(&draft, &tail),
+    let compressed = match policy.compression {
+        Compression::Auto if units(plain) > 1 => compression::compress(&draft, &tail),
         Compression::Auto | Compression::Off => None,
     };
     // Where it saves no unit, an answer that can be read is worth more.
-    let packed = packed.map(|bytes| (rest + HEADER_BYTES + bytes.len(), bytes));
-    let packed = packed.filter(|(record, _)| units(*record) < units(readable));
-    let record = packed.as_ref().map_or(readable, |(record, _)| *record);
+    let compressed = compressed.filter(|bytes| units(rest + header + bytes.len()) < units(plain));
+    let form = match compressed {
+        Some(bytes) => Form::Bytes(Encoded::compressed(bytes, plain_bytes)),
+        None => Form::Plain(draft, tail),
+    };
+    let form = if coder.is_set() {
+        Form::Bytes(form.bytes(plain_bytes).by(coder, policy.max_answer_bytes)?)
+    } else {
+        form
+    };
+    let record = match &form {
+        Form::Plain(..) => plain,
+        Form::Bytes(encoded) => rest + HEADER_BYTES + encoded.len(),
+    };
     let owner = match policy.large_answers {
         LargeAnswers::InParts { above } => owner.filter(|_| record > above.min(MAX_ITEM_BYTES)),
         LargeAnswers::InRecord => None,
     };
-    let too_large = TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
-    if owner.is_none() && record > MAX_ITEM_BYTES {
-        return Err(too_large);
-    }
-    match (packed, owner) {
-        (None, None) => in_record(draft.readable()),
-        (Some((_, bytes)), None) => {
-            in_record(Encoded::compressed(bytes, plain_bytes).inline().ok_or(too_large)?)
-        }
-        (packed, Some(owner)) => {
-            let encoded = match packed {
-                Some((_, bytes)) => Encoded::compressed(bytes, plain_bytes),
-                None => Encoded::raw(draft, tail, plain_bytes),
-            };
-            let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
-            let parts = Content::new(encoded, owner, fits_in_record).ok_or(too_large)?;
-            Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
+    let too_large = || Unstorable::TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
+    let Some(owner) = owner else {
+        return match form {
+            _ if record > MAX_ITEM_BYTES => Err(too_large()),
+            Form::Plain(draft, _) => in_record(draft.readable()),
+            Form::Bytes(encoded) => in_record(encoded.inline().ok_or_else(too_large)?),
+        };
+    };
+    let encoded = form.bytes(plain_bytes);
+    let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
+    let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
+    Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
+}
+
+impl<'a> Form<'a> {
+    fn bytes(self, plain_bytes: usize) -> Encoded<'a> {
+        match self {
+            Self::Plain(draft, tail) => Encoded::raw(draft, tail, plain_bytes),
+            Self::Bytes(encoded) => encoded,
         }
     }
 }
@@ -150,12 +216,14 @@ pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> AttributeValu
     Draft::Unavailable(reason.into()).readable()
 }
 
-impl Policy {
-    /// A failure that is kept, if there is room for it beside so many bytes of steps.
-    pub(crate) fn pack_failure(&self, failure: Draft<'_>, steps: usize) -> Option<AttributeValue> {
-        let packed = pack(failure, FAILED_BYTES + steps, None, self);
-        packed.ok().map(|packed| packed.response)
-    }
+/// A failure that is kept, beside so many bytes of steps.
+pub(crate) fn pack_failure(
+    failure: Draft<'_>,
+    steps: usize,
+    coder: Coder<'_>,
+    policy: &Policy,
+) -> Result<AttributeValue, Unstorable> {
+    pack(failure, FAILED_BYTES + steps, None, coder, policy).map(|packed| packed.response)
 }
 
 impl Draft<'_> {

@@ -5,6 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::compression::{self, Codec};
 use super::pack::HEADER_BYTES;
 use super::{Answer, Manifest, flat};
+use crate::answer_codec::Coder;
 use crate::record::Owner;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,30 @@ impl Stored {
             other => Answer::decode(other).map(Self::Readable),
         }
     }
+
+    /// The answer that stands in the record, or where it is instead. Takes no more memory than for
+    /// `max_bytes`, whatever the record says.
+    pub(crate) fn in_record(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, Manifest> {
+        match self {
+            // A reason is the crate's own.
+            Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),
+            Self::Readable(answer) => {
+                Ok(coder.accept_plain().map_or_else(Answer::Unavailable, |()| answer))
+            }
+            Self::Packed(bytes) => Ok(bytes.open(max_bytes, coder)),
+            Self::Parts(manifest) => Err(manifest),
+        }
+    }
+
+    /// How many bytes it has, where the user's codec wrote them.
+    #[cfg(feature = "admin")]
+    pub(crate) fn custom_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Packed(Coded { codec: Codec::Custom, bytes, .. }) => Some(bytes.len()),
+            Self::Parts(Manifest { codec: Codec::Custom, bytes, .. }) => Some(*bytes),
+            Self::Packed(_) | Self::Parts(_) | Self::Readable(_) => None,
+        }
+    }
 }
 
 impl Coded {
@@ -49,31 +74,49 @@ impl Coded {
         Some(Self { codec, plain_bytes, bytes })
     }
 
-    /// The answer; or, where these bytes are none, why not. Takes no more memory than for
-    /// `max_bytes`, whatever they say.
-    pub(crate) fn open(self, max_bytes: usize) -> Answer {
-        let Self { codec, plain_bytes, bytes } = self;
-        if plain_bytes > max_bytes {
-            return Answer::Unavailable(too_large(plain_bytes, max_bytes));
+    /// The answer; or, where these bytes are none, why not.
+    fn open(self, max_bytes: usize, coder: Coder<'_>) -> Answer {
+        self.read(max_bytes, coder).unwrap_or_else(Answer::Unavailable)
+    }
+
+    fn read(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, String> {
+        if self.plain_bytes > max_bytes {
+            return Err(too_large(self.plain_bytes, max_bytes));
         }
+        match self.codec {
+            Codec::Custom => self.decoded(coder)?.plain(),
+            Codec::Raw | Codec::Zstd => {
+                coder.accept_plain()?;
+                self.plain()
+            }
+        }
+    }
+
+    /// What the user's codec was given.
+    fn decoded(self, coder: Coder<'_>) -> Result<Self, String> {
+        let Self { plain_bytes, bytes, .. } = self;
+        let inner = Self::decode(coder.decode(bytes)?);
+        let inner = inner.filter(|inner| inner.plain_bytes == plain_bytes);
+        inner.ok_or_else(|| "what its AnswerCodec made of it is no answer".to_owned())
+    }
+
+    fn plain(self) -> Result<Answer, String> {
+        let Self { codec, plain_bytes, bytes } = self;
         let plain = match codec {
             Codec::Raw if bytes.len() == plain_bytes => Ok(bytes),
             Codec::Raw => Err("it has another length than it should have"),
             Codec::Zstd => compression::decompress(&bytes, plain_bytes),
+            Codec::Custom => Err("it was encoded twice"),
         };
-        match plain.map(flat::read) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => Answer::Unavailable("it is damaged".to_owned()),
-            Err(reason) => Answer::Unavailable(reason.to_owned()),
-        }
+        flat::read(plain?).ok_or_else(|| "it is damaged".to_owned())
     }
 }
 
 impl Manifest {
-    /// As [`Coded::open`], of all parts together.
-    pub(crate) fn open(&self, bytes: Vec<u8>, max_bytes: usize) -> Answer {
+    /// The answer that all parts together are; or, where they are none, why not.
+    pub(crate) fn open(&self, bytes: Vec<u8>, max_bytes: usize, coder: Coder<'_>) -> Answer {
         let Self { codec, plain_bytes, .. } = *self;
-        Coded { codec, plain_bytes, bytes }.open(max_bytes)
+        Coded { codec, plain_bytes, bytes }.open(max_bytes, coder)
     }
 }
 

@@ -1,10 +1,14 @@
-//! The stored form of steps: a map of texts, `{"reserve": "{\"seat\":1}"}`.
+//! The stored form of steps: a map of texts, `{"reserve": "{\"seat\":1}"}`; of bytes, where the user's
+//! codec writes them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::de::DeserializeOwned;
 
+use crate::answer_codec::{Coder, NOT_ENCODED};
 use crate::error::{Error, ErrorKind};
 
 /// What a step came to.
@@ -12,14 +16,24 @@ use crate::error::{Error, ErrorKind};
 pub(crate) enum Checkpoint {
     /// Its result as JSON text: S.
     Result(String),
+    /// Its result as the user's codec has encoded it: B, after a byte that says so.
+    Encoded(Vec<u8>),
     /// It is done, and its result could not be stored: NULL.
     Unavailable,
 }
+
+/// The first byte of an encoded result, as of an [answer](crate::response).
+const CUSTOM: u8 = 2;
+/// The first byte of what the codec is given: no answer begins so.
+const STEP: u8 = b'S';
 
 impl Checkpoint {
     pub(crate) fn encode(&self) -> AttributeValue {
         match self {
             Self::Result(json) => AttributeValue::S(json.clone()),
+            Self::Encoded(bytes) => {
+                AttributeValue::B(Blob::new([&[CUSTOM], bytes.as_slice()].concat()))
+            }
             Self::Unavailable => AttributeValue::Null(true),
         }
     }
@@ -27,6 +41,10 @@ impl Checkpoint {
     fn decode(value: AttributeValue) -> Option<Self> {
         match value {
             AttributeValue::S(json) => Some(Self::Result(json)),
+            AttributeValue::B(bytes) => {
+                let bytes = bytes.as_ref().strip_prefix(&[CUSTOM])?;
+                Some(Self::Encoded(bytes.to_vec()))
+            }
             AttributeValue::Null(true) => Some(Self::Unavailable),
             _ => None,
         }
@@ -37,27 +55,65 @@ impl Checkpoint {
     pub(crate) fn bytes(&self, name: &str) -> usize {
         let value = match self {
             Self::Result(json) => json.len(),
+            Self::Encoded(bytes) => 1 + bytes.len(),
             Self::Unavailable => 1,
         };
         name.len() + value + 1
     }
 
+    /// A result as it is stored; or why it cannot be.
+    pub(super) fn new(name: &str, json: String, coder: Coder<'_>) -> Result<Self, String> {
+        if !coder.is_set() {
+            return Ok(Self::Result(json));
+        }
+        let plain = [head(name).as_slice(), json.as_bytes()].concat();
+        let encoded = coder.encode(plain);
+        encoded.map(Self::Encoded).map_err(|reason| format!("{NOT_ENCODED}: {reason}"))
+    }
+
     /// The result, in the type that is asked for.
-    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        coder: Coder<'_>,
+    ) -> Result<T, Error> {
+        let json = self.json(name, coder).map_err(|reason| {
+            let message =
+                format!("step `{name}` was done in an earlier attempt, and its result {reason}");
+            Error::new(ErrorKind::AnswerUnavailable, message)
+        })?;
+        serde_json::from_str(&json).map_err(|source| {
+            let message =
+                format!("the stored result of step `{name}` is not of the type asked for");
+            Error::new(ErrorKind::AnswerUnreadable, message).with_source(source)
+        })
+    }
+
+    /// The result as JSON text; or why it is not to be had.
+    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, String> {
+        let unread = |reason| format!("cannot be read: {reason}");
         match self {
-            Self::Result(json) => serde_json::from_str(json).map_err(|source| {
-                let message =
-                    format!("the stored result of step `{name}` is not of the type asked for");
-                Error::new(ErrorKind::AnswerUnreadable, message).with_source(source)
-            }),
-            Self::Unavailable => {
-                let message = format!(
-                    "step `{name}` was done in an earlier attempt, and its result could not be stored"
-                );
-                Err(Error::new(ErrorKind::AnswerUnavailable, message))
+            Self::Result(json) => {
+                coder.accept_plain().map_err(unread)?;
+                Ok(Cow::Borrowed(json))
             }
+            Self::Encoded(bytes) => {
+                let plain = coder.decode(bytes.clone()).map_err(unread)?;
+                let json = plain.strip_prefix(head(name).as_slice());
+                let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
+                let wrong =
+                    || unread("what its AnswerCodec made of it is no result of its".to_owned());
+                json.map(Cow::Owned).ok_or_else(wrong)
+            }
+            Self::Unavailable => Err("could not be stored".to_owned()),
         }
     }
+}
+
+/// What the codec is given before a result: with the name, so that no step's result stands in for
+/// another's.
+fn head(name: &str) -> Vec<u8> {
+    [&[STEP], (name.len() as u64).to_be_bytes().as_slice(), name.as_bytes()].concat()
 }
 
 /// The steps of a record.

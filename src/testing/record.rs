@@ -75,7 +75,8 @@ impl<'a> SandboxRecord<'a> {
         self.write_pending(now.minus(LONG_AGO)).await
     }
 
-    /// The operation is done, and this is its answer; of HTTP, let a request run instead.
+    /// The operation is done, and this is its answer; of HTTP, let a request run instead, and so where
+    /// answers are [encoded](crate::AnswerCodec): this one is plain.
     ///
     /// # Errors
     /// As [`pending`](Self::pending).

@@ -320,7 +320,7 @@ impl<'a> Attempt<'a> {
     /// Takes the execution's turn and checks what is to be sent.
     async fn begin(execution: &'a Execution, commit: Commit<'_>) -> Result<Self, CommitError> {
         let inner = &execution.inner;
-        if commit.kind != inner.answers {
+        if commit.kind != inner.answers.kind {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
         }
         let mut ledger = inner.commits.ledger.lock().await;
@@ -337,7 +337,9 @@ impl<'a> Attempt<'a> {
         let now = table.clock.store_now();
         let after = |last: Timestamp| last.shifted(1);
         let completed_at = ledger.completed_at.map_or(now, |last| now.max(after(last)));
-        let Packed { response, parts } = execution.pack(commit.stored, completed_at)?;
+        let changed = inner.answers.stored(&commit.stored);
+        let stored = changed.as_ref().map_or(commit.stored, Answer::draft);
+        let Packed { response, parts } = execution.pack(stored, completed_at)?;
         let expires_at = match parts {
             Some(_) => execution.parts_expire_at(completed_at),
             None => execution.expires_at(completed_at),

@@ -17,7 +17,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::response::TooLarge;
+use crate::response::Unstorable;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
@@ -151,6 +151,8 @@ pub enum InvalidTransaction {
     },
     /// The answer cannot be written as JSON; with serde's reason.
     AnswerNotSerializable(String),
+    /// The [`AnswerCodec`](crate::AnswerCodec) has failed; with its reason.
+    AnswerNotEncoded(String),
     /// An HTTP handler commits by [`commit_response`](crate::Execution::commit_response), a
     /// function by [`commit`](crate::Execution::commit).
     WrongKindOfAnswer,
@@ -190,6 +192,9 @@ impl fmt::Display for InvalidTransaction {
             }
             Self::AnswerNotSerializable(reason) => {
                 write!(f, "the answer cannot be written as JSON: {reason}")
+            }
+            Self::AnswerNotEncoded(reason) => {
+                write!(f, "the answer's AnswerCodec could not encode it: {reason}")
             }
             Self::WrongKindOfAnswer => {
                 f.write_str("an HTTP handler commits by commit_response(), a function by commit()")
@@ -271,15 +276,18 @@ impl StdError for CommitError {
     }
 }
 
-impl From<TooLarge> for InvalidTransaction {
-    fn from(too_large: TooLarge) -> Self {
-        Self::AnswerTooLarge { bytes: too_large.bytes }
+impl From<Unstorable> for InvalidTransaction {
+    fn from(unstorable: Unstorable) -> Self {
+        match unstorable {
+            Unstorable::TooLarge { bytes, .. } => Self::AnswerTooLarge { bytes },
+            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
+        }
     }
 }
 
-impl From<TooLarge> for CommitError {
-    fn from(too_large: TooLarge) -> Self {
-        Self::Invalid(too_large.into())
+impl From<Unstorable> for CommitError {
+    fn from(unstorable: Unstorable) -> Self {
+        Self::Invalid(unstorable.into())
     }
 }
 

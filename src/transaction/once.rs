@@ -17,7 +17,7 @@ use crate::parts::Written;
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::record::{self, Claim, Item, Record, State, Version};
 use crate::response::parts::Content;
-use crate::response::{Answer, Draft, Packed, Stored, TooLarge};
+use crate::response::{Answer, Draft, Packed, Stored, Unstorable};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Sent, Transacted, Write};
 
@@ -150,9 +150,11 @@ impl<'a> Attempt<'a> {
         if let Some(answer) = self.core.cached(&self.call) {
             return Ok(Once::Found(Acquisition::Replay(answer)));
         }
+        let changed = self.call.answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
         let packed = match self.pack(draft) {
             Ok(packed) => packed,
-            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
         };
         let record = self.record(packed.response.clone());
         match items::prepare(&self.core.table, &self.claim.key, &record, &mut items) {
@@ -213,7 +215,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Gives an answer its form beside what else is in the record.
-    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, TooLarge> {
+    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
         let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
         let whose = (&self.claim.key, &self.claim.owner);
         self.core.pack(draft, rest, whose, &self.call.policy)
@@ -270,10 +272,11 @@ impl<'a> Attempt<'a> {
         self.completed_at = now.max(self.completed_at.shifted(1));
         (self.others, self.in_record) = (0, None);
         self.written = Written::default();
+        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
             Err(_) if self.in_doubt => return Err(unknown()),
-            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
         };
         match self.run(&packed, None).await? {
             Run::Done => {

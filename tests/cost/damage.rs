@@ -106,7 +106,7 @@ async fn a_record_that_tells_of_its_parts_in_another_way_is_not_guessed_at() {
         changed("sha256", Some(binary(b"short"))),
         changed("extent", Some(n(1))),
         with(record.clone(), "response", binary(b"")),
-        with(record.clone(), "response", binary(b"\x02\0\0\0\x01x")),
+        with(record.clone(), "response", binary(b"\x03\0\0\0\x01x")),
         with(record.clone(), "response", binary(b"\x01\0\0")),
     ];
     wrong.extend(["bytes", "plain_bytes", "codec", "sha256"].map(|name| changed(name, None)));

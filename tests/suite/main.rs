@@ -8,6 +8,7 @@ mod support;
 
 #[cfg(feature = "admin")]
 mod admin;
+mod answer_codec;
 mod answers;
 mod bad_input;
 #[cfg(feature = "http")]

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
 use dynamodb_idempotency::testing::Sandbox;
 use dynamodb_idempotency::{
     Attribute, ErrorKind, Failure, Fingerprint, Idempotency, Lease, Outcome, RunError, TableSchema,
@@ -118,4 +119,23 @@ async fn what_cannot_be_is_an_error() {
     let colliding = TableSchema::default().partition_key("status");
     let error = Sandbox::with_schema(colliding).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
+}
+
+/// A sandbox that knows nothing of the codec can change their states all the same.
+#[tokio::test]
+async fn records_of_a_codec_are_met_as_any_others() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let builder = sandbox.builder().answer_codec(crate::answer_codec::Mask::default());
+    let idempotency = builder.build().unwrap();
+    let record = sandbox.record("charge", "k").payload(&1200);
+    assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Executed(1200));
+    assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Replayed(1200));
+    let StoredState::Completed { answer, .. } = record.read().await.unwrap().unwrap().state else {
+        panic!("it is done");
+    };
+    assert!(matches!(answer, StoredAnswer::Encoded { .. }), "{answer:?}");
+    record.expired().await.unwrap();
+    assert_eq!(pay(&idempotency, 1300).await.unwrap(), Outcome::Executed(1300));
+    record.completed(&7).await.unwrap();
+    assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Replayed(7));
 }

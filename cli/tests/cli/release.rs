@@ -73,6 +73,30 @@ async fn nobody_to_ask_means_no() {
     assert_eq!(store.item("payments#k").await, Some(item));
 }
 
+/// At a terminal it is asked, and takes nothing but a yes for one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn somebody_at_a_terminal_is_asked() {
+    let store = Store::open().await;
+    let item = abandoned("payments#k", 60);
+    for typed in ["n\n", "\n", "yes please\n", ""] {
+        store.put(item.clone()).await;
+        let refused = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
+        assert_eq!(refused.code, 1, "{typed:?}: {refused:?}");
+        assert!(refused.out.contains("PENDING, abandoned"), "{typed:?}: {refused:?}");
+        assert!(refused.out.contains("Delete this record? [y/N]"), "{typed:?}: {refused:?}");
+        assert!(refused.out.contains("nothing was written"), "{typed:?}: {refused:?}");
+        assert_eq!(store.item("payments#k").await, Some(item.clone()), "{typed:?}");
+    }
+    for typed in ["y\n", "yes\n"] {
+        store.put(item.clone()).await;
+        let released = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
+        assert_eq!(released.code, 0, "{typed:?}: {released:?}");
+        assert!(released.out.contains("runs anew"), "{typed:?}: {released:?}");
+        assert_eq!(store.item("payments#k").await, None, "{typed:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_without_a_record_is_an_error() {
     let store = Store::open().await;

@@ -1,5 +1,6 @@
 //! `idempotency stuck` and `idempotency stats`
 
+use dynamodb_idempotency::{Compression, LargeAnswers, Policy};
 use serde_json::json;
 
 use crate::support::{Store, abandoned, completed, n, pending, s, with};
@@ -90,4 +91,52 @@ async fn what_is_no_record_is_told_and_not_counted() {
     assert!(stats.err.contains("format 9") && stats.err.contains("somebody's"), "{stats:?}");
     let stuck = store.run(&["stuck"]).await;
     assert!(stuck.err.contains("warning: `payments#newer` is not counted"), "{stuck:?}");
+}
+
+/// Nothing but what was asked for: the bar is for who watches.
+#[tokio::test]
+async fn who_does_not_watch_sees_no_progress() {
+    let store = filled().await;
+    for command in ["stats", "stuck"] {
+        let ended = store.run(&[command]).await;
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{command}: {ended:?}");
+        assert!(!ended.out.contains(['\r', '\u{1b}']), "{command}: {ended:?}");
+    }
+}
+
+/// The other way round: on a terminal something is drawn, and gone at the end.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_watches_sees_progress() {
+    let store = filled().await;
+    let ended = store.run_on_a_terminal(&["stats"], "").await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains('\u{1b}') && ended.out.contains("6 items were read"), "{ended:?}");
+}
+
+/// The items beside a record are read, and are none themselves.
+#[tokio::test]
+async fn the_parts_of_an_answer_are_no_records() {
+    let store = Store::open().await;
+    let in_parts = |policy: Policy| {
+        let policy = policy.compression(Compression::Off);
+        policy.large_answers(LargeAnswers::InParts { above: 1024 })
+    };
+    store.done(store.builder().policy(in_parts), "large", &"x".repeat(70_000)).await;
+    store.put(abandoned("payments#dead", 60)).await;
+    let parts = store.items().await.len() - 2;
+    assert!(parts >= 2, "{parts}");
+
+    let stats = store.json(&["stats"]).await;
+    let payments = json!({
+        "in_progress": 0, "abandoned": 1, "completed": 1, "failed": 0, "expired": 0, "retried": 0,
+    });
+    assert_eq!(stats["operations"], json!({ "payments": payments }));
+    assert_eq!((&stats["items"], &stats["unreadable"]), (&json!(parts + 2), &json!(0)));
+    let by_scope = store.json(&["stats", "--scopes"]).await;
+    assert_eq!(by_scope["operations"], json!({ "payments": payments }));
+
+    let stuck = store.run(&["stuck"]).await;
+    assert!(stuck.out.contains("dead") && stuck.out.contains("1 operation is stuck"), "{stuck:?}");
+    assert_eq!(stuck.err, "");
 }

@@ -1,6 +1,8 @@
 //! `idempotency show`
 
-use dynamodb_idempotency::{Attribute, KeyForm, TableSchema};
+use dynamodb_idempotency::{
+    AnswerCodec, Attribute, CodecError, Compression, KeyForm, LargeAnswers, Policy, TableSchema,
+};
 use serde_json::json;
 
 use crate::support::{Item, Store, abandoned, completed, map, n, pending, s, with};
@@ -117,4 +119,65 @@ async fn what_others_have_written_does_not_drive_the_terminal() {
     let shown = store.run(&["show", "payments", "\u{1b}]0;k\u{7}"]).await;
     assert!(shown.out.contains("\\u{1b}[2J"), "{shown:?}");
     assert!(!shown.out.contains('\u{1b}') && !shown.out.contains('\u{7}'), "{shown:?}");
+}
+
+fn in_parts(policy: Policy) -> Policy {
+    let policy = policy.compression(Compression::Off);
+    policy.large_answers(LargeAnswers::InParts { above: 1024 })
+}
+
+#[tokio::test]
+async fn an_answer_in_parts_is_shown_as_any_other() {
+    let store = Store::open().await;
+    let answer = "x".repeat(70_000);
+    store.done(store.builder().policy(in_parts), "k", &answer).await;
+    let shown = store.run(&["show", "payments", "k"]).await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.contains(&format!("\"{answer}\"")), "{} bytes", shown.out.len());
+    let json = store.json(&["show", "payments", "k"]).await;
+    assert_eq!(json["answer"], json!({"json": format!("\"{answer}\"")}));
+}
+
+/// Turns the bits over.
+struct Inverted;
+
+impl AnswerCodec for Inverted {
+    fn encode(&self, _: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        Ok(plain.into_iter().map(|byte| !byte).collect())
+    }
+
+    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        self.encode(pk, encoded)
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_a_codec_wrote_is_said_to_be_encoded() {
+    let store = Store::open().await;
+    for (key, length) in [("small", 10), ("large", 70_000)] {
+        let builder = store.builder().policy(in_parts).answer_codec(Inverted);
+        store.done(builder, key, &"x".repeat(length)).await;
+        // Two quotation marks, five bytes that say what it is, and five of its length and codec.
+        let bytes = length + 2 + 5 + 5;
+        let shown = store.run(&["show", "payments", key]).await;
+        assert_eq!((shown.code, shown.err.as_str()), (0, ""), "{shown:?}");
+        assert!(shown.out.contains(&format!("{bytes} bytes, encoded by a codec")), "{shown:?}");
+        let json = store.json(&["show", "payments", key]).await;
+        assert_eq!(json["answer"], json!({"encoded": true, "bytes": bytes}));
+    }
+    let stats = store.json(&["stats"]).await;
+    assert_eq!(stats["operations"]["payments"]["completed"], 2);
+    assert_eq!(stats["unreadable"], 0);
+
+    let idempotency = store.builder().answer_codec(Inverted).build().unwrap();
+    let operation = idempotency.operation("payments").key("stepped");
+    let ran = operation.run(async |execution| {
+        execution.step("reserve", async { Ok::<_, String>(1) }).await?;
+        Err::<(), _>(dynamodb_idempotency::StepError::Failed("no stock".to_owned()))
+    });
+    ran.await.unwrap_err();
+    let shown = store.run(&["show", "payments", "stepped"]).await;
+    assert!(shown.out.contains("reserve: done; its result is encoded by a codec"), "{shown:?}");
+    let json = store.json(&["show", "payments", "stepped"]).await;
+    assert_eq!(json["steps"], json!([{"name": "reserve", "result": null, "encoded": true}]));
 }

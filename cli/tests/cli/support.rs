@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
-use dynamodb_idempotency::{Idempotency, TableSchema};
+use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -154,6 +154,26 @@ impl Store {
         run(&[&table[..], args].concat()).await
     }
 
+    /// As [`run`](Self::run), of somebody who sits at a terminal and types this, and then nothing more.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn run_on_a_terminal(&self, args: &[&str], typed: &str) -> Ended {
+        let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
+        on_a_terminal(&[&table[..], args].concat(), typed).await
+    }
+
+    /// An operation of the library's on this table, which is done and has this answer.
+    pub(crate) async fn done(&self, builder: Builder, key: &str, answer: &str) {
+        let idempotency = builder.build().expect("the settings are right");
+        let operation = idempotency.operation("payments").key(key);
+        let ran = operation.run(async |_| Ok::<_, std::io::Error>(answer.to_owned())).await;
+        ran.expect("it runs");
+    }
+
+    /// The library on this table.
+    pub(crate) fn builder(&self) -> Builder {
+        Idempotency::builder(self.client.clone(), &self.table)
+    }
+
     /// As [`run`](Self::run), and reads the JSON of a success.
     pub(crate) async fn json(&self, args: &[&str]) -> Value {
         let ended = self.run(&[&["--json"], args].concat()).await;
@@ -187,16 +207,17 @@ impl Ended {
 /// The program in an environment that has credentials and nothing else of AWS.
 pub(crate) fn program(args: &[&str]) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    program.args(args);
+    credentials(program.env_clear()).stdin(Stdio::null()).kill_on_drop(true);
     program
-        .args(args)
-        .env_clear()
+}
+
+fn credentials(program: &mut Command) -> &mut Command {
+    program
         .env("AWS_REGION", "us-east-1")
         .env("AWS_ACCESS_KEY_ID", "local")
         .env("AWS_SECRET_ACCESS_KEY", "local")
         .env("AWS_EC2_METADATA_DISABLED", "true")
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    program
 }
 
 pub(crate) async fn run(args: &[&str]) -> Ended {
@@ -206,6 +227,33 @@ pub(crate) async fn run(args: &[&str]) -> Ended {
 pub(crate) async fn ended(program: &mut Command) -> Ended {
     let output = tokio::time::timeout(Duration::from_secs(60), program.output()).await;
     let output = output.expect("it ends").expect("it starts");
+    Ended {
+        code: output.status.code().expect("it ends by itself"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// Runs the program on a terminal of its own (`script`, of util-linux), where output and errors are one.
+#[cfg(target_os = "linux")]
+async fn on_a_terminal(args: &[&str], typed: &str) -> Ended {
+    let quoted = |arg: &&str| format!("'{arg}'");
+    let own = env!("CARGO_BIN_EXE_idempotency");
+    let line: Vec<_> = std::iter::once(&own).chain(args).map(quoted).collect();
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+    credentials(script.env_clear())
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut script = script.spawn().expect("there is `script`");
+    let mut keyboard = script.stdin.take().expect("it is piped");
+    keyboard.write_all(typed.as_bytes()).await.expect("it reads");
+    drop(keyboard);
+    let output = tokio::time::timeout(Duration::from_secs(60), script.wait_with_output()).await;
+    let output = output.expect("it ends").expect("it ran");
     Ended {
         code: output.status.code().expect("it ends by itself"),
         out: String::from_utf8(output.stdout).expect("text"),

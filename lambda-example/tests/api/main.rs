@@ -8,6 +8,7 @@
 
 mod charges;
 mod dynamodb;
+mod encrypted_answers;
 mod function;
 mod http;
 mod payment_events;

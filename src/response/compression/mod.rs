@@ -20,6 +20,8 @@ use super::Draft;
 pub(crate) enum Codec {
     Raw = 0,
     Zstd = 1,
+    /// By the user's [`AnswerCodec`](crate::AnswerCodec), which was given one of the others.
+    Custom = 2,
 }
 
 impl Codec {
@@ -31,6 +33,7 @@ impl Codec {
         match byte {
             0 => Some(Self::Raw),
             1 => Some(Self::Zstd),
+            2 => Some(Self::Custom),
             _ => None,
         }
     }
@@ -39,11 +42,12 @@ impl Codec {
         match self {
             Self::Raw => "raw",
             Self::Zstd => "zstd",
+            Self::Custom => "custom",
         }
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        [Self::Raw, Self::Zstd].into_iter().find(|codec| codec.name() == name)
+        [Self::Raw, Self::Zstd, Self::Custom].into_iter().find(|codec| codec.name() == name)
     }
 }
 

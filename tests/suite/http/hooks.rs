@@ -5,6 +5,7 @@ use http::{HeaderValue, Response};
 
 use super::message::{assert_same, is_replay, post, problem, with};
 use super::site::everywhere;
+use crate::answer_codec::{Mask, shows};
 use crate::support::Runs;
 
 #[tokio::test]
@@ -48,6 +49,28 @@ async fn a_hook_that_changes_nothing_changes_no_byte() {
             let repeat = api.send(post(&format!("k{number}"), "{}")).await;
             assert!(is_replay(&repeat));
             assert_same(&first, &repeat);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_that_a_codec_has_encoded_is_replayed_byte_for_byte() {
+    let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{\"secret\":1}"];
+    everywhere(async |site| {
+        let builder = site.store.builder(&site.link).answer_codec(Mask::default());
+        let idempotency = builder.accept_plain_answers(false).build().unwrap();
+        for (number, body) in bodies.into_iter().enumerate() {
+            let answer = move |_| {
+                let response = Response::builder().header("x-secret", "secret");
+                response.body(Bytes::from_static(body)).unwrap()
+            };
+            let api = site.answering(idempotency.http(site.scope()), answer).await;
+            let first = api.send(post(&format!("k{number}"), "{}")).await;
+            let repeat = api.send(post(&format!("k{number}"), "{}")).await;
+            assert!(is_replay(&repeat));
+            assert_same(&first, &repeat);
+            assert!(!shows(&site.item(&format!("k{number}")).await.unwrap(), "secret"));
         }
     })
     .await;

@@ -24,6 +24,7 @@ mod key_header;
 mod lambda_events;
 mod leases;
 mod long_lived_server;
+mod on_store;
 mod problems;
 mod reconcile;
 mod replays;

@@ -4,8 +4,8 @@
 //! - [`Ran`](function::Ran) is what a handler has run, in order.
 //! - [`sqs`](queue::sqs) and its siblings make events of messages.
 
-mod function;
-mod queue;
+pub(crate) mod function;
+pub(crate) mod queue;
 
 mod any_event;
 mod bad_input;

@@ -1,0 +1,83 @@
+//! Answers encrypted by AES-256-GCM, with aws-lc-rs, which the AWS SDK's TLS stack has already.
+//!
+//! ```text
+//! key id     4 bytes     which of the keys it is
+//! nonce     12 bytes     random, drawn for each answer
+//! the answer, encrypted, and the tag of 16 bytes
+//! ```
+//!
+//! The record's partition key is the associated data: what was encrypted for one key does not open
+//! under another. With random nonces one key is good for four billion answers (NIST SP 800-38D,
+//! section 8.3): rotate before.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use dynamodb_idempotency::{AnswerCodec, CodecError};
+
+/// The keys of one function, fetched when it starts: the data keys that AWS KMS has decrypted, or a
+/// secret of Secrets Manager.
+pub(crate) struct AesGcm {
+    /// By which answers are encrypted; the others are only for reading.
+    current: u32,
+    keys: HashMap<u32, RandomizedNonceKey>,
+}
+
+impl AesGcm {
+    /// Encrypts by the key with the id `current`, and decrypts by whichever of `keys` an answer names.
+    ///
+    /// To rotate: first give the new key to all instances as one to read by, then make it the current
+    /// one; drop the old one once the retention of its last answer is over.
+    ///
+    /// # Errors
+    /// Where no key has the id `current`.
+    pub(crate) fn new(
+        current: u32,
+        keys: impl IntoIterator<Item = (u32, [u8; 32])>,
+    ) -> Result<Self, CodecError> {
+        let key =
+            |(id, bytes): (u32, [u8; 32])| Ok((id, RandomizedNonceKey::new(&AES_256_GCM, &bytes)?));
+        let keys = keys.into_iter().map(key).collect::<Result<HashMap<_, _>, CodecError>>()?;
+        if !keys.contains_key(&current) {
+            return Err(no_key(current));
+        }
+        Ok(Self { current, keys })
+    }
+
+    fn key(&self, id: u32) -> Result<&RandomizedNonceKey, CodecError> {
+        self.keys.get(&id).ok_or_else(|| no_key(id))
+    }
+}
+
+impl AnswerCodec for AesGcm {
+    fn encode(&self, pk: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        let key = self.key(self.current)?;
+        let nonce = key.seal_in_place_append_tag(Aad::from(pk), &mut plain)?;
+        Ok([&self.current.to_be_bytes(), nonce.as_ref().as_slice(), &plain].concat())
+    }
+
+    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        let short = || CodecError::from("it is too short to be an encrypted answer");
+        let (id, rest) = encoded.split_first_chunk::<4>().ok_or_else(short)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or_else(short)?;
+        let (key, mut sealed) = (self.key(u32::from_be_bytes(*id))?, sealed.to_vec());
+        let plain = key
+            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(pk), &mut sealed)
+            .map_err(|_| "it was changed, or belongs to another key or record")?
+            .len();
+        sealed.truncate(plain);
+        Ok(sealed)
+    }
+}
+
+fn no_key(id: u32) -> CodecError {
+    format!("there is no key with the id {id}").into()
+}
+
+/// Neither keys nor how many.
+impl fmt::Debug for AesGcm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AesGcm").field("current", &self.current).finish_non_exhaustive()
+    }
+}

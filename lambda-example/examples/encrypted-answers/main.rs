@@ -1,0 +1,36 @@
+//! Answers that are encrypted in the table: what is stored of a first call, and what its repeat gets.
+//!
+//! ```text
+//! cargo run -p lambda-example --example encrypted-answers
+//! ```
+
+mod codec;
+
+use codec::AesGcm;
+use dynamodb_idempotency::KeyForm;
+use dynamodb_idempotency::testing::Sandbox;
+use lambda_http::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let sandbox = Sandbox::start().await?;
+    // In a function: a data key that AWS KMS has decrypted, fetched once, when the function starts.
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    let codec = AesGcm::new(1, [(1, key)])?;
+    let idempotency = sandbox.builder().answer_codec(codec).accept_plain_answers(false).build()?;
+
+    for call in ["first", "second"] {
+        let operation = idempotency.operation("charge").key("order-42");
+        let outcome = operation
+            .run_with_outcome(async |_| Ok::<_, std::io::Error>(format!("the {call} call's IBAN")))
+            .await?;
+        println!("the {call} call: {outcome:?}");
+    }
+
+    // Whoever has no codec, such as the command line, sees that there is an answer and not which.
+    let admin = sandbox.idempotency();
+    let record = admin.admin().record(&"charge".into(), "order-42", KeyForm::Verbatim).await?;
+    println!("in the table: {:?}", record.map(|record| record.state));
+    Ok(())
+}

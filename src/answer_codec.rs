@@ -1,0 +1,175 @@
+//! Answers in a form of the user's own: encrypted, say.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::key::RecordKey;
+
+/// Why an [`AnswerCodec`] has not encoded or decoded what it was given.
+///
+/// ```
+/// use dynamodb_idempotency::CodecError;
+///
+/// let error: CodecError = "there is no key with this id".into();
+/// assert_eq!(error.to_string(), "there is no key with this id");
+/// ```
+pub type CodecError = Box<dyn StdError + Send + Sync>;
+
+/// Turns what would be stored of an answer into other bytes, and back: encryption with a key of your
+/// own. Given to [`Builder::answer_codec`](crate::Builder::answer_codec).
+///
+/// All of a user's that the crate stores as an answer goes through it: functions' results, HTTP
+/// responses, committed answers, those of a reconcile hook, failures that are kept, and the results
+/// of [steps](crate::Execution::step). Keys, scopes, the names of steps, times and the SHA-256 of the
+/// request do not: for keys there is [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+///
+/// An answer is compressed first, so its length in the table tells something of its content; where
+/// that matters, choose [`Compression::Off`](crate::Compression::Off). What the codec adds is stored,
+/// billed, and counts for [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
+///
+/// It is called on the way of each answer and must not block: fetch keys when the function starts. It
+/// is given the bytes to keep, so that it can change them in place; while it works, an answer takes about
+/// three times its size in memory. A panic counts as an error. Where `encode` fails, the operation completes all the same, since its
+/// effect has happened, with the reason in the place of the answer: the first caller gets its answer,
+/// repeats get [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is
+/// ever stored unencoded instead. A commit and a transaction are not sent then. Where `decode` fails,
+/// a repeat gets `AnswerUnavailable` (of a failure that is kept [`Failed`](crate::ErrorKind::Failed), as
+/// ever), nothing runs, and the record stays as it is.
+///
+/// In memory answers are as they are: in the [local cache](crate::Builder::local_cache), and on their
+/// way to calls that share one.
+///
+/// What is under a key can be bound to that key, as with the associated data of an authenticated
+/// cipher: then no answer opens under another key. It protects contents. Whoever may write to the table
+/// can still delete a record, and so have its operation run again, or put back what this very key
+/// held before.
+///
+/// ```
+/// use dynamodb_idempotency::{AnswerCodec, CodecError};
+///
+/// /// Shows the shape, and hides nothing: `examples/encrypted-answers` is AES-256-GCM.
+/// struct Labelled;
+///
+/// impl AnswerCodec for Labelled {
+///     fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+///         Ok([pk.as_bytes(), b"\n", &plain].concat())
+///     }
+///
+///     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+///         let rest = encoded.strip_prefix(pk.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
+///         rest.map(<[u8]>::to_vec).ok_or_else(|| "it belongs to another key".into())
+///     }
+/// }
+///
+/// let codec = Labelled;
+/// let stored = codec.encode("charge#order-42", b"[1]".to_vec())?;
+/// assert_eq!(codec.decode("charge#order-42", stored.clone())?, b"[1]");
+/// assert!(codec.decode("charge#order-43", stored).is_err());
+/// # Ok::<_, CodecError>(())
+/// ```
+pub trait AnswerCodec: Send + Sync {
+    /// What is to be stored in the place of `plain` in the record `pk`, which is `scope#key` as it
+    /// stands in the table. May be asked several times about one answer.
+    ///
+    /// # Errors
+    /// Where it cannot: the error goes to the log, not into the table.
+    fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError>;
+
+    /// What was given to [`encode`](Self::encode), exactly.
+    ///
+    /// # Errors
+    /// Where these are no bytes of its own, or not those of `pk`. The error goes to the log, and into
+    /// the caller's error.
+    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError>;
+}
+
+impl<C: AnswerCodec + ?Sized> AnswerCodec for Arc<C> {
+    fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        (**self).encode(pk, plain)
+    }
+
+    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        (**self).decode(pk, encoded)
+    }
+}
+
+/// The codec that answers are stored by, if there is one.
+#[derive(Clone, Default)]
+pub(crate) struct Coding {
+    pub(crate) codec: Option<Arc<dyn AnswerCodec>>,
+    /// Whether answers that no codec wrote are refused.
+    pub(crate) refuses_plain: bool,
+}
+
+impl Coding {
+    /// For what stands in, or beside, the record of this key.
+    pub(crate) fn of<'a>(&'a self, key: &'a RecordKey) -> Coder<'a> {
+        Coder { coding: self, key }
+    }
+}
+
+/// Not the codec: it has keys.
+impl fmt::Debug for Coding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coding")
+            .field("has_codec", &self.codec.is_some())
+            .field("refuses_plain", &self.refuses_plain)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The codec, for one record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coder<'a> {
+    coding: &'a Coding,
+    key: &'a RecordKey,
+}
+
+/// What is stored where the codec has failed: without its words, which may be about the content.
+pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
+
+const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: give the one \
+                        that wrote it to Builder::answer_codec";
+const PLAIN: &str =
+    "it was stored without an AnswerCodec, and Builder::accept_plain_answers is off";
+const PANICKED: &str = "it panicked";
+
+impl Coder<'_> {
+    pub(crate) fn is_set(self) -> bool {
+        self.coding.codec.is_some()
+    }
+
+    /// Why the codec has not encoded it.
+    pub(crate) fn encode(self, plain: Vec<u8>) -> Result<Vec<u8>, String> {
+        let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
+        let encoding = AssertUnwindSafe(|| codec.encode(self.key.as_str(), plain));
+        match catch_unwind(encoding) {
+            Ok(encoded) => encoded.map_err(|error| error.to_string()),
+            Err(_) => Err(PANICKED.to_owned()),
+        }
+    }
+
+    /// Why the codec has not decoded it.
+    pub(crate) fn decode(self, encoded: Vec<u8>) -> Result<Vec<u8>, String> {
+        let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
+        let decoding = AssertUnwindSafe(|| codec.decode(self.key.as_str(), encoded));
+        let reason = match catch_unwind(decoding) {
+            Ok(Ok(plain)) => return Ok(plain),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => PANICKED.to_owned(),
+        };
+        tracing::error!(
+            operation = self.key.operation(),
+            reason,
+            "an AnswerCodec could not decode what is stored: repeats get an error"
+        );
+        Err(format!("its AnswerCodec could not decode it: {reason}"))
+    }
+
+    /// Why what no codec wrote is not taken.
+    pub(crate) fn accept_plain(self) -> Result<(), String> {
+        if self.coding.refuses_plain { Err(PLAIN.to_owned()) } else { Ok(()) }
+    }
+}

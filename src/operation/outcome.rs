@@ -1,0 +1,65 @@
+//! How a call came by its answer.
+
+/// How a call of [`run_with_outcome`](crate::Operation::run_with_outcome) came by its answer.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// use dynamodb_idempotency::Outcome;
+///
+/// let outcome = idempotency
+///     .operation("charge")
+///     .key("order-42")
+///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+///     .await?;
+/// match &outcome {
+///     Outcome::Executed(_) => println!("it ran"),
+///     Outcome::Unconfirmed(_) | Outcome::Unprotected(_) => println!("it ran; it may run again"),
+///     stored => assert!(stored.is_replayed() || matches!(stored, Outcome::Reconciled(_))),
+/// }
+/// let receipt = outcome.into_inner();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The handler ran, now, and the operation is completed. Its answer is stored, unless it could
+    /// not be: then the log has an error and repeats get
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
+    Executed(T),
+    /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
+    Replayed(T),
+    /// The handler did not run now: the [reconcile hook](crate::Operation::reconcile) found that an
+    /// abandoned execution had completed, and this is its answer, which is stored now.
+    Reconciled(T),
+    /// The handler ran, said [`nothing_executed`](crate::Execution::nothing_executed), and nothing is
+    /// stored.
+    NothingExecuted(T),
+    /// The handler ran; whether its answer is stored could not be confirmed
+    /// ([`Unconfirmed::Answer`](crate::Unconfirmed::Answer)).
+    Unconfirmed(T),
+    /// The handler ran without a record, because DynamoDB could not be reached
+    /// ([`Outage::Open`](crate::Outage::Open)), or because idempotency is
+    /// [switched off](crate::Builder::disabled).
+    Unprotected(T),
+}
+
+impl<T> Outcome<T> {
+    /// The answer, however it came.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Executed(value)
+            | Self::Replayed(value)
+            | Self::Reconciled(value)
+            | Self::NothingExecuted(value)
+            | Self::Unconfirmed(value)
+            | Self::Unprotected(value) => value,
+        }
+    }
+
+    /// Whether the answer is one that was stored before.
+    #[must_use]
+    pub const fn is_replayed(&self) -> bool {
+        matches!(self, Self::Replayed(_))
+    }
+}
