@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -506,7 +507,7 @@ where
             }
         }
     };
-    see_through(&execution, work).await.unwrap_or_else(|panic| resume_unwind(panic))
+    see_through(&execution, pin!(work)).await.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
@@ -582,7 +583,8 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or("a value that is no text")
 }
 
-/// Drives a handler and what its answer does to the record, under a live lease.
+/// Drives a handler and what its answer does to the record, under a live lease. `work` is best a pinned
+/// reference: a future that is handed on is in the caller's future twice.
 pub(crate) async fn see_through<F: Future>(execution: &Execution, work: F) -> F::Output {
     let guard = EarlyDrop(execution);
     let output = execution.drive(work).await;

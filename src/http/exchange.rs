@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
@@ -83,7 +84,7 @@ where
             None => answer,
         }
     };
-    see_through(&execution, work).await
+    see_through(&execution, pin!(work)).await
 }
 
 /// Puts what a handler's commit has come to in the place of what the handler returned.
