@@ -49,7 +49,9 @@ impl Fingerprint {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
-        let text = serde_json::to_vec(payload).map_err(|source| {
+        // Room for most payloads at once.
+        let mut text = Vec::with_capacity(1024);
+        serde_json::to_writer(&mut text, payload).map_err(|source| {
             Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
                 .with_source(source)
         })?;
