@@ -63,7 +63,7 @@ impl Table {
             .describe_table()
             .table_name(&self.name)
             .customize()
-            .interceptor(probe.clone())
+            .config_override(probe.config())
             .send();
         let output = self.look(probe, Box::pin(request), limit).await;
         output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
@@ -76,7 +76,7 @@ impl Table {
             .describe_time_to_live()
             .table_name(&self.name)
             .customize()
-            .interceptor(probe.clone())
+            .config_override(probe.config())
             .send();
         let output = self.look(probe, Box::pin(request), limit).await;
         output.map(|output| {
@@ -99,13 +99,14 @@ impl Table {
         condition.owned_by(nobody);
         match access {
             Access::Get => {
-                let request = self.get_request(key).customize().interceptor(probe.clone()).send();
+                let request =
+                    self.get_request(key).customize().config_override(probe.config()).send();
                 self.look(probe, Box::pin(request), limit).await.map(drop)
             }
             Access::Put => {
                 let item = record::key_item(&self.schema, key);
                 let request = self.put_request(item, condition).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
+                let request = Box::pin(request.config_override(probe.config()).send());
                 self.look(probe, Box::pin(refused_is_fine(request)), limit).await
             }
             Access::Update => {
@@ -113,12 +114,12 @@ impl Table {
                 change.condition = condition;
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
+                let request = Box::pin(request.config_override(probe.config()).send());
                 self.look(probe, Box::pin(refused_is_fine(request)), limit).await
             }
             Access::Delete => {
                 let request = self.delete_request(key, condition).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
+                let request = Box::pin(request.config_override(probe.config()).send());
                 self.look(probe, Box::pin(refused_is_fine(request)), limit).await
             }
         }

@@ -228,7 +228,7 @@ impl Table {
         condition.no_steps();
         let probe = Probe::default();
         let request = self.delete_request(&claim.key, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         self.write(probe, request, limit).await
     }
 
@@ -243,7 +243,7 @@ impl Table {
         }
         let probe = Probe::default();
         let request = self.get_request(key).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let answer = self.clock.within(limit, request).await;
@@ -268,14 +268,14 @@ impl Table {
     async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
         let probe = Probe::default();
         let request = self.put_request(item, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         self.write(probe, request, limit).await
     }
 
     async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
         let probe = Probe::default();
         let request = self.update_request(key, change).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         self.write(probe, request, limit).await
     }
 

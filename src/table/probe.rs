@@ -7,7 +7,9 @@ use aws_sdk_dynamodb::config::interceptors::{
     BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
     FinalizerInterceptorContextRef,
 };
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::config::{
+    Builder, Config, ConfigBag, Intercept, RuntimeComponents, SharedInterceptor,
+};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
@@ -29,6 +31,14 @@ pub(super) struct Seen {
 }
 
 impl Probe {
+    /// What a request of this call is sent with. Nobody can switch a permanent interceptor off, so the
+    /// SDK does not look that up before each of its twenty hooks.
+    pub(super) fn config(&self) -> Builder {
+        let mut config = Config::builder();
+        config.push_interceptor(SharedInterceptor::permanent(self.clone()));
+        config
+    }
+
     pub(super) fn seen(&self) -> Seen {
         self.with(std::mem::take)
     }

@@ -111,7 +111,7 @@ impl Table {
             .client_request_token(token)
             .set_return_consumed_capacity(self.capacity.clone())
             .customize()
-            .interceptor(probe.clone())
+            .config_override(probe.config())
             .send();
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
