@@ -17,7 +17,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailur
 pub type Item = HashMap<String, AttributeValue>;
 
 const OWNER: &str = "0123456789abcdef0123456789abcdef";
-const TABLE: &str = "idempotency";
+/// The table that the requests name.
+pub const TABLE: &str = "idempotency";
 
 fn text(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
