@@ -149,6 +149,9 @@ mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod parts;
 mod policy;
 mod preflight;
 mod protocol;

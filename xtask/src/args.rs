@@ -4,10 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+const ROUNDS: u32 = 7;
+
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
+  bench    what a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
+      --rounds N                 how often the sides take turns over a socket (default 7)
+      --peers                    the same work with Powertools for Python and TypeScript
+                                 (needs valgrind and DynamoDB Local; the peers Python and Node.js)
+
   check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
@@ -54,12 +61,20 @@ Environment:
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help,
+    Bench(BenchOptions),
     Check(CheckOptions),
     Infra,
     Playground { renew_screenshot: bool },
     Test(TestOptions),
     E2e(E2eOptions),
     Torture(TortureOptions),
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct BenchOptions {
+    pub(crate) rounds: u32,
+    /// Whether other libraries take part.
+    pub(crate) peers: bool,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -106,6 +121,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
     }
     match own.split_first() {
         None => bail!("which command?"),
+        Some((command, flags)) if command == "bench" => {
+            bench_options(flags, &binary_args).map(Command::Bench)
+        }
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
         }
@@ -131,6 +149,24 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, _)) => bail!("there is no command `{command}`"),
     }
+}
+
+fn bench_options(flags: &[String], binary_args: &[String]) -> Result<BenchOptions> {
+    ensure!(binary_args.is_empty(), "`bench` passes nothing on: nothing may follow `--`");
+    let mut options = BenchOptions { rounds: ROUNDS, peers: false };
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match flag.as_str() {
+            "--peers" => options.peers = true,
+            "--rounds" => {
+                let value = flags.next().context("`--rounds` needs a value")?;
+                options.rounds = number(flag, value)?.try_into().context("too many rounds")?;
+            }
+            other => bail!("`bench` does not know `{other}`"),
+        }
+    }
+    ensure!(options.rounds > 0, "`--rounds` is at least 1");
+    Ok(options)
 }
 
 fn check_options(flags: &[String], binary_args: &[String]) -> Result<CheckOptions> {
@@ -236,6 +272,13 @@ mod tests {
     }
 
     #[test]
+    fn bench_takes_its_rounds_and_peers() {
+        let bench = |rounds, peers| Command::Bench(BenchOptions { rounds, peers });
+        assert_eq!(parse_line("bench").unwrap(), bench(ROUNDS, false));
+        assert_eq!(parse_line("bench --rounds 3 --peers").unwrap(), bench(3, true));
+    }
+
+    #[test]
     fn infra_takes_nothing() {
         assert_eq!(parse_line("infra").unwrap(), Command::Infra);
     }
@@ -291,6 +334,10 @@ mod tests {
             ("infra -- sam", "no arguments"),
             ("playground --fix", "`--screenshot`"),
             ("playground --screenshot -- pay", "nothing else"),
+            ("bench --fast", "`--fast`"),
+            ("bench --rounds", "needs a value"),
+            ("bench --rounds 0", "at least 1"),
+            ("bench -- parts", "passes nothing on"),
             ("check -- lease", "passes nothing on"),
             ("e2e --bootstraps", "needs a folder"),
             ("e2e --release", "`--release`"),

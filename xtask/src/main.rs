@@ -5,6 +5,7 @@
 //! the options.
 
 mod args;
+mod bench;
 mod check;
 mod command;
 mod dynamodb_local;
@@ -48,6 +49,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
             println!("{}", args::HELP);
             Ok(true)
         }
+        Command::Bench(options) => bench::run(&options).map(|()| true),
         Command::Check(options) => check::run(&options),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Playground { renew_screenshot } => {

@@ -1,7 +1,8 @@
 //! One process that makes many calls over a socket, and what they cost it, as one line of JSON.
 //!
-//! `end-to-end ENDPOINT ours|bare first|replay|in-progress CALLERS CALLS`. The peers' programs in
-//! `benches/peers/` take the same arguments and print the same line.
+//! `end-to-end SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS`; a side is `ours`, `bare`, or
+//! `bare-threads`: the calls by hand on the runtime that `#[tokio::main]` gives unasked. `cold` is one
+//! first call on a table that is there, and no line.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use benches::raw;
 use dynamodb_idempotency::{ErrorKind, Idempotency, Lease, Outcome, RunError};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 /// Keys that are completed, for replays.
@@ -21,27 +23,35 @@ const KEYS: usize = 16;
 const HOUR: Duration = Duration::from_secs(3600);
 const ANSWER: &str = "an answer of some forty bytes, no more, ok";
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [endpoint, side, case, callers, calls] = args.as_slice() else {
-        bail!("end-to-end ENDPOINT ours|bare first|replay|in-progress CALLERS CALLS");
+    let [side, endpoint, case, callers, calls] = args.as_slice() else {
+        bail!("end-to-end SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS");
+    };
+    let (is_ours, mut runtime) = match side.as_str() {
+        "ours" => (true, Builder::new_current_thread()),
+        "bare" => (false, Builder::new_current_thread()),
+        "bare-threads" => (false, Builder::new_multi_thread()),
+        other => bail!("no side `{other}`"),
     };
     let client = client(endpoint);
-    let idempotency = Idempotency::new(client.clone(), raw::TABLE);
-    idempotency.create_table().await?;
     let work = Work {
-        idempotency,
+        idempotency: Idempotency::new(client.clone(), raw::TABLE),
         client,
-        is_ours: match side.as_str() {
-            "ours" => true,
-            "bare" => false,
-            other => bail!("`ours` or `bare`, not `{other}`"),
-        },
+        is_ours,
         case: case.parse()?,
         run: format!("{side}-{}", std::process::id()),
     };
-    println!("{}", measure(Arc::new(work), callers.parse()?, calls.parse()?).await?);
+    let (callers, calls) = (callers.parse()?, calls.parse()?);
+    let runtime = runtime.enable_all().build()?;
+    if case == "cold" {
+        return runtime.block_on(work.call(0));
+    }
+    let measured = runtime.block_on(async move {
+        work.idempotency.create_table().await?;
+        tokio::spawn(measure(Arc::new(work), callers, calls)).await?
+    });
+    println!("{}", measured?);
     Ok(())
 }
 
@@ -68,7 +78,7 @@ impl std::str::FromStr for Case {
 
     fn from_str(name: &str) -> Result<Self> {
         match name {
-            "first" => Ok(Self::First),
+            "cold" | "first" => Ok(Self::First),
             "replay" => Ok(Self::Replay),
             "in-progress" => Ok(Self::InProgress),
             other => bail!("no case `{other}`"),
@@ -182,7 +192,7 @@ fn pk(key: &str) -> String {
 /// Some calls to warm up, then so many by each of the callers.
 async fn measure(work: Arc<Work>, callers: usize, calls: usize) -> Result<serde_json::Value> {
     work.prepare().await?;
-    let warm_up = calls / 10 + 10;
+    let warm_up = calls / 2 + 10;
     run(&work, callers, 0, warm_up).await?;
     let (cpu, start) = (cpu_time(), Instant::now());
     let mut latencies = run(&work, callers, callers * warm_up, calls).await?;

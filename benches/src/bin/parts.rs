@@ -1,0 +1,161 @@
+//! The pure parts of a call, timed: key, fingerprint, record, decision, stored answer. As JSON.
+//!
+//! Not by criterion: its dependencies switch features on that the AWS SDK is built with, and everybody
+//! who works on this project would build the SDK once more. What it would tell beside median and spread
+//! is not looked at here.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use dynamodb_idempotency::Fingerprint;
+use dynamodb_idempotency::parts::{self, Calls};
+use http::Response;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// The parts are measured in turns: what disturbs the machine for a while disturbs all of them.
+const TURNS: usize = 25;
+/// The least time of one turn of one part.
+const TURN: Duration = Duration::from_millis(4);
+
+struct Part {
+    name: String,
+    /// What one run reads or writes, where that is what counts.
+    bytes: Option<usize>,
+    /// Runs it so many times, and tells how long that took.
+    run: Box<dyn Fn(u32) -> Duration>,
+}
+
+fn main() -> Result<()> {
+    let parts: Vec<Part> =
+        [key(), fingerprint(), record()?, answer()].into_iter().flatten().collect();
+    let repeats: Vec<u32> = parts.iter().map(|part| repeats(&part.run)).collect();
+    let mut nanos = vec![Vec::with_capacity(TURNS); parts.len()];
+    for _ in 0..TURNS {
+        for ((part, repeats), nanos) in parts.iter().zip(&repeats).zip(&mut nanos) {
+            nanos.push((part.run)(*repeats).as_secs_f64() * 1e9 / f64::from(*repeats));
+        }
+    }
+    let rows: Vec<Value> = parts.iter().zip(nanos).map(|(part, nanos)| row(part, nanos)).collect();
+    println!("{}", Value::from(rows));
+    Ok(())
+}
+
+/// How often a part runs in a turn.
+fn repeats(run: &dyn Fn(u32) -> Duration) -> u32 {
+    let mut repeats = 1;
+    while run(repeats) < TURN {
+        repeats *= 2;
+    }
+    repeats
+}
+
+fn row(part: &Part, mut nanos: Vec<f64>) -> Value {
+    nanos.sort_by(f64::total_cmp);
+    let at = |share: usize| nanos[(nanos.len() - 1) * share / 100];
+    json!({ "name": part.name, "bytes": part.bytes, "ns": at(50), "low": at(10), "high": at(90) })
+}
+
+/// A part that is run on the same input over and over.
+fn part<I: 'static, O: 'static>(
+    name: &str,
+    bytes: Option<usize>,
+    input: I,
+    work: impl Fn(&I) -> O + 'static,
+) -> Part {
+    let run = move |repeats| {
+        let start = Instant::now();
+        for _ in 0..repeats {
+            black_box(work(black_box(&input)));
+        }
+        start.elapsed()
+    };
+    Part { name: name.to_owned(), bytes, run: Box::new(run) }
+}
+
+/// A part that uses its input up; the copies are made before the clock starts.
+fn consumer<I: Clone + 'static, O: 'static>(
+    name: &str,
+    bytes: Option<usize>,
+    input: I,
+    work: impl Fn(I) -> O + 'static,
+) -> Part {
+    let run = move |repeats: u32| {
+        let copies: Vec<I> = (0..repeats).map(|_| input.clone()).collect();
+        let start = Instant::now();
+        for input in copies {
+            black_box(work(black_box(input)));
+        }
+        start.elapsed()
+    };
+    Part { name: name.to_owned(), bytes, run: Box::new(run) }
+}
+
+fn key() -> Vec<Part> {
+    let bare = parts::headers("8e03978e-40d5-43dd-bc93-6894a57f9324");
+    let quoted = parts::headers("\"8e03978e-40d5-43dd-bc93-6894a57f9324\"");
+    vec![
+        part("key, bare", None, bare, parts::finds_key),
+        part("key, quoted", None, quoted, parts::finds_key),
+    ]
+}
+
+fn fingerprint() -> Vec<Part> {
+    let sizes = [("0.5 KB", 9), ("10 KB", 180), ("100 KB", 1800)];
+    let of_one_size = |(size, lines)| {
+        let sorted = order(lines, r#"{"article":"article number 0001","count":1,"price":25}"#);
+        let loose = order(lines, r#"{"price": 25, "article": "article number 0001", "count": 1}"#);
+        let part = |what: &str, text: &str, work: fn(&String) -> [u8; 32]| {
+            part(&format!("{what}, {size}"), Some(text.len()), text.to_owned(), work)
+        };
+        let json =
+            |text: &String| *Fingerprint::builder().json(text.as_bytes()).finish().as_bytes();
+        [
+            part("SHA-256 alone", &sorted, |text| Sha256::digest(text).into()),
+            part("fingerprint of bytes", &sorted, |text| {
+                *Fingerprint::builder().bytes(text.as_bytes()).finish().as_bytes()
+            }),
+            part("fingerprint of JSON", &sorted, json),
+            part("fingerprint of JSON, members to sort", &loose, json),
+        ]
+    };
+    sizes.into_iter().flat_map(of_one_size).collect()
+}
+
+fn order(lines: usize, line: &str) -> String {
+    format!("{{\"id\":\"order-42\",\"lines\":[{}]}}", vec![line; lines].join(","))
+}
+
+fn record() -> Result<Vec<Part>> {
+    let calls = Calls::new()?;
+    let completed = calls.completed(parts::encode_answer(&response(512)));
+    ensure!(calls.is_replayed(completed.clone())?, "the record is no answer");
+    let pending = part("record, pending", None, Calls::new()?, Calls::pending);
+    let decided = consumer("record read and decided on", None, completed, move |item| {
+        calls.is_replayed(item).is_ok_and(|is_replayed| is_replayed)
+    });
+    Ok(vec![pending, decided])
+}
+
+fn answer() -> Vec<Part> {
+    let sizes = [("0.5 KB", 512), ("10 KB", 10 * 1024), ("100 KB", 100 * 1024)];
+    let of_one_size = |(size, bytes)| {
+        let response = response(bytes);
+        let stored = parts::encode_answer(&response);
+        let (encode, decode) = (format!("answer stored, {size}"), format!("answer read, {size}"));
+        [
+            part(&encode, Some(bytes), response, parts::encode_answer),
+            consumer(&decode, Some(bytes), stored, parts::decode_answer),
+        ]
+    };
+    sizes.into_iter().flat_map(of_one_size).collect()
+}
+
+fn response(bytes: usize) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(vec![b'a'; bytes]));
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
+    response
+}
