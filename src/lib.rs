@@ -151,7 +151,7 @@ pub mod messages;
 mod operation;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub mod parts;
+pub mod internals;
 mod policy;
 mod preflight;
 mod protocol;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use dynamodb_idempotency::Fingerprint;
-use dynamodb_idempotency::parts::{self, Calls};
+use dynamodb_idempotency::internals::{self, Calls};
 use http::Response;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -94,11 +94,11 @@ fn consumer<I: Clone + 'static, O: 'static>(
 }
 
 fn key() -> Vec<Part> {
-    let bare = parts::headers("8e03978e-40d5-43dd-bc93-6894a57f9324");
-    let quoted = parts::headers("\"8e03978e-40d5-43dd-bc93-6894a57f9324\"");
+    let bare = internals::headers("8e03978e-40d5-43dd-bc93-6894a57f9324");
+    let quoted = internals::headers("\"8e03978e-40d5-43dd-bc93-6894a57f9324\"");
     vec![
-        part("key, bare", None, bare, parts::finds_key),
-        part("key, quoted", None, quoted, parts::finds_key),
+        part("key, bare", None, bare, internals::finds_key),
+        part("key, quoted", None, quoted, internals::finds_key),
     ]
 }
 
@@ -130,7 +130,7 @@ fn order(lines: usize, line: &str) -> String {
 
 fn record() -> Result<Vec<Part>> {
     let calls = Calls::new()?;
-    let completed = calls.completed(parts::encode_answer(&response(512)));
+    let completed = calls.completed(internals::encode_answer(&response(512)));
     ensure!(calls.is_replayed(completed.clone())?, "the record is no answer");
     let pending = part("record, pending", None, Calls::new()?, Calls::pending);
     let decided = consumer("record read and decided on", None, completed, move |item| {
@@ -143,11 +143,11 @@ fn answer() -> Vec<Part> {
     let sizes = [("0.5 KB", 512), ("10 KB", 10 * 1024), ("100 KB", 100 * 1024)];
     let of_one_size = |(size, bytes)| {
         let response = response(bytes);
-        let stored = parts::encode_answer(&response);
+        let stored = internals::encode_answer(&response);
         let (encode, decode) = (format!("answer stored, {size}"), format!("answer read, {size}"));
         [
-            part(&encode, Some(bytes), response, parts::encode_answer),
-            consumer(&decode, Some(bytes), stored, parts::decode_answer),
+            part(&encode, Some(bytes), response, internals::encode_answer),
+            consumer(&decode, Some(bytes), stored, internals::decode_answer),
         ]
     };
     sizes.into_iter().flat_map(of_one_size).collect()
