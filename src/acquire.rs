@@ -1,10 +1,18 @@
 //! Becoming the owner of a key, or learning why not.
 
+mod adaptive;
 mod give_up;
 mod reconcile;
+mod together;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+pub(crate) use self::adaptive::Replays;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
@@ -13,14 +21,14 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::policy::{COMPLETION_MARGIN, InProgress, Policy};
+use crate::policy::{Acquire, COMPLETION_MARGIN, Completed, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
 use crate::record::{Claim, Item, Record, Version};
-use crate::response::{Answer, AnswerKind};
+use crate::response::{Answer, AnswerKind, Stored};
 use crate::signals::{self, Ending, Signals};
 use crate::steps::Checkpoints;
-use crate::table::{Reply, Term, Write};
+use crate::table::{Consistency, Reply, Term, Write};
 
 /// How often one call tries to write before it gives a contended key up.
 const MAX_WRITES: u32 = 8;
@@ -54,6 +62,18 @@ impl Call {
         Self { key, fingerprint, policy, deadline, answers, signals }
     }
 
+    /// Passes on what the call has come to; tells it, if that is its end.
+    pub(crate) fn told(&self, acquired: Result<Acquisition, Error>) -> Result<Acquisition, Error> {
+        let ending = match &acquired {
+            Ok(acquisition) => Ending::of(acquisition),
+            Err(error) => Some(Ending::of_error(error)),
+        };
+        if let Some(ending) = ending {
+            self.ended(ending);
+        }
+        acquired
+    }
+
     /// Tells that the call has ended without having run anything.
     pub(crate) fn ended(&self, ending: Ending) {
         self.signals.ended(self.key.operation(), ending, None);
@@ -72,17 +92,27 @@ impl Call {
         started: Timestamp,
         backoff: &mut Backoff,
     ) -> bool {
-        let InProgress::Wait { timeout } = self.policy.in_progress else { return false };
-        let mut until = started.plus(timeout);
-        if let Some(answer_by) = self.answer_by() {
-            until = until.min(answer_by);
-        }
-        let left = until.since(clock.local_now());
+        let left = self.wait_left(clock, started);
         if left.is_zero() {
             return false;
         }
         clock.sleep(backoff.next().min(left)).await;
         true
+    }
+
+    /// How long a call that began at `started` still waits for an operation that another owner runs.
+    pub(crate) fn wait_left(&self, clock: &Clock, started: Timestamp) -> Duration {
+        let InProgress::Wait { timeout } = self.policy.in_progress else { return Duration::ZERO };
+        let mut until = started.plus(timeout);
+        if let Some(answer_by) = self.answer_by() {
+            until = until.min(answer_by);
+        }
+        until.since(clock.local_now())
+    }
+
+    /// Whether what another call of the same request is told holds for this one too.
+    fn may_share(&self) -> bool {
+        self.policy.completed == Completed::Replay
     }
 }
 
@@ -91,7 +121,7 @@ impl Call {
 #[must_use]
 pub(crate) enum Acquisition {
     Acquired(Execution),
-    Replay(Answer),
+    Replay(Arc<Answer>),
     ReplayFailure(Option<Answer>),
     Mismatch,
     InProgress {
@@ -105,9 +135,18 @@ pub(crate) enum Acquisition {
 }
 
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
-/// the call may own its key without a record.
-pub(crate) async fn acquire(core: &Arc<Core>, call: Call) -> Result<Acquisition, Error> {
-    Acquirer::new(core, call)?.acquire().await
+/// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
+/// compiled without what is in this one.
+pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
+    let acquiring = async move {
+        let mut acquirer = Acquirer::new(core, call)?;
+        let found = match core.flights.as_ref().filter(|_| acquirer.call.may_share()) {
+            None => acquirer.acquire().await,
+            Some(flights) => acquirer.together(flights).await,
+        };
+        acquirer.call.told(found)
+    };
+    acquiring.boxed()
 }
 
 /// A call on its way to its key.
@@ -125,8 +164,8 @@ pub(crate) struct Acquirer<'a> {
     stamped: Offset,
     /// A write of ours is in the table, or may be, or may yet arrive there.
     may_hold: bool,
-    /// Another owner was seen at work, with so much of its lease left.
-    running: Option<Duration>,
+    /// Another owner was seen at work.
+    running: Option<Sighting>,
     /// What the record that we own, or are about to, has of earlier attempts' steps.
     steps: Option<Checkpoints>,
     /// The record that we took over, or tried to.
@@ -135,6 +174,29 @@ pub(crate) struct Acquirer<'a> {
     orphan: Option<Orphan>,
     /// What the hook said of an abandoned record, as long as that does not change.
     verdict: Option<(Version, Verdict)>,
+    /// What the steps of the record take that the hook judged, in bytes.
+    steps_bytes: usize,
+    /// The form in which the hook's answer is stored.
+    word: Option<Word>,
+    /// The operation was seen to be over, or to be none that this call may run.
+    is_barred: bool,
+}
+
+/// Another owner, as it was seen at work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) lease_left: Duration,
+    /// In local time.
+    pub(crate) at: Timestamp,
+}
+
+/// A hook's answer, ready to be put into the record.
+#[derive(Clone, Debug)]
+struct Word {
+    completed_at: Timestamp,
+    /// Epoch seconds.
+    expires_at: i64,
+    response: AttributeValue,
 }
 
 /// What to send next.
@@ -143,6 +205,8 @@ enum Next {
     /// The hook's word, over the record that it was said of.
     Reconcile(Version, Settlement),
     Look,
+    /// A read before any write.
+    Glance(Consistency),
 }
 
 /// How to become the owner.
@@ -158,6 +222,8 @@ enum Found {
     /// The hook's word is in the record.
     Reconciled,
     Record(Option<Item>),
+    /// What may have been there a moment ago.
+    Glimpse(Option<Item>),
     /// The store did not tell: look.
     Nothing,
 }
@@ -189,6 +255,9 @@ impl<'a> Acquirer<'a> {
             taken: None,
             orphan: None,
             verdict: None,
+            steps_bytes: 0,
+            word: None,
+            is_barred: false,
         })
     }
 
@@ -197,22 +266,37 @@ impl<'a> Acquirer<'a> {
     }
 
     pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
-        self.go_on(Next::Own(Way::Create)).await
+        if let Some(answer) = self.core.cached(&self.call) {
+            return Ok(Acquisition::Replay(answer));
+        }
+        let first = match self.core.replays.strategy(self.call.policy.acquire) {
+            Acquire::ReadFirst { consistent: true } => Next::Glance(Consistency::Strong),
+            Acquire::ReadFirst { consistent: false } => Next::Glance(Consistency::Eventual),
+            Acquire::WriteFirst | Acquire::Adaptive => Next::Own(Way::Create),
+        };
+        let acquisition = self.go_on(first).await;
+        let is_replay = matches!(acquisition, Ok(Acquisition::Replay(_)));
+        self.core.replays.note(self.call.policy.acquire, is_replay);
+        acquisition
+    }
+
+    /// Waits for an operation that was seen to run.
+    async fn wait_for(&mut self, seen: Sighting) -> Result<Acquisition, Error> {
+        if !self.wait().await {
+            return Ok(in_progress(seen.lease_left));
+        }
+        self.go_on(Next::Look).await
     }
 
     async fn go_on(&mut self, next: Next) -> Result<Acquisition, Error> {
-        let answer = match self.run(next).await {
+        let acquisition = match self.run(next).await {
             Err(error) => self.give_up(error).await,
             answer => answer,
         };
-        let ending = match &answer {
-            Ok(acquisition) => Ending::of(acquisition),
-            Err(error) => Some(Ending::of_error(error)),
-        };
-        if let Some(ending) = ending {
-            self.call.ended(ending);
+        if let Ok(Acquisition::Acquired(_) | Acquisition::Reconciled) = acquisition {
+            self.core.forget(&self.call.key);
         }
-        answer
+        acquisition
     }
 
     async fn run(&mut self, mut next: Next) -> Result<Acquisition, Error> {
@@ -223,7 +307,15 @@ impl<'a> Acquirer<'a> {
             let settled = match found {
                 Found::Nothing => Settled::Look,
                 Found::Reconciled => return Ok(Acquisition::Reconciled),
+                Found::Glimpse(item) => {
+                    if let Some((stored, expires_at)) = self.glimpse(item, time) {
+                        return self.replay(stored, expires_at).await;
+                    }
+                    next = self.anew(Way::Create);
+                    continue;
+                }
                 Found::Ours(term) => {
+                    self.is_ours();
                     let misstamped = self.is_misstamped(time);
                     self.settle(term.lease_expires_at, misstamped).await?
                 }
@@ -231,8 +323,7 @@ impl<'a> Acquirer<'a> {
                     Decision::Acquired { attempt, created_at, lease_expires_at, steps } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
                         self.steps = steps;
-                        // Whoever ran is gone.
-                        self.running = None;
+                        self.is_ours();
                         // Which of several writes it was, and so its offset, is not known.
                         let misstamped = self.writes > 1 || self.is_misstamped(time);
                         self.settle(lease_expires_at, misstamped).await?
@@ -261,15 +352,19 @@ impl<'a> Acquirer<'a> {
                     }
                     Decision::Reconciled => return Ok(Acquisition::Reconciled),
                     Decision::InProgress { lease_left } => {
-                        self.running = Some(lease_left);
+                        self.runs(lease_left);
                         if !self.wait().await {
                             return Ok(in_progress(lease_left));
                         }
                         Settled::Look
                     }
-                    Decision::Replay(answer) => return Ok(Acquisition::Replay(answer)),
-                    Decision::ReplayFailure(answer) => {
-                        return Ok(Acquisition::ReplayFailure(answer));
+                    Decision::Replay { answer, expires_at } => {
+                        return self.replay(answer, expires_at).await;
+                    }
+                    Decision::ReplayFailure(None) => return Ok(Acquisition::ReplayFailure(None)),
+                    Decision::ReplayFailure(Some(stored)) => {
+                        let failure = self.open(stored).await?.if_to_be_had();
+                        return Ok(Acquisition::ReplayFailure(failure));
                     }
                     Decision::Mismatch => return Ok(Acquisition::Mismatch),
                     Decision::Abandoned => return Ok(Acquisition::Abandoned),
@@ -280,6 +375,52 @@ impl<'a> Acquirer<'a> {
                 Settled::Look => Next::Look,
             };
         }
+    }
+
+    /// The answer in what an eventually consistent read has shown: a completed operation stays what
+    /// it is. Of anything else there may be something newer, which the write brings; where it does
+    /// not, because the store is gone by then, what was seen here counts.
+    fn glimpse(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Option<(Stored, i64)> {
+        match self.decide(item, time) {
+            Ok(Decision::Replay { answer, expires_at }) => return Some((answer, expires_at)),
+            _ if mutant(Mutant::ForgetGlimpses) => {}
+            Ok(Decision::InProgress { lease_left }) => self.runs(lease_left),
+            Ok(Decision::Create | Decision::Replace(_) | Decision::TakeOver(_)) => {}
+            Ok(
+                Decision::Mismatch
+                | Decision::ReplayFailure(_)
+                | Decision::Abandoned
+                | Decision::Reconcile { .. }
+                | Decision::Reconciled
+                | Decision::Acquired { .. },
+            )
+            | Err(_) => self.is_barred = true,
+        }
+        None
+    }
+
+    /// Another owner runs it, with so much of its lease left.
+    fn runs(&mut self, lease_left: Duration) {
+        self.running = Some(Sighting { lease_left, at: self.core.table.clock.local_now() });
+    }
+
+    /// The record is this call's: whatever was seen before is gone.
+    fn is_ours(&mut self) {
+        (self.running, self.is_barred) = (None, false);
+    }
+
+    async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
+        let answer = Arc::new(self.open(stored).await?);
+        let Call { key, fingerprint, policy, .. } = &self.call;
+        self.core.remember((key, fingerprint), policy, expires_at, &answer);
+        Ok(Acquisition::Replay(answer))
+    }
+
+    /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
+    async fn open(&mut self, stored: Stored) -> Result<Answer, Error> {
+        self.is_barred = true;
+        let Call { key, policy, .. } = &self.call;
+        self.core.open(stored, key, policy, self.call.answer_by()).await
     }
 
     /// The operation starts from its beginning.
@@ -316,6 +457,7 @@ impl<'a> Acquirer<'a> {
     async fn send(&mut self, next: Next) -> Result<Option<(Found, Option<StoreTime>)>, Error> {
         match next {
             Next::Look => self.look().await.map(Some),
+            Next::Glance(consistency) => Ok(Some(self.glance(consistency).await)),
             _ if !self.pace().await => Ok(None),
             Next::Own(way) => self.own(way).await.map(Some),
             Next::Reconcile(seen, word) => self.write_word(seen, word).await.map(Some),
@@ -345,6 +487,21 @@ impl<'a> Acquirer<'a> {
             Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
         };
         Ok((found, time))
+    }
+
+    /// What it does not show, the write does.
+    async fn glance(&mut self, consistency: Consistency) -> (Found, Option<StoreTime>) {
+        let read = self.core.table.read(&self.call.key, consistency, self.limit());
+        let Reply { outcome, time } = read.await;
+        let found = match (outcome, consistency) {
+            (Ok(item), Consistency::Strong) => Found::Record(item),
+            (Ok(item), Consistency::Eventual) if mutant(Mutant::TrustStaleReads) => {
+                Found::Record(item)
+            }
+            (Ok(item), Consistency::Eventual) => Found::Glimpse(item),
+            (Err(_), _) => Found::Glimpse(None),
+        };
+        (found, time)
     }
 
     async fn look(&mut self) -> Result<(Found, Option<StoreTime>), Error> {
@@ -443,7 +600,7 @@ impl<'a> Acquirer<'a> {
 
     /// Others write to this key all the time, or DynamoDB lets nobody through.
     fn contended(&self) -> Acquisition {
-        in_progress(self.running.unwrap_or_default())
+        in_progress(self.running.map(|seen| seen.lease_left).unwrap_or_default())
     }
 }
 
@@ -454,7 +611,7 @@ pub(crate) fn in_progress(lease_left: Duration) -> Acquisition {
 }
 
 /// What even a call gets that has no time left: long enough for an answer to come.
-const LEAST_LIMIT: Duration = Duration::from_millis(100);
+pub(crate) const LEAST_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
     /// How long a call may last that has to be back by `until`, in local time.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::SharedTimeSource;
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, Mutant, mutant};
@@ -121,6 +122,14 @@ impl Offset {
     }
 }
 
+/// When something ends, by a clock that may be set and by one that is not: whichever comes first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    at: Timestamp,
+    /// `None` where it is further away than that clock can tell.
+    by: Option<Instant>,
+}
+
 /// The local clock and what is known of the store's.
 pub(crate) struct Clock {
     source: SharedTimeSource,
@@ -164,6 +173,19 @@ impl Clock {
             Some(time) => time.date,
             None => self.store_now().minus(tolerance),
         }
+    }
+
+    /// The end of something that ends at `at`, in store time.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    pub(crate) fn end(&self, at: Timestamp) -> End {
+        End { at, by: Instant::now().checked_add(at.since(self.store_now())) }
+    }
+
+    /// Whether that is over: by the wall clock, or by the time that has passed since
+    /// [`end`](Self::end), if the wall clock was set back meanwhile.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    pub(crate) fn is_over(&self, end: End) -> bool {
+        self.store_now() > end.at || end.by.is_some_and(|by| Instant::now() > by)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]

@@ -1,7 +1,7 @@
 //! How an execution ends: its answer is stored, its failure kept, or its key released.
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,11 +9,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{Backoff, Timestamp};
 use crate::error::{Error, ErrorKind};
-use crate::execution::Execution;
+use crate::execution::{Execution, Inner};
+use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
-use crate::policy::{COMPLETION_MARGIN, Failure};
-use crate::record::{self, Item, MAX_ITEM_BYTES, Record, State};
-use crate::response::{Answer, encode_unavailable};
+use crate::parts::Written;
+use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
+use crate::record::{self, Item, Record, State};
+use crate::response::parts::Content;
+use crate::response::{Answer, Draft, Packed, Stored, TooLarge, is_unavailable, unavailable};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Write};
 
@@ -36,31 +39,33 @@ pub(crate) enum Completion {
     Unconfirmed(Error),
 }
 
-/// Makes the stored form of an answer; called once for each time that it is sent.
-pub(crate) type Encode<'a> = &'a (dyn Fn() -> AttributeValue + Sync);
+/// A finished record's changing parts.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) completed_at: Timestamp,
+    /// Epoch seconds.
+    pub(crate) expires_at: i64,
+    pub(crate) response: AttributeValue,
+}
 
 impl Execution {
     /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
     /// executed is never given up for an answer that cannot be stored.
-    pub(crate) async fn complete(&self, encode: Encode<'_>) -> Completion {
+    pub(crate) async fn complete(&self, draft: Draft<'_>) -> Completion {
         let table = &self.inner.core.table;
         let completed_at = table.clock.store_now();
         let claim = &self.inner.claim;
-        // The lease may be renewed between two tries, and no record expires before it ends.
-        let item = |response| self.committed_item(completed_at, response);
         let mut unstorable = false;
         let mut retries = self.retries();
+        let Inner { core, policy, .. } = &*self.inner;
+        let is_kept = core.remembers(&claim.key, policy, draft.bytes());
+        let kept = is_kept.then(|| Arc::new(draft.to_answer()));
+        let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
         loop {
-            let mut whole = item(if unstorable {
-                encode_unavailable("DynamoDB refused it")
-            } else {
-                self.encode(encode)
-            });
-            let bytes = record::item_bytes(&whole);
-            if bytes > MAX_ITEM_BYTES {
-                self.report_unstorable(&format!("{bytes} bytes are more than {MAX_ITEM_BYTES}"));
-                whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
-            }
+            // The lease may be renewed between two tries, and no record expires before it ends.
+            let expires_at = in_parts.unwrap_or_else(|| self.expires_at(completed_at));
+            let finished = Finished { completed_at, expires_at, response: response.clone() };
+            let whole = self.finished_item(finished);
             let Reply { outcome, .. } = if self.inner.commits.were_sent() {
                 // A commit may land late, and its answer must not be overwritten.
                 let guard = Guard::AbsentOrHeld(&claim.owner);
@@ -69,11 +74,19 @@ impl Execution {
                 table.complete(&claim.owner, whole, retries.limit()).await
             };
             let error = match outcome {
-                Write::Applied => return self.stored(),
-                Write::Refused(Some(item)) => return self.refused(item),
+                Write::Applied => {
+                    core.forget(&claim.key);
+                    // Only what repeats will get: not where the record has a reason in its place.
+                    if let Some(answer) = kept.filter(|_| !is_unavailable(&response)) {
+                        let request = (&claim.key, &claim.fingerprint);
+                        core.remember(request, policy, expires_at, &answer);
+                    }
+                    return self.stored();
+                }
+                Write::Refused(Some(item)) => return self.refused(item).await,
                 Write::Refused(None) => {
                     match table.get(&claim.key, retries.limit()).await.outcome {
-                        Ok(Some(item)) => return self.refused(item),
+                        Ok(Some(item)) => return self.refused(item).await,
                         Ok(None) => {
                             Error::new(ErrorKind::Unavailable, "the record changes too fast")
                         }
@@ -83,6 +96,7 @@ impl Execution {
                 Write::Invalid(error) if !unstorable => {
                     // The store took the pending record, so it is the answer that it does not take.
                     self.report_unstorable(&error.to_string());
+                    response = unavailable("DynamoDB refused it");
                     unstorable = true;
                     continue;
                 }
@@ -98,28 +112,98 @@ impl Execution {
         }
     }
 
-    /// The finished record, as it stands in the table.
-    pub(crate) fn committed_item(&self, completed_at: Timestamp, response: AttributeValue) -> Item {
-        let (schema, claim) = (&self.inner.core.table.schema, &self.inner.claim);
+    /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
+    /// when they stay there. An answer that cannot be stored leaves the reason.
+    async fn put_away(
+        &self,
+        draft: Draft<'_>,
+        completed_at: Timestamp,
+        retries: &Retries<'_>,
+    ) -> (AttributeValue, Option<i64>) {
+        let Packed { response, parts } = match self.pack(draft, completed_at) {
+            Ok(packed) => packed,
+            Err(too_large) => {
+                self.report_unstorable(&too_large.to_string());
+                return (unavailable(too_large.to_string()), None);
+            }
+        };
+        let Some(parts) = parts else { return (response, None) };
+        if mutant(Mutant::CompleteBeforeParts) {
+            return (response, None);
+        }
+        let expires_at = self.parts_expire_at(completed_at);
+        match self.write_parts(&parts, expires_at, retries).await {
+            Ok(()) => (response, Some(expires_at)),
+            Err(error) => {
+                let Some(response) = parts.in_record() else {
+                    self.report_unstorable(&format!("its parts were not confirmed: {error}"));
+                    return (unavailable("its parts could not be written"), None);
+                };
+                tracing::warn!(
+                    operation = self.operation(), %error,
+                    "an answer's parts were not confirmed: it goes into its record"
+                );
+                (response, None)
+            }
+        }
+    }
+
+    /// Gives an answer its form beside what else is in the finished record.
+    pub(crate) fn pack<'d>(
+        &self,
+        draft: Draft<'d>,
+        completed_at: Timestamp,
+    ) -> Result<Packed<'d>, TooLarge> {
+        let Inner { core, claim, policy, .. } = &*self.inner;
         let expires_at = self.expires_at(completed_at);
+        let empty = Finished { completed_at, expires_at, response: AttributeValue::Null(true) };
+        let rest = record::item_bytes(&self.finished_item(empty));
+        core.pack(draft, rest, (&claim.key, &claim.owner), policy)
+    }
+
+    /// Writes an answer's parts in half of the time that there is, and that the lease has left where
+    /// nothing renews it: the other half is for the record, which says that the operation has
+    /// happened even if its answer cannot be stored.
+    pub(crate) async fn write_parts(
+        &self,
+        parts: &Content<'_>,
+        expires_at: i64,
+        retries: &Retries<'_>,
+    ) -> Result<(), Error> {
+        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
+        let is_renewed = policy.lease.renewed(*deadline).is_some();
+        let time = if self.is_protected() && !is_renewed {
+            retries.limit().min(self.lease_remaining())
+        } else {
+            retries.limit()
+        };
+        let mut written = Written::default();
+        core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
+    }
+
+    /// The finished record, as it stands in the table.
+    pub(crate) fn finished_item(&self, finished: Finished) -> Item {
+        let (schema, claim) = (&self.inner.core.table.schema, &self.inner.claim);
+        let Finished { completed_at, expires_at, response } = finished;
         record::completed_item(schema, claim, completed_at, expires_at, response)
+    }
+
+    /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,
+    /// and must stay for as long as it does, however long its lease is renewed meanwhile.
+    pub(crate) fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
+        let Policy { lease, completion_timeout, .. } = self.inner.policy;
+        let renewed = lease.renewed(self.inner.deadline).unwrap_or_default();
+        let longest = ended_at.plus(completion_timeout).plus(renewed).seconds_up();
+        self.expires_at(ended_at).max(longest)
     }
 
     /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
     /// even where the retention is shorter. A completion that arrives late is then no sooner gone
     /// than the time in which nobody else may run.
-    fn expires_at(&self, ended_at: Timestamp) -> i64 {
+    pub(crate) fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let lease_expires_at = self.inner.lease_expires_at.load(Ordering::Relaxed);
         let retained = ended_at.plus(self.inner.policy.retention);
         retained.max(Timestamp::from_millis(lease_expires_at)).seconds_up()
-    }
-
-    /// The stored form; an answer whose own code panics is one that cannot be stored.
-    fn encode(&self, encode: Encode<'_>) -> AttributeValue {
-        std::panic::catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
-            self.report_unstorable("its serialisation panicked");
-            encode_unavailable("it could not be serialised")
-        })
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
@@ -136,13 +220,13 @@ impl Execution {
     }
 
     /// Refused means that the record is another owner's, or was completed by a commit of ours.
-    fn refused(&self, item: Item) -> Completion {
-        if let Some(answer) = self.own_answer(&item) {
+    async fn refused(&self, item: Item) -> Completion {
+        if let Some(answer) = self.own_answer(&item).await {
             self.succeeded();
             Completion::Landed(answer)
         } else if self.is_protected() {
             self.came_to(Ending::LeaseLost);
-            Completion::LeaseLost(self.others(item))
+            Completion::LeaseLost(self.others(item).await)
         } else {
             self.came_to(Ending::FailOpen);
             Completion::Unprotected
@@ -164,10 +248,12 @@ impl Execution {
     }
 
     /// The answer in a record that this execution has completed.
-    pub(crate) fn own_answer(&self, item: &Item) -> Option<Answer> {
+    pub(crate) async fn own_answer(&self, item: &Item) -> Option<Answer> {
         let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
         match record.state {
-            State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
+            State::Completed { answer } if record.owner == self.inner.claim.owner => {
+                Some(self.own(answer).await)
+            }
             State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
         }
     }
@@ -176,8 +262,20 @@ impl Execution {
         record::owner(&self.inner.core.table.schema, item) == Some(self.owner())
     }
 
+    /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
+    pub(crate) async fn own(&self, stored: Stored) -> Answer {
+        let unread = |error| Answer::Unavailable(format!("it could not be read back: {error}"));
+        self.open(stored).await.unwrap_or_else(unread)
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
+        let until = deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN));
+        core.open(stored, &claim.key, policy, until).await
+    }
+
     /// The answer of the owner that we lost to, if it has completed the same request.
-    pub(crate) fn others(&self, item: Item) -> Option<Answer> {
+    pub(crate) async fn others(&self, item: Item) -> Option<Answer> {
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
@@ -186,7 +284,8 @@ impl Execution {
         let record = Record::decode(&self.inner.core.table.schema, item).ok()?;
         match record.state {
             State::Completed { answer } if record.fingerprint == self.inner.claim.fingerprint => {
-                Some(answer)
+                // Whoever cannot read it now can ask again.
+                self.open(answer).await.ok()
             }
             State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
         }
@@ -194,7 +293,7 @@ impl Execution {
 
     /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
     /// error is the caller's answer.
-    pub(crate) async fn fail(&self, response: Option<AttributeValue>) {
+    pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
         match self.inner.policy.failure {
             Failure::Release => self.release().await,
             Failure::Retain { .. } | Failure::Replay => self.keep_failure(response).await,
@@ -227,7 +326,7 @@ impl Execution {
             return;
         }
         let landed = match &ended {
-            Ended::Refused(Some(item)) => self.own_answer(item),
+            Ended::Refused(Some(item)) => self.own_answer(item).await,
             Ended::Applied | Ended::Refused(None) | Ended::Unknown => None,
         };
         match landed {
@@ -240,16 +339,16 @@ impl Execution {
         }
     }
 
-    async fn keep_failure(&self, response: Option<AttributeValue>) {
+    async fn keep_failure(&self, response: Option<Draft<'_>>) {
         let ended = self.end(&self.failed(response)).await;
         self.note(ended).await;
     }
 
-    fn failed(&self, response: Option<AttributeValue>) -> Leaving {
+    fn failed(&self, failure: Option<Draft<'_>>) -> Leaving {
         let failed_at = self.inner.core.table.clock.store_now();
         let expires_at = self.expires_at(failed_at);
         let steps = self.inner.steps.bytes();
-        let response = response.filter(|failure| record::fits_beside_steps(failure, steps));
+        let response = failure.and_then(|failure| self.inner.policy.pack_failure(failure, steps));
         Leaving::Keep { failed_at, expires_at, response }
     }
 
@@ -359,6 +458,10 @@ impl<'a> Retries<'a> {
     /// How long the next try may last.
     pub(crate) fn limit(&self) -> Duration {
         self.core.time_until(Some(self.until))
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.core.table.clock.local_now() >= self.until
     }
 
     /// Waits for the next try; `false` when there is no time for one.

@@ -104,8 +104,10 @@ pub enum ErrorKind {
     /// **Roll forward, or look at the item.** Nothing ran.
     UnknownRecord,
     /// The operation, or a [step](crate::Execution::step) of it, was done, but its result could not
-    /// be stored (too large, not serialisable). **Its effect has happened; read its result from
-    /// where the business keeps it.** Nothing ran now, but for
+    /// be stored (too large, not serialisable), or cannot be read as it was: a part of it is missing
+    /// or damaged, it is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes),
+    /// or it is compressed and this program was built without the feature `compression`. **Its effect
+    /// has happened; read its result from where the business keeps it.** Nothing ran now, but for
     /// [`StepError::NotStored`](crate::StepError::NotStored).
     AnswerUnavailable,
     /// The stored answer cannot be decoded into the type that was asked for. **Decode it with the

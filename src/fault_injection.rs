@@ -33,14 +33,22 @@ pub enum Mutant {
     CommitAnyStatus,
     DoubtLeftOpen,
     SettleUnfenced,
+    CompleteBeforeParts,
+    LoseUnwrittenAnswers,
+    TrustStaleReads,
+    ForgetGlimpses,
+    CacheAnyFingerprint,
+    CachePastRetention,
+    ShareAnyFingerprint,
+    RefuseUnasked,
 }
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{entropy, mutant};
+pub(crate) use self::switched_off::{adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{entropy, mutant};
+pub(crate) use self::switched_on::{adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_entropy, set_mutants};
+pub use self::switched_on::{set_adaptive_weight, set_entropy, set_mutants, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
@@ -52,6 +60,14 @@ mod switched_off {
 
     pub(crate) const fn entropy(_: &mut [u8]) -> bool {
         false
+    }
+
+    pub(crate) const fn part_bytes() -> Option<usize> {
+        None
+    }
+
+    pub(crate) const fn adaptive_weight() -> Option<u32> {
+        None
     }
 }
 
@@ -66,6 +82,8 @@ mod switched_on {
     // One simulation a thread.
     thread_local! {
         static MUTANTS: Cell<&'static [Mutant]> = const { Cell::new(&[]) };
+        static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+        static ADAPTIVE_WEIGHT: Cell<Option<u32>> = const { Cell::new(None) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
     }
 
@@ -77,6 +95,24 @@ mod switched_on {
     /// Draws random bytes from `source` on this thread.
     pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
         ENTROPY.set(Some(Box::new(source)));
+    }
+
+    /// Splits answers on this thread into parts of so many bytes.
+    pub fn set_part_bytes(bytes: usize) {
+        PART_BYTES.set(Some(bytes));
+    }
+
+    pub(crate) fn part_bytes() -> Option<usize> {
+        PART_BYTES.get()
+    }
+
+    /// On this thread, an adaptive call goes by so many of the last ones, about.
+    pub fn set_adaptive_weight(weight: u32) {
+        ADAPTIVE_WEIGHT.set(Some(weight));
+    }
+
+    pub(crate) fn adaptive_weight() -> Option<u32> {
+        ADAPTIVE_WEIGHT.get()
     }
 
     pub(crate) fn mutant(mutant: Mutant) -> bool {

@@ -14,9 +14,9 @@ use crate::error::ErrorKind;
 use crate::fingerprint::json::canonical;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
-use crate::record::{Claim, Item, Record, State, pending_item};
-use crate::response::{Answer, BodyRef, HttpAnswer, HttpBody};
-use crate::response::{encode_http, encode_json, encode_unavailable};
+use crate::policy::{Compression, LargeAnswers, Policy};
+use crate::record::{Claim, Item, Owner, Record, State, pending_item};
+use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -63,32 +63,31 @@ pub fn record(input: &[u8]) {
     assert_eq!(again.ok(), Some((version, record.steps)));
 }
 
-/// A stored answer. One that can be read is written again as the same one, and an HTTP answer is
-/// either no response at all or one that can be stored.
+/// A stored answer. One that can be read is written again as the same one, in the form that it had,
+/// and an HTTP answer is either no response at all or one that can be stored.
 pub fn response(input: &[u8]) {
     let value = Input { rest: input, depth: 0 }.value();
-    let Some(answer) = Answer::decode(value) else { return };
-    let written = match &answer {
-        Answer::Json(text) => encode_json(text.clone()),
-        Answer::Unavailable(reason) => encode_unavailable(reason),
-        Answer::Http(answer) => written_http(answer),
+    let Ok(owner) = Owner::random() else { return };
+    let Some(stored) = Stored::decode(value, &owner) else { return };
+    let answer = match stored {
+        Stored::Readable(answer) => answer,
+        Stored::Packed(bytes) => bytes.open(1 << 20),
+        Stored::Parts(manifest) => {
+            let again = Stored::decode(manifest.encode(), &owner);
+            return assert_eq!(again, Some(Stored::Parts(manifest)));
+        }
     };
-    assert_eq!(Answer::decode(written).as_ref(), Some(&answer));
+    let policy = Policy::default().compression(Compression::Off);
+    let policy = policy.large_answers(LargeAnswers::InRecord);
+    let written = pack(answer.draft(), 0, None, &policy).map(|packed| packed.response);
+    if let Ok(written) = written {
+        assert_eq!(Stored::decode(written, &owner), Some(Stored::Readable(answer.clone())));
+    }
     if let Answer::Http(answer) = answer
         && let Some(response) = answer::replay::<Bytes>(answer)
     {
-        assert!(Answer::decode(answer::encode(&response)).is_some());
+        assert!(matches!(answer::stored(&response), Answer::Http(_)));
     }
-}
-
-fn written_http(answer: &HttpAnswer) -> AttributeValue {
-    let headers = answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-    let body = match &answer.body {
-        HttpBody::Empty => BodyRef::Empty,
-        HttpBody::Text(text) => BodyRef::Text(text),
-        HttpBody::Binary(bytes) => BodyRef::Binary(bytes),
-    };
-    encode_http(answer.status, headers, body)
 }
 
 /// A JSON text. Its canonical spelling is the same value, and its own canonical spelling.
@@ -229,10 +228,11 @@ mod tests {
             let record = Record::decode(&TableSchema::default(), item);
             assert!(record.is_ok(), "{name}: {record:?}");
         }
-        for name in ["json", "http", "http-empty", "unavailable"] {
+        let owner = Owner::random().unwrap();
+        for name in ["json", "http", "http-empty", "unavailable", "packed", "parts"] {
             let text = read(&format!("response/{name}"));
             let value = Input { rest: &text, depth: 0 }.value();
-            assert!(Answer::decode(value.clone()).is_some(), "{name}: {value:?}");
+            assert!(Stored::decode(value.clone(), &owner).is_some(), "{name}: {value:?}");
         }
     }
 

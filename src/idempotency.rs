@@ -7,8 +7,11 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
+use crate::acquire::Replays;
+use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::flight::Flights;
 use crate::key::Scope;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
 use crate::operation::Operation;
@@ -47,6 +50,11 @@ pub(crate) struct Core {
     pub(crate) policy: Policy,
     pub(crate) clock_tolerance: Duration,
     pub(crate) log_key: LogKey,
+    pub(crate) replays: Replays,
+    /// Completed answers that this process has seen, if it keeps them.
+    pub(crate) cache: Option<Cache>,
+    /// The calls on their way to their keys, if they share what they are told.
+    pub(crate) flights: Option<Flights>,
 }
 
 impl Idempotency {
@@ -157,6 +165,8 @@ pub struct Builder {
     log_key: LogKey,
     report_capacity: bool,
     disabled: bool,
+    local_cache: usize,
+    single_flight: bool,
 }
 
 impl Builder {
@@ -171,6 +181,8 @@ impl Builder {
             log_key: LogKey::default(),
             report_capacity: false,
             disabled: kill_switch::is_thrown(),
+            local_cache: 0,
+            single_flight: true,
         }
     }
 
@@ -294,6 +306,36 @@ impl Builder {
         self
     }
 
+    /// Keeps completed answers in this process's memory, of about so many bytes in all: a repeat of
+    /// the same request is then answered without DynamoDB. Default 0, none. The least recently used
+    /// ones make room; an answer larger than a quarter of it is not kept.
+    ///
+    /// An answer is kept to the end of its retention, by the wall clock or by the time that has passed,
+    /// and compared by its request's fingerprint. What this process runs again
+    /// ([`Completed::Execute`](crate::Completed::Execute)) it forgets; what others do to a finished
+    /// record (run it again, delete it by hand) does not reach its memory.
+    pub fn local_cache(mut self, bytes: usize) -> Self {
+        self.local_cache = bytes;
+        self
+    }
+
+    /// Whether calls of one request (same key, same fingerprint, same policy) that are in this process
+    /// at once share what one of them is told: the answer, that the operation is running, that it is
+    /// refused, that DynamoDB fails. Of those that wait
+    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: they do.
+    ///
+    /// What is shared may have left DynamoDB just before the call began. Where the one that asks is
+    /// dropped, or DynamoDB fails it, another one asks for all, four times at the most; then a call
+    /// ends with that failure, or asks by itself. It waits for others' word for three times
+    /// [`request_timeout`](Self::request_timeout), and no longer than its deadline allows. A call with
+    /// a [reconcile hook](Operation::reconcile), under
+    /// [`Completed::Execute`](crate::Completed::Execute) or of a
+    /// [transaction](Operation::run_transaction) goes alone.
+    pub fn single_flight(mut self, share: bool) -> Self {
+        self.single_flight = share;
+        self
+    }
+
     /// Checks the settings.
     ///
     /// ```
@@ -343,7 +385,15 @@ impl Builder {
             capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
             is_disabled: self.disabled,
         };
-        let (policy, clock_tolerance, log_key) = (self.policy, self.clock_tolerance, self.log_key);
-        Idempotency { core: Arc::new(Core { table, policy, clock_tolerance, log_key }) }
+        let core = Core {
+            table,
+            policy: self.policy,
+            clock_tolerance: self.clock_tolerance,
+            log_key: self.log_key,
+            replays: Replays::default(),
+            cache: (self.local_cache > 0).then(|| Cache::new(self.local_cache)),
+            flights: (self.single_flight && !self.disabled).then(Flights::default),
+        };
+        Idempotency { core: Arc::new(core) }
     }
 }

@@ -1,4 +1,5 @@
-//! The pure parts of a call one by one, for the project's benchmarks (`benches/`).
+//! The pure parts of a call one by one, for the project's benchmarks (`benches/`): they are timed
+//! alone, without a store, and callers reach none of them by themselves.
 //!
 //! Not part of the API: the module is there with the feature `fuzzing` only, and may change with every
 //! release.
@@ -13,10 +14,10 @@ use crate::error::Error;
 use crate::fingerprint::{Fingerprint, json};
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
-use crate::policy::Policy;
+use crate::policy::{Compression, Policy};
 use crate::protocol::{Decision, Request, decide};
 use crate::record::{self, Claim, Item, Record};
-use crate::response::Answer;
+use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
@@ -40,17 +41,15 @@ pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
     json::canonical(text)
 }
 
-/// An answer as it is stored.
+/// An answer as it stands in its record, if it fits there.
 #[must_use]
-pub fn encode_answer(response: &Response<Bytes>) -> AttributeValue {
-    answer::encode(response)
-}
-
-/// Whether it is an answer that can be replayed.
-#[must_use]
-pub fn decode_answer(stored: AttributeValue) -> bool {
-    let Some(Answer::Http(answer)) = Answer::decode(stored) else { return false };
-    answer::replay::<Bytes>(answer).is_some()
+pub fn encode_answer(
+    response: &Response<Bytes>,
+    compression: Compression,
+) -> Option<AttributeValue> {
+    let policy = Policy::default().compression(compression);
+    let packed = pack(answer::draft(response), 0, None, &policy).ok()?;
+    Some(packed.response)
 }
 
 /// A call that has become the owner of its key, and a repeat of it.
@@ -86,6 +85,18 @@ impl Calls {
         record::completed_item(&self.schema, &self.claim, NOW, 2_362_121_377, response)
     }
 
+    /// Whether it is an answer of the first one's that can be replayed.
+    #[must_use]
+    pub fn is_answer(&self, stored: AttributeValue) -> bool {
+        let answer = match Stored::decode(stored, &self.claim.owner) {
+            Some(Stored::Readable(answer)) => answer,
+            Some(Stored::Packed(coded)) => coded.open(self.policy.max_answer_bytes),
+            Some(Stored::Parts(_)) | None => return false,
+        };
+        let Answer::Http(answer) = answer else { return false };
+        answer::replay::<Bytes>(answer).is_some()
+    }
+
     /// Whether the repeat gets this record's answer.
     ///
     /// # Errors
@@ -98,6 +109,6 @@ impl Calls {
             policy: &self.policy,
             reconciles: false,
         };
-        Ok(matches!(decide(Some(record), NOW, request), Decision::Replay(_)))
+        Ok(matches!(decide(Some(record), NOW, request), Decision::Replay { .. }))
     }
 }

@@ -5,6 +5,7 @@
 //! ends the scope and two different (scope, key) pairs never share a `pk`.
 
 use std::fmt;
+use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
@@ -215,6 +216,27 @@ impl RecordKey {
         is_whole.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
     }
 
+    /// The key of a part of an answer that `name` tells from any other: `scope/%p/owner#digest/number`.
+    ///
+    /// No user's scope has a segment `%p`, since each `%` of theirs is encoded, so no record has such a
+    /// key; and a role that may use the scope's longer ones (`scope/*#*`) may use it. `None` if the
+    /// attribute that holds it, of `max_bytes`, has no room.
+    pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
+        let PartName { owner, digest, number } = *name;
+        let mut pk = format!("{}/%p/{owner}", &self.pk[..self.scope_len]);
+        let scope_len = pk.len();
+        pk.push('#');
+        push_hex(&mut pk, digest);
+        let _ = write!(pk, "/{number}");
+        (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
+    }
+
+    /// Whether this is the key of a part of an answer.
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
+    pub(crate) fn is_of_part(pk: &str) -> bool {
+        pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.pk
     }
@@ -227,6 +249,14 @@ impl RecordKey {
 
 fn unnamed() -> Error {
     Error::new(ErrorKind::Configuration, "the scope is empty: name the operation")
+}
+
+/// What names one part of an answer within its scope.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartName<'a> {
+    pub(crate) owner: &'a str,
+    pub(crate) digest: &'a [u8],
+    pub(crate) number: u32,
 }
 
 /// Keys are secrets of the caller's: they stay out of logs and of `Debug`.
@@ -310,6 +340,22 @@ mod tests {
     fn empty_key_and_empty_operation_are_refused() {
         assert!(RecordKey::new(&"s".into(), "", KeyForm::Verbatim, 100).is_err());
         assert!(RecordKey::new(&"".into(), "k", KeyForm::Verbatim, 100).is_err());
+    }
+
+    #[test]
+    fn parts_lie_inside_their_scope_and_meet_no_record() {
+        let scope = Scope::new("charge").segment("tenant/7");
+        let key = RecordKey::new(&scope, "k#1", KeyForm::Verbatim, 100).unwrap();
+        let name = PartName { owner: "5f", digest: &[0xab, 0x01], number: 12 };
+        let part = key.part(&name, 100).unwrap();
+        assert_eq!(part.as_str(), "charge/tenant%2F7/%p/5f#ab01/12");
+        assert_eq!(part.operation(), "charge");
+        assert!(key.part(&name, part.as_str().len() - 1).is_none());
+        // What comes nearest to it of all that a user can name.
+        for segment in ["%p", "%p/5f", "p"] {
+            let scope = scope.clone().segment(segment).segment("5f");
+            assert_ne!(pk(&scope, "ab01/12"), part.as_str());
+        }
     }
 
     #[test]

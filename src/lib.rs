@@ -80,6 +80,13 @@
 //! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
 //! topics, each by its own failure protocol, see [`messages`].
 //!
+//! # Cost
+//!
+//! Answers of up to 10 MB are stored, compressed and in parts where that is cheaper; see
+//! [`Compression`] and [`LargeAnswers`]. [`Acquire`] is for traffic of mostly repeats,
+//! [`Builder::local_cache`] and [`Builder::single_flight`] for many of them in one process.
+//! `docs/cost.md` has what each costs.
+//!
 //! # Guide
 //!
 //! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,
@@ -89,6 +96,7 @@
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
+//! | `compression` | yes | answers stored compressed, by zstd (a C library); without it, such an answer is [`ErrorKind::AnswerUnavailable`] |
 //! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
@@ -110,6 +118,7 @@
 mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
+mod cache;
 mod clock;
 mod completion;
 mod derived_key;
@@ -124,6 +133,7 @@ mod fault_injection;
 pub mod fault_injection;
 mod finding;
 mod fingerprint;
+mod flight;
 #[cfg(feature = "from-env")]
 mod from_env;
 #[cfg(feature = "fuzzing")]
@@ -140,6 +150,9 @@ mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod internals;
 mod key;
 mod kill_switch;
 #[cfg(feature = "lambda")]
@@ -149,9 +162,7 @@ mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod internals;
+mod parts;
 mod policy;
 mod preflight;
 mod protocol;
@@ -178,7 +189,8 @@ pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{
-    Completed, Failure, InProgress, Lease, Outage, Policy, Takeover, Unconfirmed,
+    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, Outage, Policy,
+    Takeover, Unconfirmed,
 };
 pub use crate::preflight::Preflight;
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};

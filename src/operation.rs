@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,7 +26,7 @@ use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
-use crate::response::{Answer, AnswerKind, encode_json, encode_unavailable};
+use crate::response::{Answer, AnswerKind, Draft};
 use crate::signals::{Ending, Stopwatch};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
@@ -481,7 +480,7 @@ where
     };
     let execution = match acquisition {
         Acquisition::Acquired(execution) => execution,
-        Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(answer)?)),
+        Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(&answer)?)),
         Acquisition::ReplayFailure(answer) => {
             return Err(stored_error::<E, Errors>(answer.as_ref()));
         }
@@ -495,7 +494,8 @@ where
         match returned {
             Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
             Ok(Err(error)) => {
-                fail(&execution, encode_error::<E, Errors>(&error)).await;
+                let failure = encode_error::<E, Errors>(&error);
+                fail(&execution, failure.as_ref().map(Answer::draft)).await;
                 match execution.close().await {
                     Some(fate) => Ok(overrule(&execution, fate, Err(error))),
                     None => Ok(Err(RunError::Handler(error))),
@@ -534,9 +534,9 @@ fn overrule<T: DeserializeOwned, E>(
             if returned.is_err() {
                 report_failed_after_commit(execution);
             }
-            Ok(decode(answer).map(Outcome::Executed)?)
+            Ok(decode(&answer).map(Outcome::Executed)?)
         }
-        Fate::LeaseLost(Some(theirs)) => Ok(decode(theirs).map(Outcome::Replayed)?),
+        Fate::LeaseLost(Some(theirs)) => Ok(decode(&theirs).map(Outcome::Replayed)?),
         Fate::LeaseLost(None) => Err(lease_lost().into()),
         // Nothing has happened: an error of the handler's says as much.
         Fate::GivenUp => match returned {
@@ -610,7 +610,7 @@ impl Drop for EarlyDrop<'_> {
 }
 
 /// A failure after which the handler may have said that it changed nothing.
-pub(crate) async fn fail(execution: &Execution, response: Option<AttributeValue>) {
+pub(crate) async fn fail(execution: &Execution, response: Option<Draft<'_>>) {
     if execution.said_nothing_executed() {
         execution.release().await;
     } else {
@@ -626,23 +626,25 @@ where
         execution.release().await;
         // A commit that was refused may have landed late.
         return match execution.close().await {
-            Some(Fate::Committed(answer)) => decode(answer).map(Outcome::Executed),
+            Some(Fate::Committed(answer)) => decode(&answer).map(Outcome::Executed),
             Some(Fate::Unknown) => Err(commit_unknown()),
             Some(Fate::LeaseLost(_) | Fate::GivenUp) | None => Ok(Outcome::NothingExecuted(value)),
         };
     }
     // Once, and not once a try: its panic counts as one that cannot be stored.
-    let stored = serialise(&value).unwrap_or_else(|reason| {
-        execution.report_unstorable(&reason);
-        encode_unavailable("it could not be serialised")
-    });
-    let encode = || stored.clone();
-    match execution.complete(&encode).await {
+    let draft = match serialise(&value) {
+        Ok(json) => Draft::Json(json.into()),
+        Err(reason) => {
+            execution.report_unstorable(&reason);
+            Draft::unavailable(NOT_SERIALISABLE)
+        }
+    };
+    match execution.complete(draft).await {
         Completion::Stored => Ok(Outcome::Executed(value)),
-        Completion::Landed(answer) => decode(answer).map(Outcome::Executed),
+        Completion::Landed(answer) => decode(&answer).map(Outcome::Executed),
         Completion::Unprotected if execution.has_commit_in_doubt() => Err(commit_unknown()),
         Completion::Unprotected => Ok(Outcome::Unprotected(value)),
-        Completion::LeaseLost(Some(theirs)) => decode(theirs).map(Outcome::Replayed),
+        Completion::LeaseLost(Some(theirs)) => decode(&theirs).map(Outcome::Replayed),
         Completion::LeaseLost(None) => Err(lease_lost()),
         Completion::Unconfirmed(error) => {
             if mutant(Mutant::ReleaseAfterUnconfirmed) {
@@ -658,25 +660,34 @@ where
     }
 }
 
-/// A function's answer as it is stored; or why it cannot be.
-fn serialise<T: Serialize>(value: &T) -> Result<AttributeValue, String> {
+/// Stands in the place of an answer that serde cannot write.
+const NOT_SERIALISABLE: &str = "it could not be serialised";
+
+/// A function's answer as JSON; or why it cannot be stored.
+fn serialise<T: Serialize>(value: &T) -> Result<String, String> {
     match std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
-        Ok(Ok(json)) => Ok(encode_json(json)),
+        Ok(Ok(json)) => Ok(json),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("its serialisation panicked".to_owned()),
     }
 }
 
 /// A reconcile hook's answer as it is stored.
-fn encode_value<T: Serialize>(value: &T) -> AttributeValue {
-    serialise(value).unwrap_or_else(|reason| {
-        tracing::error!(reason, "a reconcile hook's answer cannot be stored: repeats get an error");
-        encode_unavailable("it could not be serialised")
-    })
+fn encode_value<T: Serialize>(value: &T) -> Answer {
+    serialise(value).map_or_else(
+        |reason| {
+            tracing::error!(
+                reason,
+                "a reconcile hook's answer cannot be stored: repeats get an error"
+            );
+            Answer::Unavailable(NOT_SERIALISABLE.to_owned())
+        },
+        Answer::Json,
+    )
 }
 
-fn encode_error<E, Errors: ErrorReplay<E>>(error: &E) -> Option<AttributeValue> {
-    Errors::encode(error).map(encode_json)
+fn encode_error<E, Errors: ErrorReplay<E>>(error: &E) -> Option<Answer> {
+    Errors::encode(error).map(Answer::Json)
 }
 
 pub(crate) fn lease_lost() -> Error {
@@ -720,20 +731,20 @@ fn failed() -> Error {
 
 pub(crate) fn answer_unavailable(reason: &str) -> Error {
     let message =
-        format!("the operation completed earlier, but its answer is not stored: {reason}");
+        format!("the operation completed earlier, but its answer is not to be had: {reason}");
     Error::new(ErrorKind::AnswerUnavailable, message)
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(answer: Answer) -> Result<T, Error> {
+pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer {
-        Answer::Json(json) => serde_json::from_str(&json).map_err(|source| {
+        Answer::Json(json) => serde_json::from_str(json).map_err(|source| {
             Error::new(
                 ErrorKind::AnswerUnreadable,
                 "the stored answer is not of the type asked for",
             )
             .with_source(source)
         }),
-        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
+        Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
         Answer::Http(_) => Err(Error::new(
             ErrorKind::AnswerUnreadable,
             "the stored answer is an HTTP response: this scope is used by an HTTP handler too",

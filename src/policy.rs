@@ -48,6 +48,16 @@ pub struct Policy {
     pub completion_timeout: Duration,
     /// How the key is written into the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
+    /// What a call sends first. Default [`Acquire::WriteFirst`].
+    pub acquire: Acquire,
+    /// Whether answers are stored compressed. Default [`Compression::Auto`].
+    pub compression: Compression,
+    /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
+    pub large_answers: LargeAnswers,
+    /// The largest answer that is stored, and that is read, in bytes: what an answer has before it is
+    /// compressed. A larger one completes with the reason in its place, and its repeats get
+    /// [`ErrorKind::AnswerUnavailable`]. At least 1 KiB, at most 1 GiB; default 10 MiB.
+    pub max_answer_bytes: usize,
 }
 
 impl Default for Policy {
@@ -63,6 +73,10 @@ impl Default for Policy {
             unconfirmed: Unconfirmed::Answer,
             completion_timeout: Duration::from_secs(10),
             key_form: KeyForm::Verbatim,
+            acquire: Acquire::WriteFirst,
+            compression: Compression::Auto,
+            large_answers: LargeAnswers::InParts { above: 8 * 1024 },
+            max_answer_bytes: 10 * 1024 * 1024,
         }
     }
 }
@@ -181,6 +195,78 @@ pub enum Completed {
     Execute,
 }
 
+/// What a call sends first, which decides what a first run and what a repeat cost.
+///
+/// Whichever it is, nothing runs before the write that takes the key. It is not for transactions
+/// ([`Operation::run_transaction`](crate::Operation::run_transaction)): they write first, but for
+/// those whose answer has parts, which read first so that a repeat writes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acquire {
+    /// The write that takes the key; if it fails, it brings the record. A repeat is billed a write
+    /// unit for each KB of the record. The cheapest, and the fastest, where repeats are rare.
+    WriteFirst,
+    /// A read, and the write only if that does not answer. A repeat is billed a read unit for each
+    /// 4 KB of the record, and half of that where it need not be consistent; a first run is billed
+    /// one read more and takes one round trip more. For traffic of mostly repeats.
+    ///
+    /// A read that need not be consistent may show what was there a moment ago: it answers only with
+    /// a completed operation and the right fingerprint, which a later moment does not change.
+    /// Anything else goes on to the write. What it shows counts under [`Outage::Open`] too, should
+    /// DynamoDB be gone when it comes to the write.
+    ReadFirst {
+        /// Whether the read is strongly consistent: then it answers whatever it finds, a running
+        /// operation and a mismatch too.
+        consistent: bool,
+    },
+    /// `ReadFirst { consistent: false }` while a fifth or more of the calls are repeats, until it
+    /// is a tenth or less; `WriteFirst` else, and at the start. What counts are the last calls
+    /// (some dozens) under all `Adaptive` policies of this [`Idempotency`](crate::Idempotency) and
+    /// its clones.
+    Adaptive,
+}
+
+/// Whether answers are stored compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Those that take fewer write units so, by zstd; needs the feature `compression`, and is as
+    /// `Off` without it. An answer of up to 1 KB, and one that is compressed already (by its
+    /// `Content-Encoding`, its `Content-Type`, or by trial) stays as it is.
+    Auto,
+    /// None. Those that were stored compressed are read all the same.
+    Off,
+}
+
+/// Where a large answer is stored.
+///
+/// DynamoDB bills a failed conditional write, which is what a repeat costs, by the size of the
+/// record that it lost to: a write unit a KB. Reading a part costs an eighth of a read unit a KB,
+/// about a fortieth of the price. `docs/cost.md` has the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LargeAnswers {
+    /// In items of their own, so that the record stays small: where the record would have more than
+    /// `above` bytes, compressed if that helps; or more than DynamoDB's 400 KB, however large `above`
+    /// is. They are written before the record is completed and expire with it. The first run takes
+    /// one more round trip, some more where the answer is large and does not compress (as many parts
+    /// are written at once as two and a half times its size in memory allow), and up to one more
+    /// write unit a part; each replay one more round trip, two and more above a megabyte.
+    ///
+    /// Where they cannot be written within half of
+    /// [`Policy::completion_timeout`](Policy#structfield.completion_timeout), or of what is left of a lease
+    /// that is not renewed, the answer goes into the record after all, if that has room for it.
+    ///
+    /// Where the scope is so long that no key can be made of it for them (within 80 bytes of what the
+    /// table's key can hold), it is as `InRecord`.
+    InParts {
+        /// In bytes.
+        above: usize,
+    },
+    /// In the record, whatever it costs; up to DynamoDB's 400 KB for an item.
+    InRecord,
+}
+
 /// What happens while DynamoDB cannot be reached, throttles or fails.
 ///
 /// A missing table, permission or credential is never an outage: it is an error under both.
@@ -248,6 +334,10 @@ impl Policy {
         unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
         completion_timeout: Duration, such as "Duration::from_secs(3)";
         key_form: KeyForm, such as "KeyForm::Sha256";
+        acquire: Acquire, such as "Acquire::Adaptive";
+        compression: Compression, such as "Compression::Off";
+        large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
+        max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
@@ -264,6 +354,9 @@ impl Policy {
             }
             Lease::Invocation | Lease::Fixed(_) | Lease::Renewed(_) => {}
         }
+        if !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes) {
+            return invalid("Policy::max_answer_bytes is not between 1 KiB and 1 GiB");
+        }
         match self.failure {
             Failure::Retain { max_attempts: 0 } => {
                 invalid("Failure::Retain needs max_attempts of at least 1")
@@ -272,6 +365,9 @@ impl Policy {
         }
     }
 }
+
+/// Within which the largest answer may be chosen.
+const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
 
 /// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s)
 /// and by the second to which a `Date` is exact; this covers both.
@@ -321,6 +417,10 @@ mod tests {
         assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
         assert_eq!(policy.completion_timeout, Duration::from_secs(10));
         assert_eq!(policy.key_form, KeyForm::Verbatim);
+        assert_eq!(policy.acquire, Acquire::WriteFirst);
+        assert_eq!(policy.compression, Compression::Auto);
+        assert_eq!(policy.large_answers, LargeAnswers::InParts { above: 8192 });
+        assert_eq!(policy.max_answer_bytes, 10_485_760);
         assert!(policy.validate().is_ok());
     }
 
@@ -332,6 +432,8 @@ mod tests {
             Policy::default().lease(Lease::Fixed(tiny)),
             Policy::default().lease(Lease::Renewed(Duration::from_secs(2))),
             Policy::default().failure(Failure::Retain { max_attempts: 0 }),
+            Policy::default().max_answer_bytes(1023),
+            Policy::default().max_answer_bytes((1 << 30) + 1),
         ] {
             assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::Configuration);
         }

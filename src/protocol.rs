@@ -9,7 +9,7 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Failure, Policy, Takeover};
 use crate::record::{Owner, Record, State, Version};
-use crate::response::Answer;
+use crate::response::Stored;
 use crate::steps::Checkpoints;
 
 /// Who asks, and for what.
@@ -45,9 +45,13 @@ pub(crate) enum Decision {
     /// The key belongs to another request.
     Mismatch,
     /// The operation has completed.
-    Replay(Answer),
+    Replay {
+        answer: Stored,
+        /// Until when, in epoch seconds.
+        expires_at: i64,
+    },
     /// The operation has failed for good; with the failure, if it was kept.
-    ReplayFailure(Option<Answer>),
+    ReplayFailure(Option<Stored>),
     /// Somebody runs it.
     InProgress { lease_left: Duration },
     /// Somebody ran it and never said how it ended; policy forbids to run it again.
@@ -92,12 +96,12 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         return Decision::Mismatch;
     }
     let version = record.version();
-    let Record { attempt, created_at, state, steps, .. } = record;
+    let Record { attempt, created_at, state, steps, expires_at, .. } = record;
     let orphan = Orphan { version, attempt, created_at, steps };
     match (state, lease_left) {
         // D5
         (State::Completed { answer }, _) => match request.policy.completed {
-            Completed::Replay => Decision::Replay(answer),
+            Completed::Replay => Decision::Replay { answer, expires_at },
             Completed::Execute => Decision::TakeOver(orphan),
         },
         // D6

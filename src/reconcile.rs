@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde::de::DeserializeOwned;
 
 use crate::acquire::{Acquirer, Acquisition, Call};
@@ -15,6 +14,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::protocol::Orphan;
+use crate::response::Answer;
 use crate::signals::Ending;
 use crate::steps::Checkpoints;
 
@@ -228,9 +228,9 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug)]
 pub(crate) enum Settlement {
     /// The answer.
-    Completed(AttributeValue),
+    Completed(Arc<Answer>),
     /// What can be replayed of the failure.
-    Failed(Option<AttributeValue>),
+    Failed(Option<Arc<Answer>>),
 }
 
 /// An acquisition in which a hook may have had its say.
@@ -259,12 +259,13 @@ pub(crate) async fn acquire<T, E, H, C, F>(
 ) -> Result<Acquired<T, E>, RunError<E>>
 where
     H: Reconcile<T, E>,
-    C: Fn(&T) -> AttributeValue,
-    F: Fn(&E) -> Option<AttributeValue>,
+    C: Fn(&T) -> Answer,
+    F: Fn(&E) -> Option<Answer>,
 {
     let mut acquirer = Acquirer::new(core, call)?;
     acquirer.reconciles = true;
-    let mut acquisition = acquirer.acquire().await?;
+    let found = acquirer.acquire().await;
+    let mut acquisition = acquirer.call().told(found)?;
     let mut said = None;
     loop {
         acquisition = match (acquisition, said) {
@@ -282,16 +283,17 @@ where
                 };
                 let verdict = match &word {
                     Reconciled::Completed(value) => {
-                        Verdict::Settle(Settlement::Completed((codec.completed)(value)))
+                        Verdict::Settle(Settlement::Completed(Arc::new((codec.completed)(value))))
                     }
                     Reconciled::Failed(error) => {
-                        Verdict::Settle(Settlement::Failed((codec.failed)(error)))
+                        Verdict::Settle(Settlement::Failed((codec.failed)(error).map(Arc::new)))
                     }
                     Reconciled::Execute => Verdict::Execute,
                     Reconciled::Refuse => Verdict::Refuse,
                 };
                 said = Some(word);
-                acquirer.resume(verdict).await?
+                let found = acquirer.resume(verdict).await;
+                acquirer.call().told(found)?
             }
             (Acquisition::Reconciled, Some(Reconciled::Completed(value))) => {
                 return Ok(Acquired::Completed(value));

@@ -13,7 +13,7 @@ use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, push_hex};
-use crate::response::Answer;
+use crate::response::Stored;
 use crate::schema::{Attribute, Keys, TableSchema};
 use crate::steps::Checkpoints;
 
@@ -73,11 +73,11 @@ pub(crate) enum State {
         lease_expires_at: Timestamp,
     },
     Completed {
-        answer: Answer,
+        answer: Stored,
     },
     /// A failure that was kept; with an answer if it can be replayed.
     Failed {
-        answer: Option<Answer>,
+        answer: Option<Stored>,
     },
 }
 
@@ -143,9 +143,10 @@ impl Record {
                 )));
             }
         }
+        let owner = Owner(fields.string(Attribute::Owner)?);
         Ok(Self {
-            state: fields.state()?,
-            owner: Owner(fields.string(Attribute::Owner)?),
+            state: fields.state(&owner)?,
+            owner,
             attempt: fields.number(Attribute::Attempt)?,
             fingerprint: fields.fingerprint()?,
             created_at: fields.timestamp(Attribute::CreatedAt)?,
@@ -205,10 +206,10 @@ impl Fields<'_> {
             .ok_or_else(|| self.corrupt(Attribute::Fingerprint, "32 bytes"))
     }
 
-    fn answer(&mut self) -> Result<Option<Answer>, Error> {
+    fn answer(&mut self, owner: &Owner) -> Result<Option<Stored>, Error> {
         match self.take(Attribute::Response) {
             None => Ok(None),
-            Some(response) => Answer::decode(response)
+            Some(response) => Stored::decode(response, owner)
                 .map(Some)
                 .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
         }
@@ -223,16 +224,16 @@ impl Fields<'_> {
         }
     }
 
-    fn state(&mut self) -> Result<State, Error> {
+    fn state(&mut self, owner: &Owner) -> Result<State, Error> {
         match self.string(Attribute::Status)?.as_str() {
             "PENDING" => {
                 Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
             }
-            "COMPLETED" => match self.answer()? {
+            "COMPLETED" => match self.answer(owner)? {
                 Some(answer) => Ok(State::Completed { answer }),
                 None => Err(self.corrupt(Attribute::Response, "there")),
             },
-            "FAILED" => Ok(State::Failed { answer: self.answer()? }),
+            "FAILED" => Ok(State::Failed { answer: self.answer(owner)? }),
             _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED or FAILED")),
         }
     }
@@ -259,11 +260,8 @@ impl Claim {
     }
 }
 
-/// Whether a failure fits into a record that has so many bytes of steps. Everything else in it is far
-/// below the rest of the limit.
-pub(crate) fn fits_beside_steps(failure: &AttributeValue, steps: usize) -> bool {
-    value_bytes(failure) + steps + 8 * 1024 <= MAX_ITEM_BYTES
-}
+/// What a failed record has at the most beside its steps and its failure, in bytes.
+pub(crate) const FAILED_BYTES: usize = 8 * 1024;
 
 /// The item of a new owner.
 pub(crate) fn pending_item(
@@ -307,6 +305,50 @@ fn common(schema: &TableSchema, claim: &Claim, status: Status, expires_at: i64) 
         set(&mut item, schema, attribute, value);
     }
     item
+}
+
+/// The item of one part of an answer. It has no status, so that it is never taken for a record.
+pub(crate) fn part_item(
+    schema: &TableSchema,
+    key: &RecordKey,
+    owner: &Owner,
+    expires_at: i64,
+    bytes: AttributeValue,
+) -> Item {
+    let mut item = key_item(schema, key);
+    for (attribute, value) in [
+        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
+        (Attribute::ExpiresAt, number(expires_at)),
+        (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
+        (Attribute::Response, bytes),
+    ] {
+        set(&mut item, schema, attribute, value);
+    }
+    item
+}
+
+/// An item that was found in the place of a part of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Bytes(Vec<u8>),
+    /// It is no part of this owner's.
+    Foreign,
+}
+
+impl Part {
+    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &Owner) -> Self {
+        let mut fields = Fields { schema, item };
+        let format = fields.take(Attribute::Format);
+        let is_known = format == Some(AttributeValue::N(FORMAT.to_owned()));
+        let is_record = fields.take(Attribute::Status).is_some();
+        let is_owners = fields.string(Attribute::Owner).is_ok_and(|found| found == owner.as_str());
+        match fields.take(Attribute::Response) {
+            Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
+                Self::Bytes(bytes.into_inner())
+            }
+            _ => Self::Foreign,
+        }
+    }
 }
 
 /// The attributes that name the item.
@@ -354,8 +396,8 @@ pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
     match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(bytes) => bytes.as_ref().len(),
-        // About one byte for two digits and one more; never more than 21.
-        AttributeValue::N(_) => 21,
+        // About one byte for two digits, one more, and one for a sign; never more than 21.
+        AttributeValue::N(digits) => (digits.len().div_ceil(2) + 2).min(21),
         AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
         AttributeValue::L(values) => {
             3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()

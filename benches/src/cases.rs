@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use aws_sdk_dynamodb::Client;
 use dynamodb_idempotency::lambda::LambdaResponse;
-use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome, RunError};
+use dynamodb_idempotency::{Compression, ErrorKind, Idempotency, Outcome, RunError};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lambda_http::{Body, Request, Response, service_fn};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tower_service::Service;
 
 use crate::canned::Canned;
-use crate::raw;
+use crate::{order, raw};
 
 const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
@@ -76,8 +76,11 @@ impl Receipt {
 pub async fn all() -> Result<Vec<Case>> {
     let mut cases = function(false).await?;
     cases.extend(function(true).await?);
-    for (size, bytes) in [("0.5", 512), ("10", 10 * 1024), ("100", 100 * 1024)] {
-        cases.extend(http(size, bytes).await?);
+    for (size, bytes) in [("0.5 KB", 512), ("10 KB", 10 * 1024), ("100 KB", 100 * 1024)] {
+        cases.extend(http(size, bytes, Compression::Off).await?);
+    }
+    for (size, bytes) in [("10 KB by zstd", 10 * 1024), ("100 KB by zstd", 100 * 1024)] {
+        cases.extend(http(size, bytes, Compression::Auto).await?);
     }
     Ok(cases)
 }
@@ -212,27 +215,27 @@ fn call(
     }
 }
 
-/// An HTTP request, and an answer, with a JSON body of about so many bytes.
-async fn http(size: &str, bytes: usize) -> Result<Vec<Case>> {
-    let body = json_text(bytes);
-    let (client, heard) = Canned::applied().recorded();
-    exchange(&service(&idempotency(client.client()), &body), body.clone(), false)?.await?;
-    let [_, completed] = items(heard.take())?;
-    let (applied, refused) = (Canned::applied().client(), Canned::refused(&completed).client());
+/// An HTTP request, and an answer, with a JSON body of about so many bytes. By hand nothing is
+/// compressed.
+async fn http(size: &str, bytes: usize, compression: Compression) -> Result<Vec<Case>> {
+    let body = order::text(bytes);
+    let applied = Canned::applied().client();
+    let refused = refusing(&body, compression).await?;
+    let refused_by_hand = refusing(&body, Compression::Off).await?;
     let ours = |client: &Client, replayed| {
         let body = body.clone();
-        let service = service(&idempotency(client.clone()), &body);
+        let service = service(client.clone(), compression, &body)?;
         let prepare: Prepare = Box::new(move || match exchange(&service, body.clone(), replayed) {
             Ok(exchange) => Box::pin(exchange),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         });
-        prepare
+        anyhow::Ok(prepare)
     };
     let answer = body.clone();
     Ok(vec![
         Case {
-            name: format!("HTTP first run, {size} KB"),
-            ours: ours(&applied, false),
+            name: format!("HTTP first run, {size}"),
+            ours: ours(&applied, false)?,
             bare: prepare(applied, move |client| {
                 let answer = answer.clone();
                 async move {
@@ -244,9 +247,9 @@ async fn http(size: &str, bytes: usize) -> Result<Vec<Case>> {
             }),
         },
         Case {
-            name: format!("HTTP replay, {size} KB"),
-            ours: ours(&refused, true),
-            bare: prepare(refused, |client| async move {
+            name: format!("HTTP replay, {size}"),
+            ours: ours(&refused, true)?,
+            bare: prepare(refused_by_hand, |client| async move {
                 let body = raw::answer(raw::refused(&client, &pk()).await?, "body")?;
                 let response = created(body);
                 ensure!(response.status() == StatusCode::CREATED, "{}", response.status());
@@ -256,19 +259,35 @@ async fn http(size: &str, bytes: usize) -> Result<Vec<Case>> {
     ])
 }
 
+/// Refuses, for the sake of the record that a first run with this answer leaves.
+async fn refusing(body: &str, compression: Compression) -> Result<Client> {
+    let (client, heard) = Canned::applied().recorded();
+    let service = service(client.client(), compression, body)?;
+    exchange(&service, body.to_owned(), false)?.await?;
+    let [_, completed] = items(heard.take())?;
+    Ok(Canned::refused(&completed).client())
+}
+
 /// A payments API as a function has it, set up once.
 fn service(
-    idempotency: &Idempotency,
+    client: Client,
+    compression: Compression,
     answer: &str,
-) -> impl Service<Request, Response = LambdaResponse, Error = Infallible, Future: 'static>
-+ Clone
-+ 'static {
+) -> Result<
+    impl Service<Request, Response = LambdaResponse, Error = Infallible, Future: 'static>
+    + Clone
+    + 'static
+    + use<>,
+> {
     let answer: Arc<str> = answer.into();
     let handler = service_fn(move |_: Request| {
         let answer = Arc::clone(&answer);
         async move { Ok::<_, Infallible>(created(answer.to_string())) }
     });
-    idempotency.http("payments").wrap(handler)
+    let idempotency = Idempotency::builder(client, "idempotency")
+        .policy(|policy| policy.compression(compression))
+        .build()?;
+    Ok(idempotency.http("payments").wrap(handler))
 }
 
 /// The request is there before the exchange begins.
@@ -301,13 +320,6 @@ fn created(body: String) -> Response<Body> {
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
-}
-
-/// An order with as many lines as it takes.
-fn json_text(bytes: usize) -> String {
-    let line = "{\"article\":\"article number 0001\",\"count\":1,\"price\":25}";
-    let lines = vec![line; bytes.div_ceil(line.len() + 1)];
-    format!("{{\"id\":\"{KEY}\",\"lines\":[{}]}}", lines.join(","))
 }
 
 fn prepare<T, F, Fut>(with: T, work: F) -> Prepare

@@ -6,4 +6,5 @@
 
 pub mod canned;
 pub mod cases;
+pub mod order;
 pub mod raw;

@@ -99,6 +99,7 @@ fn answer_text(answer: &StoredAnswer) -> String {
             lines.join("\n")
         }
         StoredAnswer::Unavailable(reason) => format!("not stored: {}", plain(reason)),
+        StoredAnswer::InParts { parts, bytes } => format!("{bytes} bytes in {parts} items"),
     }
 }
 
@@ -159,6 +160,7 @@ fn answer_document(answer: &StoredAnswer) -> Value {
             json!({"status": status, "headers": headers, "body": body})
         }
         StoredAnswer::Unavailable(reason) => json!({"unavailable": reason}),
+        StoredAnswer::InParts { parts, bytes } => json!({"parts": parts, "bytes": bytes}),
     }
 }
 

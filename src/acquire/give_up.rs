@@ -12,15 +12,15 @@ impl Acquirer<'_> {
     /// What an error leaves behind, and what becomes of the call.
     pub(super) async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
         let is_outage = error.kind() == ErrorKind::Unavailable;
-        if let Some(lease_left) = self.running.filter(|_| is_outage) {
+        if let Some(seen) = self.running.filter(|_| is_outage && !self.is_barred) {
             // What was seen may be long ago, and the record ours by now.
             if self.may_hold {
                 self.let_go().await;
             }
-            return Ok(in_progress(lease_left));
+            return Ok(in_progress(seen.lease_left));
         }
-        // Not where the hook has said that the operation is over.
-        let may_run = !matches!(self.verdict, Some((_, Verdict::Settle(_))));
+        // Not where the record, or the hook's word, said that it must not.
+        let may_run = !self.is_barred && !matches!(self.verdict, Some((_, Verdict::Settle(_))));
         if is_outage && may_run && self.call.policy.outage == Outage::Open {
             tracing::error!(
                 operation = self.call.key.operation(), %error,

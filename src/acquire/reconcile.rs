@@ -1,14 +1,19 @@
 //! An abandoned operation and what a hook says of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Acquirer, Acquisition, Found, Next};
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::{Acquirer, Acquisition, Found, Next, Word};
 use crate::clock::{StoreTime, Timestamp};
 use crate::error::{Error, ErrorKind};
+use crate::parts::Written;
 use crate::protocol::Orphan;
 use crate::reconcile::{Abandoned, Settlement, Verdict};
-use crate::record::{self, MAX_ITEM_BYTES, Version};
-use crate::response::encode_unavailable;
+use crate::record::{self, Item, Version};
+use crate::response::{Answer, Packed, unavailable};
+use crate::steps::Checkpoints;
 use crate::table::{Reply, Write};
 
 impl Acquirer<'_> {
@@ -30,6 +35,7 @@ impl Acquirer<'_> {
             let message = "a reconcile hook answered without having been asked";
             return Err(Error::new(ErrorKind::Configuration, message));
         };
+        self.word = None;
         match self.carry_out(orphan, verdict) {
             Some(next) => self.go_on(next).await,
             None => Ok(Acquisition::Abandoned),
@@ -39,6 +45,7 @@ impl Acquirer<'_> {
     /// What the hook's word asks to send, if anything.
     pub(super) fn carry_out(&mut self, orphan: Orphan, verdict: Verdict) -> Option<Next> {
         self.verdict = Some((orphan.version.clone(), verdict.clone()));
+        self.steps_bytes = orphan.steps.as_ref().map_or(0, Checkpoints::bytes);
         match verdict {
             Verdict::Settle(word) => Some(self.settling(orphan, word)),
             Verdict::Execute => Some(self.take_over(orphan)),
@@ -54,14 +61,48 @@ impl Acquirer<'_> {
     /// The record keeps the attempt of its last owner: a hook's word is none.
     fn settling(&mut self, orphan: Orphan, word: Settlement) -> Next {
         (self.claim.attempt, self.claim.created_at) = (orphan.attempt, orphan.created_at);
-        let steps = orphan.steps.map_or(0, |steps| steps.bytes());
-        let word = match word {
-            Settlement::Failed(failure) => Settlement::Failed(
-                failure.filter(|failure| record::fits_beside_steps(failure, steps)),
-            ),
-            word @ Settlement::Completed(_) => word,
-        };
         Next::Reconcile(orphan.version, word)
+    }
+
+    /// The form of the hook's answer, made once, with its parts in the table. Where they cannot be
+    /// written it goes into the record; where that has no room for it nothing is written, and the
+    /// next call asks the hook again.
+    async fn word(&mut self, answer: &Answer) -> Result<Word, Error> {
+        if let Some(word) = &self.word {
+            return Ok(word.clone());
+        }
+        let (core, claim, policy) = (self.core, &self.claim, &self.call.policy);
+        let completed_at = core.table.clock.store_now();
+        let expires_at = completed_at.plus(policy.retention).seconds_up();
+        let mut word = Word { completed_at, expires_at, response: AttributeValue::Null(true) };
+        let rest = record::item_bytes(&self.settled_item(word.clone()));
+        match core.pack(answer.draft(), rest, (&claim.key, &claim.owner), policy) {
+            Ok(Packed { response, parts }) => {
+                word.response = response;
+                if let Some(parts) = parts {
+                    // The other half is for the record.
+                    let half = policy.completion_timeout.min(self.limit()) / 2;
+                    let mut written = Written::default();
+                    let key = &claim.key;
+                    let writing = core.write_parts(key, &parts, expires_at, half, &mut written);
+                    if let Err(error) = writing.await {
+                        word.response = parts.in_record().ok_or(error)?;
+                    }
+                }
+            }
+            Err(too_large) => {
+                self.report_unstorable(&too_large.to_string());
+                word.response = unavailable(too_large.to_string());
+            }
+        }
+        self.word = Some(word.clone());
+        Ok(word)
+    }
+
+    fn settled_item(&self, word: Word) -> Item {
+        let Word { completed_at, expires_at, response } = word;
+        let schema = &self.core.table.schema;
+        record::completed_item(schema, &self.claim, completed_at, expires_at, response)
     }
 
     /// Writes the hook's word over the record that it was said of.
@@ -70,23 +111,20 @@ impl Acquirer<'_> {
         seen: Version,
         word: Settlement,
     ) -> Result<(Found, Option<StoreTime>), Error> {
-        let (table, claim, limit) = (&self.core.table, &self.claim, self.limit());
-        let now = table.clock.store_now();
-        let expires_at = now.plus(self.call.policy.retention).seconds_up();
-        let Reply { outcome, time } = match word.clone() {
-            Settlement::Completed(response) => {
-                let item = |response| {
-                    record::completed_item(&table.schema, claim, now, expires_at, response)
-                };
-                let mut whole = item(response);
-                let bytes = record::item_bytes(&whole);
-                if bytes > MAX_ITEM_BYTES {
-                    self.report_unstorable(&format!("{bytes} bytes, of {MAX_ITEM_BYTES}"));
-                    whole = item(encode_unavailable("it is too large for an item of DynamoDB's"));
-                }
-                table.settle_completed(whole, &seen, limit).await
+        let Reply { outcome, time } = match &word {
+            Settlement::Completed(answer) => {
+                let word = self.word(answer).await?;
+                let (item, limit) = (self.settled_item(word), self.limit());
+                self.core.table.settle_completed(item, &seen, limit).await
             }
-            Settlement::Failed(response) => {
+            Settlement::Failed(failure) => {
+                let (table, claim, limit) = (&self.core.table, &self.claim, self.limit());
+                let policy = &self.call.policy;
+                let now = table.clock.store_now();
+                let expires_at = now.plus(policy.retention).seconds_up();
+                let failure = failure.as_deref().map(Answer::draft);
+                let response =
+                    failure.and_then(|failure| policy.pack_failure(failure, self.steps_bytes));
                 table.settle_failed(claim, now, expires_at, response, &seen, limit).await
             }
         };
@@ -99,7 +137,9 @@ impl Acquirer<'_> {
                 self.report_unstorable(&error.to_string());
                 let lesser = match word {
                     Settlement::Completed(_) => {
-                        Settlement::Completed(encode_unavailable("DynamoDB refused it"))
+                        self.word = None;
+                        let reason = "DynamoDB refused it".to_owned();
+                        Settlement::Completed(Arc::new(Answer::Unavailable(reason)))
                     }
                     Settlement::Failed(Some(_)) => Settlement::Failed(None),
                     Settlement::Failed(None) => return Err(error),

@@ -55,7 +55,8 @@ pub struct Admin<'a> {
 }
 
 impl Admin<'_> {
-    /// The record of a key, read strongly consistent; `None` if there is none.
+    /// The record of a key, read strongly consistent, with its answer wherever that stands; `None` if
+    /// there is none.
     ///
     /// # Errors
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a
@@ -74,7 +75,9 @@ impl Admin<'_> {
         let reply = table.get(&key, table.request_timeout).await;
         let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let Some(item) = reply.outcome? else { return Ok(None) };
-        StoredRecord::read(&table.schema, item, seen_at).map(Some)
+        let mut record = StoredRecord::read(self.core, item, seen_at)?;
+        record.read_parts(self.core).await?;
+        Ok(Some(record))
     }
 
     fn table(&self) -> &Table {

@@ -9,8 +9,10 @@ use super::json;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
+use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::record::{self, Item, Record, State, Version};
+use crate::response::Stored;
 use crate::schema::{Keys, TableSchema};
 use crate::steps::Checkpoint;
 
@@ -89,11 +91,19 @@ pub enum Danger {
 }
 
 impl StoredRecord {
-    pub(super) fn read(
-        schema: &TableSchema,
-        item: Item,
-        seen_at: Timestamp,
-    ) -> Result<Self, Error> {
+    /// Reads an answer that stands beside the record.
+    pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
+        let record = Record::decode(&core.table.schema, self.item.clone())?;
+        if let State::Completed { answer: stored @ Stored::Parts(_) } = record.state
+            && let StoredState::Completed { answer, .. } = &mut self.state
+        {
+            *answer = core.open(stored, &self.record_key, &core.policy, None).await?.into();
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
+        let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
         let pk = pk(schema, &item).unwrap_or_default();
         let Some((record_key, scope, key)) = RecordKey::taken_apart(pk) else {
             let message = format!("the key `{pk}` is not `scope#key`: it is no record's");
@@ -110,12 +120,13 @@ impl StoredRecord {
                 State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                State::Completed { answer } => {
-                    StoredState::Completed { completed_at: finished_at, answer: answer.into() }
-                }
+                State::Completed { answer } => StoredState::Completed {
+                    completed_at: finished_at,
+                    answer: StoredAnswer::in_record(answer, most),
+                },
                 State::Failed { answer } => StoredState::Failed {
                     failed_at: finished_at,
-                    answer: answer.map(StoredAnswer::from),
+                    answer: answer.map(|answer| StoredAnswer::in_record(answer, most)),
                 },
             },
             attempt: record.attempt,

@@ -47,7 +47,7 @@ impl Admin<'_> {
             Write::Refused(None) => Ok(Released::Gone),
             Write::Refused(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-                let record = StoredRecord::read(&table.schema, item, now)?;
+                let record = StoredRecord::read(self.core, item, now)?;
                 Ok(Released::Changed(Box::new(record)))
             }
             Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => Err(error),

@@ -3,6 +3,7 @@
 use super::record::pk;
 use super::{Admin, StoredRecord};
 use crate::error::Error;
+use crate::key::RecordKey;
 use crate::record::{Item, Status};
 use crate::table::Part;
 
@@ -94,7 +95,10 @@ impl Admin<'_> {
         };
         for item in read.items {
             let pk = pk(&table.schema, &item).map(str::to_owned);
-            match StoredRecord::read(&table.schema, item, now) {
+            if pk.as_deref().is_some_and(RecordKey::is_of_part) {
+                continue;
+            }
+            match StoredRecord::read(self.core, item, now) {
                 Ok(record) => page.records.push(record),
                 Err(error) => page.unreadable.push(Unreadable { pk, reason: error.to_string() }),
             }

@@ -7,9 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use aws_sdk_dynamodb::types::AttributeValue;
-
-use crate::response::{self, BodyRef, HttpAnswer, HttpBody};
+use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -60,23 +58,28 @@ impl WholeBody for Bytes {
     }
 }
 
-/// The stored form of a response.
-pub(crate) fn encode<B: WholeBody>(response: &Response<B>) -> AttributeValue {
-    encode_parts(response.status(), response.headers(), response.body().as_stored())
+/// What is stored of a response.
+pub(crate) fn draft<B: WholeBody>(response: &Response<B>) -> Draft<'_> {
+    draft_of(response.status(), response.headers(), response.body().as_stored())
 }
 
-/// The stored form of a response whose body is `body`.
-pub(super) fn encode_parts(
+/// What is stored of a response whose body is `body`.
+pub(super) fn draft_of<'a>(
     status: StatusCode,
     headers: &HeaderMap,
-    body: BodyRef<'_>,
-) -> AttributeValue {
+    body: BodyRef<'a>,
+) -> Draft<'a> {
     let named = named_by_connection(headers);
     let kept = headers
         .iter()
         .filter(|(name, _)| !NEVER_STORED.contains(name) && !named.contains(*name))
-        .map(|(name, value)| (name.as_str(), value.as_bytes()));
-    response::encode_http(status.as_u16(), kept, body)
+        .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+    Draft::Http { status: status.as_u16(), headers: kept.collect(), body }
+}
+
+/// As [`draft`], as a copy.
+pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
+    draft(response).to_answer()
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.
@@ -109,10 +112,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::response::Answer;
 
     fn round_trip(response: &Response<Bytes>) -> Response<Bytes> {
-        let Some(Answer::Http(answer)) = Answer::decode(encode(response)) else {
+        let Answer::Http(answer) = stored(response) else {
             panic!("not an HTTP answer");
         };
         replay(answer).unwrap()

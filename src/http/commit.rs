@@ -6,7 +6,7 @@ use http::Response;
 
 use super::answer;
 use crate::execution::Execution;
-use crate::response::{Answer, AnswerKind, BodyRef, HttpAnswer, HttpBody};
+use crate::response::{Answer, AnswerKind, BodyRef, HttpAnswer};
 use crate::transaction::{Commit, CommitError};
 
 impl Execution {
@@ -39,27 +39,19 @@ impl Execution {
         response: &Response<B>,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), CommitError> {
-        let commit = commit(response, items.into_iter().collect());
-        self.commit_answer(commit).await
+        self.commit_answer(commit(response, items.into_iter().collect())).await
     }
 }
 
-fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem>) -> Commit {
+fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem>) -> Commit<'_> {
     let (status, headers, body) = (response.status(), response.headers(), response.body().stored());
     let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    let whole = HttpAnswer {
-        status: status.as_u16(),
-        headers: all.collect(),
-        body: match body {
-            BodyRef::Empty => HttpBody::Empty,
-            BodyRef::Text(text) => HttpBody::Text(text.to_owned()),
-            BodyRef::Binary(bytes) => HttpBody::Binary(bytes.to_owned()),
-        },
-    };
+    let whole =
+        HttpAnswer { status: status.as_u16(), headers: all.collect(), body: body.to_body() };
     Commit {
         kind: AnswerKind::Http,
         answer: Answer::Http(whole),
-        stored: answer::encode_parts(status, headers, body),
+        stored: answer::draft_of(status, headers, body),
         items,
     }
 }

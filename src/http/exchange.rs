@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
@@ -54,9 +55,10 @@ where
     };
     let execution = match acquired {
         Ok(Acquisition::Acquired(execution)) => execution,
-        Ok(Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer))) => {
-            return Ok(replay(config, answer));
+        Ok(Acquisition::Replay(answer)) => {
+            return Ok(replay(config, Arc::unwrap_or_clone(answer)));
         }
+        Ok(Acquisition::ReplayFailure(Some(failure))) => return Ok(replay(config, failure)),
         Ok(refused) => return Ok(explain(config, &refusal(&refused))),
         Err(error) => return Ok(explain(config, &error)),
     };
@@ -183,10 +185,10 @@ where
         if !is_stored(&answer) {
             return Some(Instead::Unstored(answer));
         }
-        let stored = answer::encode(&answer);
+        let stored = answer::stored(&answer);
         Some(Instead::Stored(answer, stored))
     };
-    let done = Box::pin(once(core, call, answer::encode(&response), items, instead)).await;
+    let done = Box::pin(once(core, call, answer::draft(&response), items, instead)).await;
     Ok(match done {
         Ok(Once::Executed) => response,
         Ok(Once::Instead(answer)) => answer,
@@ -207,9 +209,8 @@ where
 /// What a request gets that has met a record.
 fn given<B: WholeBody>(config: &Config, found: Acquisition) -> Response<B> {
     match found {
-        Acquisition::Replay(answer) | Acquisition::ReplayFailure(Some(answer)) => {
-            replay(config, answer)
-        }
+        Acquisition::Replay(answer) => replay(config, Arc::unwrap_or_clone(answer)),
+        Acquisition::ReplayFailure(Some(failure)) => replay(config, failure),
         refused => explain(config, &refusal(&refused)),
     }
 }
@@ -241,10 +242,10 @@ async fn conclude<B: WholeBody + Sync>(
     }
     if !(config.stored)(response.status()) {
         let kept = execution.policy().failure != Failure::Release;
-        execution.fail(kept.then(|| answer::encode(&response))).await;
+        execution.fail(kept.then(|| answer::draft(&response))).await;
         return response;
     }
-    match execution.complete(&|| answer::encode(&response)).await {
+    match execution.complete(answer::draft(&response)).await {
         Completion::Stored | Completion::Unprotected => response,
         Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),

@@ -80,9 +80,9 @@ pub(super) async fn acquire(
 ) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
     let mut hook = ReconcileWith(async |abandoned| ask(hook, abandoned).await);
     let codec = Codec {
-        completed: answer::encode::<Bytes>,
+        completed: answer::stored::<Bytes>,
         failed: |ended: &Ended| match ended {
-            Ended::Failed(response) => Some(answer::encode(response)),
+            Ended::Failed(response) => Some(answer::stored(response)),
             Ended::Error(_) | Ended::Panic(_) => None,
         },
     };

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::policy::{Completed, Failure};
 use crate::record::{Record, State, Status};
+use crate::response::Answer;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LATER: Timestamp = Timestamp::from_millis(1_000_001);
@@ -35,11 +36,11 @@ fn pending(lease_expires_at: Timestamp) -> Record {
 }
 
 fn completed() -> Record {
-    record(State::Completed { answer: Answer::Json("1".into()) })
+    record(State::Completed { answer: Stored::Readable(Answer::Json("1".into())) })
 }
 
 fn failed() -> Record {
-    record(State::Failed { answer: Some(Answer::Json("2".into())) })
+    record(State::Failed { answer: Some(Stored::Readable(Answer::Json("2".into()))) })
 }
 
 fn decided(record: Record, policy: &Policy) -> Decision {
@@ -91,7 +92,7 @@ fn past_retention_counts_as_absent_and_is_compared_with_what_was_seen() {
 #[test]
 fn the_second_of_expiry_still_counts() {
     let at = Record { expires_at: 1000, ..completed() };
-    assert!(matches!(by_default(at), Decision::Replay(_)));
+    assert!(matches!(by_default(at), Decision::Replay { .. }));
 }
 
 #[test]
@@ -110,7 +111,9 @@ fn another_payload_is_a_mismatch_in_every_state() {
 
 #[test]
 fn completed_replays() {
-    assert!(matches!(by_default(completed()), Decision::Replay(Answer::Json(text)) if text == "1"));
+    assert!(
+        matches!(by_default(completed()), Decision::Replay { answer: Stored::Readable(Answer::Json(text)), expires_at: 100_000 } if text == "1")
+    );
 }
 
 #[test]
@@ -175,7 +178,9 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
             Decision::TakeOver(Orphan { attempt: 2, version, .. }) if again => {
                 assert_eq!(version.status, Status::Failed);
             }
-            Decision::ReplayFailure(Some(Answer::Json(text))) if !again => assert_eq!(text, "2"),
+            Decision::ReplayFailure(Some(Stored::Readable(Answer::Json(text)))) if !again => {
+                assert_eq!(text, "2");
+            }
             other => panic!("max_attempts {max_attempts}: {other:?}"),
         }
     }
@@ -232,7 +237,7 @@ fn a_hook_is_asked_about_nothing_else() {
     assert!(matches!(with_hook(gone, &policy), Decision::Replace(_)));
     assert!(matches!(with_hook(another, &policy), Decision::Mismatch));
     assert!(matches!(with_hook(pending(LATER), &policy), Decision::InProgress { .. }));
-    assert!(matches!(with_hook(completed(), &policy), Decision::Replay(_)));
+    assert!(matches!(with_hook(completed(), &policy), Decision::Replay { .. }));
     assert!(matches!(with_hook(failed(), &policy), Decision::TakeOver(_)));
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::key::KeyForm;
-use crate::response::{encode_json, encode_unavailable};
+use crate::response::{Answer, encode_json, encode_unavailable};
 use crate::steps::Checkpoint;
 
 fn schema() -> TableSchema {
@@ -77,7 +77,7 @@ fn a_record_of_format_1_still_decodes() {
         else {
             panic!("not completed");
         };
-        assert_eq!(answer, expected);
+        assert_eq!(answer, Stored::Readable(expected));
     }
     item.insert("status".into(), s("FAILED"));
     item.remove("response");
@@ -100,7 +100,7 @@ fn what_is_written_is_what_is_read() {
     let State::Completed { answer } = Record::decode(&schema(), completed()).unwrap().state else {
         panic!("not completed");
     };
-    assert_eq!(answer, Answer::Json("{\"a\":1}".into()));
+    assert_eq!(answer, Stored::Readable(Answer::Json("{\"a\":1}".into())));
 }
 
 #[test]
@@ -227,7 +227,7 @@ proptest! {
         prop_assert_eq!(&record.owner, &claim.owner);
         match (record.state, answer) {
             (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
-            (State::Completed { answer }, Some(text)) => prop_assert_eq!(answer, Answer::Json(text)),
+            (State::Completed { answer }, Some(text)) => prop_assert_eq!(answer, Stored::Readable(Answer::Json(text))),
             (state, _) => prop_assert!(false, "{:?}", state),
         }
     }

@@ -1,16 +1,23 @@
-//! The stored answer: how a finished operation's result stands in the record's `response`.
+//! The stored answer: how a finished operation's result stands in the table.
 //!
-//! ```text
-//! function   {"json": "{\"id\":\"re_1\"}"}                     the JSON text, letter for letter
-//! HTTP       {"status": 201, "headers": [["location", "/payments/1"]], "body": "…"}
-//!            body and header values: S where they are text, B where they are bytes
-//! none       {"unavailable": "the answer has 612,345 bytes …"} the operation completed all the same
-//! ```
+//! A [`Draft`] is an answer about to be stored. [`pack()`] chooses its form: a [readable](readable) map
+//! where that is as cheap as any, else its [bytes](flat), [compressed](compression) where that saves a
+//! write unit, in the record itself or, where the record would be a large one, in [parts](parts)
+//! beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
 
-use std::collections::HashMap;
+mod compression;
+mod flat;
+mod pack;
+pub(crate) mod parts;
+mod readable;
+mod stored;
 
-use aws_sdk_dynamodb::primitives::Blob;
-use aws_sdk_dynamodb::types::AttributeValue;
+use std::borrow::Cow;
+
+pub(crate) use self::pack::{Packed, TooLarge, pack, unavailable};
+pub(crate) use self::parts::Manifest;
+pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
+pub(crate) use self::stored::{Stored, too_large};
 
 /// What kind of answers an operation has: a record holds either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +27,14 @@ pub(crate) enum AnswerKind {
     Http,
 }
 
-/// An answer as it was read from a record.
+/// An answer in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A function's result.
     Json(String),
     /// An HTTP response.
     Http(HttpAnswer),
-    /// There was an answer and it could not be stored, for this reason.
+    /// There was an answer and it is not to be had, for this reason.
     Unavailable(String),
 }
 
@@ -50,211 +57,111 @@ pub(crate) enum HttpBody {
 
 /// A body that is about to be stored.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(any(test, feature = "http")),
-    expect(dead_code, reason = "only HTTP answers have bodies")
-)]
 pub(crate) enum BodyRef<'a> {
     Empty,
     Text(&'a str),
     Binary(&'a [u8]),
 }
 
-const JSON: &str = "json";
-const STATUS: &str = "status";
-const HEADERS: &str = "headers";
-const BODY: &str = "body";
-const UNAVAILABLE: &str = "unavailable";
-
-pub(crate) fn encode_json(text: String) -> AttributeValue {
-    map([(JSON, AttributeValue::S(text))])
+/// An answer that is about to be stored. Its body is not copied.
+#[derive(Clone, Debug)]
+pub(crate) enum Draft<'a> {
+    Json(Cow<'a, str>),
+    Http { status: u16, headers: Vec<(String, Vec<u8>)>, body: BodyRef<'a> },
+    Unavailable(Cow<'static, str>),
 }
 
-pub(crate) fn encode_unavailable(reason: &str) -> AttributeValue {
-    map([(UNAVAILABLE, AttributeValue::S(reason.to_owned()))])
-}
-
-/// Copies the answer once, into the shape in which the SDK takes it.
-#[cfg_attr(
-    not(any(test, feature = "http")),
-    expect(dead_code, reason = "only the HTTP adapter calls it")
-)]
-pub(crate) fn encode_http<'a>(
-    status: u16,
-    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
-    body: BodyRef<'_>,
-) -> AttributeValue {
-    let headers = headers
-        .map(|(name, value)| {
-            AttributeValue::L(vec![AttributeValue::S(name.to_owned()), text_or_bytes(value)])
-        })
-        .collect();
-    let mut fields = HashMap::from([
-        (STATUS.to_owned(), AttributeValue::N(status.to_string())),
-        (HEADERS.to_owned(), AttributeValue::L(headers)),
-    ]);
-    let body = match body {
-        BodyRef::Empty => None,
-        BodyRef::Text(text) => Some(AttributeValue::S(text.to_owned())),
-        BodyRef::Binary(bytes) => Some(AttributeValue::B(Blob::new(bytes))),
-    };
-    if let Some(body) = body {
-        fields.insert(BODY.to_owned(), body);
+impl Draft<'_> {
+    /// As [`Answer::bytes`].
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Http { status: _, headers, body } => http_bytes(headers, *body),
+            Self::Unavailable(reason) => reason.len(),
+        }
     }
-    AttributeValue::M(fields)
-}
 
-fn map<const N: usize>(fields: [(&str, AttributeValue); N]) -> AttributeValue {
-    AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
-}
+    /// The answer that could not be made, and why.
+    pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unavailable(reason.into())
+    }
 
-fn text_or_bytes(value: &[u8]) -> AttributeValue {
-    match std::str::from_utf8(value) {
-        Ok(text) => AttributeValue::S(text.to_owned()),
-        Err(_) => AttributeValue::B(Blob::new(value)),
+    pub(crate) fn to_answer(&self) -> Answer {
+        match self {
+            Self::Json(json) => Answer::Json(json.clone().into_owned()),
+            Self::Http { status, headers, body } => Answer::Http(HttpAnswer {
+                status: *status,
+                headers: headers.clone(),
+                body: body.to_body(),
+            }),
+            Self::Unavailable(reason) => Answer::Unavailable(reason.clone().into_owned()),
+        }
     }
 }
 
 impl Answer {
-    /// Takes a stored answer apart; `None` if it is of no shape that this version writes.
-    pub(crate) fn decode(response: AttributeValue) -> Option<Self> {
-        let AttributeValue::M(mut fields) = response else { return None };
-        if let Some(json) = fields.remove(JSON) {
-            return only(&fields, Self::Json(string(json)?));
+    /// `None` where there was one and it is not to be had.
+    pub(crate) fn if_to_be_had(self) -> Option<Self> {
+        match self {
+            Self::Unavailable(_) => None,
+            answer @ (Self::Json(_) | Self::Http(_)) => Some(answer),
         }
-        if let Some(reason) = fields.remove(UNAVAILABLE) {
-            return only(&fields, Self::Unavailable(string(reason)?));
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(text) | Self::Unavailable(text) => text.len(),
+            Self::Http(HttpAnswer { status: _, headers, body }) => {
+                http_bytes(headers, body.as_ref())
+            }
         }
-        let status = match fields.remove(STATUS)? {
-            AttributeValue::N(status) => status.parse().ok().filter(|s| (100..=999).contains(s))?,
-            _ => return None,
-        };
-        let AttributeValue::L(headers) = fields.remove(HEADERS)? else { return None };
-        let headers = headers.into_iter().map(header).collect::<Option<_>>()?;
-        let body = match fields.remove(BODY) {
-            None => HttpBody::Empty,
-            Some(AttributeValue::S(text)) => HttpBody::Text(text),
-            Some(AttributeValue::B(bytes)) => HttpBody::Binary(bytes.into_inner()),
-            Some(_) => return None,
-        };
-        only(&fields, Self::Http(HttpAnswer { status, headers, body }))
     }
 }
 
-/// A field that we do not know may change what the others mean.
-fn only(rest: &HashMap<String, AttributeValue>, answer: Answer) -> Option<Answer> {
-    rest.is_empty().then_some(answer)
+fn http_bytes(headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> usize {
+    let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
+    headers.iter().map(header).sum::<usize>() + body.as_bytes().len()
 }
 
-fn string(value: AttributeValue) -> Option<String> {
-    match value {
-        AttributeValue::S(text) => Some(text),
-        _ => None,
+impl BodyRef<'_> {
+    pub(crate) fn to_body(self) -> HttpBody {
+        match self {
+            Self::Empty => HttpBody::Empty,
+            Self::Text(text) => HttpBody::Text(text.to_owned()),
+            Self::Binary(bytes) => HttpBody::Binary(bytes.to_owned()),
+        }
     }
 }
 
-fn header(pair: AttributeValue) -> Option<(String, Vec<u8>)> {
-    let AttributeValue::L(pair) = pair else { return None };
-    let [name, value] = <[AttributeValue; 2]>::try_from(pair).ok()?;
-    let value = match value {
-        AttributeValue::S(text) => text.into_bytes(),
-        AttributeValue::B(bytes) => bytes.into_inner(),
-        _ => return None,
-    };
-    Some((string(name)?, value))
+impl Answer {
+    pub(crate) fn draft(&self) -> Draft<'_> {
+        match self {
+            Self::Json(json) => Draft::Json(Cow::Borrowed(json)),
+            Self::Http(HttpAnswer { status, headers, body }) => {
+                Draft::Http { status: *status, headers: headers.clone(), body: body.as_ref() }
+            }
+            Self::Unavailable(reason) => Draft::Unavailable(Cow::Owned(reason.clone())),
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn answers_come_back_as_they_went_in() {
-        let headers: [(&str, &[u8]); 3] = [("b", b"2"), ("a", b"\xff"), ("b", b"1")];
-        let encoded = encode_http(201, headers.into_iter(), BodyRef::Binary(b"\0\xff"));
-        let expected = HttpAnswer {
-            status: 201,
-            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            body: HttpBody::Binary(b"\0\xff".into()),
-        };
-        assert_eq!(Answer::decode(encoded), Some(Answer::Http(expected)));
-        assert_eq!(Answer::decode(encode_json("1.0".into())), Some(Answer::Json("1.0".into())));
-        assert_eq!(
-            Answer::decode(encode_unavailable("too large")),
-            Some(Answer::Unavailable("too large".into()))
-        );
-    }
-
-    #[test]
-    fn text_bytes_and_nothing_stay_what_they_are() {
-        for (body, expected) in [
-            (BodyRef::Empty, HttpBody::Empty),
-            (BodyRef::Text(""), HttpBody::Text(String::new())),
-            (BodyRef::Binary(b""), HttpBody::Binary(Vec::new())),
-            (BodyRef::Binary(b"plain"), HttpBody::Binary(b"plain".to_vec())),
-        ] {
-            let Some(Answer::Http(answer)) = Answer::decode(encode_http(200, [].into_iter(), body))
-            else {
-                panic!("not an HTTP answer: {body:?}");
-            };
-            assert_eq!(answer.body, expected);
+impl HttpBody {
+    pub(crate) fn as_ref(&self) -> BodyRef<'_> {
+        match self {
+            Self::Empty => BodyRef::Empty,
+            Self::Text(text) => BodyRef::Text(text),
+            Self::Binary(bytes) => BodyRef::Binary(bytes),
         }
     }
+}
 
-    #[test]
-    fn an_unknown_shape_is_not_guessed_at() {
-        let n = |n: &str| AttributeValue::N(n.into());
-        let s = |s: &str| AttributeValue::S(s.into());
-        let l = AttributeValue::L;
-        for wrong in [
-            n("1"),
-            map([]),
-            map([(JSON, n("1"))]),
-            map([(JSON, s("1")), ("codec", n("2"))]),
-            map([(STATUS, n("200"))]),
-            map([(STATUS, n("99")), (HEADERS, l(vec![]))]),
-            map([(STATUS, s("200")), (HEADERS, l(vec![]))]),
-            map([(STATUS, n("200")), (HEADERS, l(vec![s("a")]))]),
-            map([(STATUS, n("200")), (HEADERS, l(vec![l(vec![s("a")])]))]),
-            map([(STATUS, n("200")), (HEADERS, l(vec![])), (BODY, n("1"))]),
-        ] {
-            assert_eq!(Answer::decode(wrong.clone()), None, "{wrong:?}");
-        }
-    }
-
-    fn body() -> impl Strategy<Value = HttpBody> {
-        prop_oneof![
-            Just(()).prop_map(|()| HttpBody::Empty),
-            any::<String>().prop_map(HttpBody::Text),
-            any::<Vec<u8>>().prop_map(HttpBody::Binary),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn any_http_answer_comes_back(
-            status in 100u16..=999,
-            headers in prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6),
-            body in body(),
-        ) {
-            let answer = HttpAnswer { status, headers, body };
-            let body = match &answer.body {
-                HttpBody::Empty => BodyRef::Empty,
-                HttpBody::Text(text) => BodyRef::Text(text),
-                HttpBody::Binary(bytes) => BodyRef::Binary(bytes),
-            };
-            let headers = answer.headers.iter().map(|(name, value)| (name.as_str(), &value[..]));
-            let encoded = encode_http(status, headers, body);
-            prop_assert_eq!(Answer::decode(encoded), Some(Answer::Http(answer)));
-        }
-
-        #[test]
-        fn any_text_and_any_reason_come_back(text in any::<String>()) {
-            prop_assert_eq!(Answer::decode(encode_json(text.clone())), Some(Answer::Json(text.clone())));
-            let unavailable = Answer::decode(encode_unavailable(&text));
-            prop_assert_eq!(unavailable, Some(Answer::Unavailable(text)));
+impl BodyRef<'_> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::Text(text) => text.as_bytes(),
+            Self::Binary(bytes) => bytes,
         }
     }
 }

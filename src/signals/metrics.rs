@@ -10,6 +10,9 @@ pub const TAKEOVERS: &str = "idempotency_takeovers_total";
 pub const HANDLER_SECONDS: &str = "idempotency_handler_seconds";
 /// The time of a request to DynamoDB in seconds, the SDK's tries included, by `action` and `result`.
 pub const STORE_SECONDS: &str = "idempotency_store_seconds";
+/// The size of an answer in bytes, by `operation` and `form`: `plain`, its body alone, and `stored`,
+/// what it takes in the table.
+pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
 /// The capacity units of a request to DynamoDB, by `action`: write units of all actions but `GetItem`.
 /// DynamoDB tells none for a write that it refuses.
 pub const CAPACITY_UNITS: &str = "idempotency_capacity_units";
@@ -28,12 +31,16 @@ pub fn describe() {
     describe_counter!(TAKEOVERS, Unit::Count, "Abandoned records that were taken over");
     describe_histogram!(HANDLER_SECONDS, Unit::Seconds, "Time of a handler");
     describe_histogram!(STORE_SECONDS, Unit::Seconds, "Time of a request to DynamoDB");
+    describe_histogram!(ANSWER_BYTES, Unit::Bytes, "Size of an answer");
     describe_histogram!(CAPACITY_UNITS, Unit::Count, "Capacity units of a request to DynamoDB");
 }
 
 #[cfg(feature = "metrics")]
 mod recorded {
-    use super::{CAPACITY_UNITS, Duration, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS};
+    use super::{
+        ANSWER_BYTES, CAPACITY_UNITS, Duration, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS,
+        TAKEOVERS,
+    };
 
     pub(crate) fn execution(operation: &str, outcome: &'static str) {
         let operation = operation.to_owned();
@@ -50,6 +57,15 @@ mod recorded {
 
     pub(crate) fn store(action: &'static str, result: &'static str, took: Duration) {
         metrics::histogram!(STORE_SECONDS, "action" => action, "result" => result).record(took);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
+    pub(crate) fn answer(operation: &str, plain: usize, stored: usize) {
+        for (form, bytes) in [("plain", plain), ("stored", stored)] {
+            let operation = operation.to_owned();
+            metrics::histogram!(ANSWER_BYTES, "operation" => operation, "form" => form)
+                .record(bytes as f64);
+        }
     }
 
     pub(crate) fn capacity(action: &'static str, units: f64) {
@@ -69,7 +85,9 @@ mod recorded {
 
     pub(crate) fn store(_: &'static str, _: &'static str, _: Duration) {}
 
+    pub(crate) fn answer(_: &str, _: usize, _: usize) {}
+
     pub(crate) fn capacity(_: &'static str, _: f64) {}
 }
 
-pub(crate) use self::recorded::{capacity, execution, handler, store, takeover};
+pub(crate) use self::recorded::{answer, capacity, execution, handler, store, takeover};

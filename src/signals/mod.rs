@@ -10,6 +10,7 @@
 //! | counter [`TAKEOVERS`] | executions that took an abandoned record over, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
 //! | histogram [`STORE_SECONDS`] | a request's time, the SDK's tries included, by `action` and `result` |
+//! | histogram [`ANSWER_BYTES`] | an answer's size, by `operation` and `form`: `plain` and `stored` |
 //! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
 //!
 //! Metrics are those of the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
@@ -22,12 +23,12 @@
 //!
 //! ```
 //! use dynamodb_idempotency::signals::{
-//!     CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+//!     ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
 //! };
 //!
 //! // What an exporter may have to be told of.
 //! let counters = [EXECUTIONS, TAKEOVERS];
-//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, CAPACITY_UNITS];
+//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, ANSWER_BYTES, CAPACITY_UNITS];
 //! assert!(counters.iter().chain(&histograms).all(|name| name.starts_with("idempotency_")));
 //! ```
 
@@ -45,9 +46,11 @@ use crate::key::RecordKey;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::describe;
-pub use self::metrics::{CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS};
+pub use self::metrics::{
+    ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+};
 
-pub(crate) use self::metrics::takeover;
+pub(crate) use self::metrics::{answer, takeover};
 
 /// What the span of a call shows of the record's key, `scope#key`.
 ///

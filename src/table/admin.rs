@@ -42,7 +42,7 @@ impl Table {
         condition.version(seen);
         let probe = Probe::default();
         let request = self.delete_request(key, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         self.write(probe, request, self.request_timeout).await
     }
 
@@ -87,7 +87,7 @@ impl Table {
             .set_expression_attribute_values(filter.values)
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         let reply = self.ask(probe, request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
@@ -119,7 +119,7 @@ impl Table {
             .set_expression_attribute_values(Some(values))
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         let reply = self.ask(probe, request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
@@ -141,7 +141,7 @@ impl Table {
     ) -> Look<Option<ContinuousBackupsDescription>> {
         let probe = Probe::default();
         let request = self.client.describe_continuous_backups().table_name(&self.name).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = Box::pin(request.config_override(probe.config()).send());
         let output = self.ask(probe, request, limit).await.outcome;
         output.map(|output| output.continuous_backups_description)
     }

@@ -68,6 +68,12 @@ impl<'a> Condition<'a> {
         );
     }
 
+    pub(super) fn absent_or_expires_before(&mut self, expires_at: i64) {
+        let (key, name) = (self.key(), self.name(Attribute::ExpiresAt));
+        self.value(":until", record::number(expires_at));
+        self.and(&["(attribute_not_exists(", key, ") OR ", name, " < :until)"]);
+    }
+
     pub(super) fn lease_ends_before(&mut self, end: Timestamp) {
         let name = self.name(Attribute::LeaseExpiresAt);
         self.value(":until", record::number(end.millis()));

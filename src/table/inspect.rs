@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TableDescription, TimeToLiveDescri
 use super::expression::{Change, Condition};
 use super::fault::{self, Fault};
 use super::probe::{Probe, Seen};
-use super::{Conditional, Reply, Table};
+use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
 use crate::record::{self, Owner};
@@ -99,8 +99,11 @@ impl Table {
         condition.owned_by(nobody);
         match access {
             Access::Get => {
-                let request =
-                    self.get_request(key).customize().config_override(probe.config()).send();
+                let request = self
+                    .get_request(key, Consistency::Strong)
+                    .customize()
+                    .config_override(probe.config())
+                    .send();
                 self.look(probe, Box::pin(request), limit).await.map(drop)
             }
             Access::Put => {

@@ -7,6 +7,7 @@ mod create;
 mod expression;
 mod fault;
 mod inspect;
+mod parts;
 mod probe;
 mod resume;
 mod transact;
@@ -86,6 +87,15 @@ pub(crate) enum Write {
 pub(crate) struct Reply<T> {
     pub(crate) outcome: T,
     pub(crate) time: Option<StoreTime>,
+}
+
+/// What a read may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// What every write that was confirmed before has left.
+    Strong,
+    /// That, or what was there before; at half the price.
+    Eventual,
 }
 
 /// How long a new owner holds the record.
@@ -238,11 +248,20 @@ impl Table {
         key: &RecordKey,
         limit: Duration,
     ) -> Reply<Result<Option<Item>, Error>> {
+        self.read(key, Consistency::Strong, limit).await
+    }
+
+    pub(crate) async fn read(
+        &self,
+        key: &RecordKey,
+        consistency: Consistency,
+        limit: Duration,
+    ) -> Reply<Result<Option<Item>, Error>> {
         if self.is_disabled {
             return Reply { outcome: Ok(None), time: None };
         }
         let probe = Probe::default();
-        let request = self.get_request(key).customize();
+        let request = self.get_request(key, consistency).customize();
         let request = Box::pin(request.config_override(probe.config()).send());
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
@@ -279,10 +298,10 @@ impl Table {
         self.write(probe, request, limit).await
     }
 
-    fn get_request(&self, key: &RecordKey) -> GetItemFluentBuilder {
+    fn get_request(&self, key: &RecordKey, consistency: Consistency) -> GetItemFluentBuilder {
         let get = self.client.get_item().table_name(&self.name);
         get.set_key(Some(record::key_item(&self.schema, key)))
-            .consistent_read(true)
+            .consistent_read(consistency == Consistency::Strong)
             .set_return_consumed_capacity(self.capacity.clone())
     }
 

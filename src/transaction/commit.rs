@@ -4,23 +4,24 @@
 //! commit, an earlier one, a release, the completion) exactly one lands, whichever DynamoDB gets
 //! first. What is told is what landed.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::reasons::{Verdict, judge};
 use super::{CommitError, ConditionFailed, InvalidTransaction, items, json, token};
 use crate::clock::Timestamp;
-use crate::completion::Ended;
+use crate::completion::{Ended, Finished, Retries};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::operation::lease_lost;
 use crate::record::{self, Item, Record, State};
-use crate::response::{Answer, AnswerKind, encode_json};
+use crate::response::{Answer, AnswerKind, Draft, Packed};
 use crate::signals::Ending;
 use crate::table::{Guard, Sent, Transacted};
 
@@ -83,11 +84,11 @@ pub(crate) fn commit_unknown() -> Error {
 }
 
 /// A commit about to be sent.
-pub(crate) struct Commit {
+pub(crate) struct Commit<'a> {
     pub(crate) kind: AnswerKind,
     /// What this execution's caller gets: the stored answer and, in HTTP, what goes out only once.
     pub(crate) answer: Answer,
-    pub(crate) stored: AttributeValue,
+    pub(crate) stored: Draft<'a>,
     pub(crate) items: Vec<TransactWriteItem>,
 }
 
@@ -165,15 +166,15 @@ impl Execution {
         let json = json(response)?;
         let commit = Commit {
             kind: AnswerKind::Function,
-            stored: encode_json(json.clone()),
-            answer: Answer::Json(json),
+            stored: Draft::Json(Cow::Borrowed(&json)),
+            answer: Answer::Json(json.clone()),
             items: items.into_iter().collect(),
         };
         self.commit_answer(commit).await
     }
 
-    pub(crate) async fn commit_answer(&self, commit: Commit) -> Result<(), CommitError> {
-        Box::pin(Attempt::begin(self, commit).await?.run()).await
+    pub(crate) async fn commit_answer(&self, commit: Commit<'_>) -> Result<(), CommitError> {
+        Box::pin(async { Attempt::begin(self, commit).await?.run().await }).await
     }
 
     /// The handler has returned: what its commits have come to, if the operation is over by them.
@@ -181,8 +182,10 @@ impl Execution {
     pub(crate) async fn close(&self) -> Option<Fate> {
         let commits = &self.inner.commits;
         let clock = &self.inner.core.table.clock;
-        // A commit in another task ends in its time; one that nobody drives any more never does.
-        let limit = self.retries().limit() * 2;
+        // A commit in another task ends in its time: that of its tries, as much again to put it beyond
+        // doubt, and a request to read what the record says. One that nobody drives never does.
+        let tries = self.retries().limit().saturating_mul(2);
+        let limit = tries.saturating_add(self.inner.core.table.request_timeout);
         let Some(mut ledger) = clock.within(limit, commits.ledger.lock()).await else {
             self.came_to(Ending::Unconfirmed);
             return Some(Fate::Unknown);
@@ -212,7 +215,7 @@ impl Execution {
             let limit = self.retries().limit();
             let claim = &self.inner.claim;
             let found = match self.inner.core.table.get(&claim.key, limit).await.outcome {
-                Ok(Some(item)) => self.found(item, sent),
+                Ok(Some(item)) => self.found(item, sent).await,
                 Ok(None) | Err(_) => None,
             };
             return found.map_or(Found::from(Fate::Unknown), Found::without_record);
@@ -223,14 +226,14 @@ impl Execution {
         match self.give_up().await {
             Ended::Applied | Ended::Refused(None) => Fate::GivenUp.into(),
             Ended::Refused(Some(item)) => {
-                self.found(item, sent).unwrap_or_else(|| Fate::Unknown.into())
+                self.found(item, sent).await.unwrap_or_else(|| Fate::Unknown.into())
             }
             Ended::Unknown => Fate::Unknown.into(),
         }
     }
 
     /// What a record says that is not our own pending one; `None` if it is that after all.
-    fn found(&self, item: Item, sent: Option<&Ours>) -> Option<Found> {
+    async fn found(&self, item: Item, sent: Option<&Ours>) -> Option<Found> {
         let schema = &self.inner.core.table.schema;
         let completed_at = record::completed_at(schema, &item);
         match Record::decode(schema, item.clone()) {
@@ -243,11 +246,11 @@ impl Execution {
                             let fate = Fate::Committed(sent.answer.clone());
                             Some(Found { fate, is_this: true })
                         }
-                        None => Some(Fate::Committed(answer).into()),
+                        None => Some(Fate::Committed(self.own(answer).await).into()),
                     }
                 }
             },
-            Ok(_) | Err(_) => Some(Fate::LeaseLost(self.others(item)).into()),
+            Ok(_) | Err(_) => Some(Fate::LeaseLost(self.others(item).await).into()),
         }
     }
 }
@@ -302,6 +305,8 @@ struct Attempt<'a> {
     items: Vec<TransactWriteItem>,
     ours: Ours,
     in_doubt: bool,
+    /// One time for the answer's parts and for all tries.
+    retries: Retries<'a>,
 }
 
 /// What one try asks for.
@@ -313,7 +318,7 @@ enum Step {
 
 impl<'a> Attempt<'a> {
     /// Takes the execution's turn and checks what is to be sent.
-    async fn begin(execution: &'a Execution, commit: Commit) -> Result<Self, CommitError> {
+    async fn begin(execution: &'a Execution, commit: Commit<'_>) -> Result<Self, CommitError> {
         let inner = &execution.inner;
         if commit.kind != inner.answers {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
@@ -332,13 +337,30 @@ impl<'a> Attempt<'a> {
         let now = table.clock.store_now();
         let after = |last: Timestamp| last.shifted(1);
         let completed_at = ledger.completed_at.map_or(now, |last| now.max(after(last)));
-        let record = execution.committed_item(completed_at, commit.stored);
+        let Packed { response, parts } = execution.pack(commit.stored, completed_at)?;
+        let expires_at = match parts {
+            Some(_) => execution.parts_expire_at(completed_at),
+            None => execution.expires_at(completed_at),
+        };
+        let mut record = execution.finished_item(Finished { completed_at, expires_at, response });
         let mut items = commit.items;
-        items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        let retries = execution.retries();
+        if let Some(parts) = parts
+            && let Err(error) = execution.write_parts(&parts, expires_at, &retries).await
+        {
+            let whole = parts.in_record().map(|response| {
+                execution.finished_item(Finished { completed_at, expires_at, response })
+            });
+            match whole.filter(|whole| items::fit(whole, others).is_ok()) {
+                Some(whole) => record = whole,
+                None => return Err(CommitError::NotApplied(error)),
+            }
+        }
         ledger.completed_at = Some(completed_at);
         ledger.tokens += 1;
         let ours = Ours { completed_at, answer: commit.answer };
-        Ok(Self { execution, ledger, record, items, ours, in_doubt })
+        Ok(Self { execution, ledger, record, items, ours, in_doubt, retries })
     }
 
     async fn run(mut self) -> Result<(), CommitError> {
@@ -348,13 +370,12 @@ impl<'a> Attempt<'a> {
         if self.in_doubt {
             self.execution.inner.commits.in_doubt.store(true, Ordering::Relaxed);
         }
-        let mut retries = self.execution.retries();
         loop {
-            let error = match self.send(retries.limit()).await {
+            let error = match self.send(self.retries.limit()).await {
                 Step::Ended(result) => return result,
                 Step::Again(error) => error,
             };
-            if !retries.wait().await {
+            if !self.retries.wait().await {
                 return self.out_of_time(error).await;
             }
         }
@@ -414,7 +435,7 @@ impl<'a> Attempt<'a> {
         };
         let is_protected = self.execution.is_protected();
         let found = match found {
-            Ok(Some(item)) => self.execution.found(item, Some(&self.ours)),
+            Ok(Some(item)) => self.execution.found(item, Some(&self.ours)).await,
             Ok(None) if is_protected => Some(Fate::LeaseLost(None).into()),
             Ok(None) => None,
             Err(error) => return Step::Again(error),

@@ -14,21 +14,19 @@ use crate::table::Table;
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the items that go with the record, and asks for the items whose conditions fail.
+/// Checks the items that go with the record, and asks for the items whose conditions fail. How many
+/// bytes they have, at least.
 pub(super) fn prepare(
     table: &Table,
     key: &RecordKey,
     record: &Item,
     items: &mut [TransactWriteItem],
-) -> Result<(), InvalidTransaction> {
+) -> Result<usize, InvalidTransaction> {
     if items.len() > MAX_TRANSACTION_ITEMS {
         return Err(InvalidTransaction::TooManyItems { items: items.len() });
     }
-    let bytes = record::item_bytes(record);
-    if bytes > MAX_ITEM_BYTES {
-        return Err(InvalidTransaction::AnswerTooLarge { bytes });
-    }
-    let mut total = bytes;
+    fit(record, 0)?;
+    let mut total = 0;
     for (index, item) in items.iter_mut().enumerate() {
         let operation = Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
         let (largest, sure) = operation.bytes();
@@ -38,10 +36,22 @@ pub(super) fn prepare(
         total += sure;
         operation.returning.get_or_insert(ReturnValuesOnConditionCheckFailure::AllOld);
     }
+    fit(record, total)?;
+    distinct(table, key, items)?;
+    Ok(total)
+}
+
+/// Whether the record goes with items of so many bytes.
+pub(super) fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
+    let bytes = record::item_bytes(record);
+    if bytes > MAX_ITEM_BYTES {
+        return Err(InvalidTransaction::AnswerTooLarge { bytes });
+    }
+    let total = bytes + others;
     if total > MAX_TRANSACTION_BYTES {
         return Err(InvalidTransaction::TooLarge { bytes: total });
     }
-    distinct(table, key, items)
+    Ok(())
 }
 
 /// What is common to the four kinds.

@@ -17,6 +17,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::response::TooLarge;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
@@ -141,9 +142,11 @@ pub enum InvalidTransaction {
         /// Their size; at least.
         bytes: usize,
     },
-    /// The answer does not fit into the record, which has 400 KB.
+    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); or
+    /// does not fit into its record, which has 400 KB, under
+    /// [`LargeAnswers::InRecord`](crate::LargeAnswers::InRecord).
     AnswerTooLarge {
-        /// The size of the whole record.
+        /// The size of the answer; or of the whole record.
         bytes: usize,
     },
     /// The answer cannot be written as JSON; with serde's reason.
@@ -183,7 +186,7 @@ impl fmt::Display for InvalidTransaction {
                 write!(f, "the items have {bytes} bytes, more than DynamoDB's 4 MB")
             }
             Self::AnswerTooLarge { bytes } => {
-                write!(f, "the record with the answer has {bytes} bytes, more than 400 KB")
+                write!(f, "the answer, or the record with it, has {bytes} bytes: too many to store")
             }
             Self::AnswerNotSerializable(reason) => {
                 write!(f, "the answer cannot be written as JSON: {reason}")
@@ -265,6 +268,18 @@ impl StdError for CommitError {
             Self::NotApplied(error) | Self::Ended(error) => error.source(),
             Self::ConditionFailed(_) | Self::Invalid(_) | Self::AlreadyCommitted => None,
         }
+    }
+}
+
+impl From<TooLarge> for InvalidTransaction {
+    fn from(too_large: TooLarge) -> Self {
+        Self::AnswerTooLarge { bytes: too_large.bytes }
+    }
+}
+
+impl From<TooLarge> for CommitError {
+    fn from(too_large: TooLarge) -> Self {
+        Self::Invalid(too_large.into())
     }
 }
 

@@ -13,14 +13,17 @@ use crate::clock::{Backoff, StoreTime, Timestamp};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
+use crate::parts::Written;
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::record::{self, Claim, Item, Record, State, Version};
+use crate::response::parts::Content;
+use crate::response::{Answer, Draft, Packed, Stored, TooLarge};
 use crate::signals::Ending;
 use crate::table::{Guard, Reply, Sent, Transacted, Write};
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
 pub(crate) enum Instead<T> {
-    Stored(T, AttributeValue),
+    Stored(T, Answer),
     /// It goes out, and nothing is stored.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP answers can be so"))]
     Unstored(T),
@@ -44,12 +47,12 @@ pub(crate) enum Once<T> {
 pub(crate) async fn once<T>(
     core: &Arc<Core>,
     call: Call,
-    response: AttributeValue,
+    draft: Draft<'_>,
     items: Vec<TransactWriteItem>,
     instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
 ) -> Result<Once<T>, Error> {
     let mut attempt = Attempt::new(core, call)?;
-    let done = attempt.once(response, items, instead).await;
+    let done = attempt.once(draft, items, instead).await;
     attempt.report(&done);
     done
 }
@@ -66,16 +69,6 @@ pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acqui
     };
     attempt.call.ended(ending.unwrap_or(Ending::NotWritten));
     found
-}
-
-/// What is to be written under the record's guard.
-enum Content {
-    Transaction {
-        response: AttributeValue,
-        items: Vec<TransactWriteItem>,
-    },
-    /// The record alone.
-    Answer(AttributeValue),
 }
 
 enum Run {
@@ -98,6 +91,11 @@ struct Attempt<'a> {
     /// The record that is to be replaced; none if there must not be one.
     seen: Option<Version>,
     tokens: u32,
+    /// What the caller's items have, in bytes.
+    others: usize,
+    written: Written,
+    /// The answer as it stands in the record, once its parts could not be written.
+    in_record: Option<AttributeValue>,
     /// Something was sent that may have been executed, or may yet be.
     in_doubt: bool,
     /// Another owner was seen at work, with so much of its lease left.
@@ -132,6 +130,9 @@ impl<'a> Attempt<'a> {
             completed_at: now,
             seen: None,
             tokens: 1,
+            others: 0,
+            written: Written::default(),
+            in_record: None,
             in_doubt: false,
             running: None,
             is_written: false,
@@ -142,17 +143,27 @@ impl<'a> Attempt<'a> {
 
     async fn once<T>(
         &mut self,
-        response: AttributeValue,
+        draft: Draft<'_>,
         mut items: Vec<TransactWriteItem>,
         instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
     ) -> Result<Once<T>, Error> {
-        let record = self.record(response.clone());
-        if let Err(invalid) = items::prepare(&self.core.table, &self.claim.key, &record, &mut items)
-        {
-            return Ok(Once::Invalid(invalid));
+        if let Some(answer) = self.core.cached(&self.call) {
+            return Ok(Once::Found(Acquisition::Replay(answer)));
         }
-        let answer = match self.run(&Content::Transaction { response, items }).await? {
-            Run::Done => return Ok(Once::Executed),
+        let packed = match self.pack(draft) {
+            Ok(packed) => packed,
+            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+        };
+        let record = self.record(packed.response.clone());
+        match items::prepare(&self.core.table, &self.claim.key, &record, &mut items) {
+            Ok(bytes) => self.others = bytes,
+            Err(invalid) => return Ok(Once::Invalid(invalid)),
+        }
+        let answer = match self.run(&packed, Some(&items)).await? {
+            Run::Done => {
+                self.core.forget(&self.claim.key);
+                return Ok(Once::Executed);
+            }
             Run::Found(found) => return Ok(Once::Found(found)),
             Run::Invalid(invalid) => Once::Invalid(invalid),
             Run::ConditionFailed(failed) => match instead(&failed) {
@@ -170,6 +181,9 @@ impl<'a> Attempt<'a> {
     }
 
     async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
+        if let Some(answer) = self.core.cached(&self.call) {
+            return Ok(Some(Acquisition::Replay(answer)));
+        }
         loop {
             match self.look().await? {
                 Step::Look => {}
@@ -198,12 +212,28 @@ impl<'a> Attempt<'a> {
         self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 
-    async fn run(&mut self, content: &Content) -> Result<Run, Error> {
+    /// Gives an answer its form beside what else is in the record.
+    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, TooLarge> {
+        let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
+        let whose = (&self.claim.key, &self.claim.owner);
+        self.core.pack(draft, rest, whose, &self.call.policy)
+    }
+
+    /// Writes the answer under the record's guard: with the caller's items, or alone.
+    async fn run(
+        &mut self,
+        answer: &Packed<'_>,
+        items: Option<&[TransactWriteItem]>,
+    ) -> Result<Run, Error> {
         let core = Arc::clone(self.core);
         let (longest, deadline) = (self.call.policy.completion_timeout, self.call.deadline);
         let mut retries = Retries::new(&core, longest, deadline);
         let mut changes = 0;
-        let mut step = self.send(content, retries.limit()).await?;
+        // Parts are dear: none are written before it is clear that they are needed.
+        let mut step = match answer.parts {
+            Some(_) => self.look().await?,
+            None => self.send(answer, items, &retries).await?,
+        };
         loop {
             let error = match step {
                 Step::Ended(run) => {
@@ -221,7 +251,7 @@ impl<'a> Attempt<'a> {
                 Step::Anew => {
                     changes += 1;
                     if changes <= 2 {
-                        step = self.send(content, retries.limit()).await?;
+                        step = self.send(answer, items, &retries).await?;
                         continue;
                     }
                     Error::new(ErrorKind::Unavailable, "the record changes too fast")
@@ -230,23 +260,26 @@ impl<'a> Attempt<'a> {
             if !retries.wait().await {
                 return self.out_of_time(error).await;
             }
-            step = self.send(content, retries.limit()).await?;
+            step = self.send(answer, items, &retries).await?;
         }
     }
 
     /// Stores another answer than the transaction's.
-    async fn instead<T>(&mut self, answer: T, response: AttributeValue) -> Result<Once<T>, Error> {
+    async fn instead<T>(&mut self, answer: T, stored: Answer) -> Result<Once<T>, Error> {
         let now = self.core.table.clock.store_now();
         self.completed_at = now.max(self.completed_at.shifted(1));
-        let bytes = record::item_bytes(&self.record(response.clone()));
-        if bytes > record::MAX_ITEM_BYTES && self.in_doubt {
-            return Err(unknown());
-        }
-        if bytes > record::MAX_ITEM_BYTES {
-            return Ok(Once::Invalid(InvalidTransaction::AnswerTooLarge { bytes }));
-        }
-        match self.run(&Content::Answer(response)).await? {
-            Run::Done => Ok(Once::Instead(answer)),
+        (self.others, self.in_record) = (0, None);
+        self.written = Written::default();
+        let packed = match self.pack(stored.draft()) {
+            Ok(packed) => packed,
+            Err(_) if self.in_doubt => return Err(unknown()),
+            Err(too_large) => return Ok(Once::Invalid(too_large.into())),
+        };
+        match self.run(&packed, None).await? {
+            Run::Done => {
+                self.core.forget(&self.claim.key);
+                Ok(Once::Instead(answer))
+            }
             Run::Found(found) => Ok(Once::Found(found)),
             Run::ConditionFailed(failed) => Ok(Once::ConditionFailed(failed)),
             Run::Invalid(invalid) => Ok(Once::Invalid(invalid)),
@@ -258,22 +291,47 @@ impl<'a> Attempt<'a> {
         record::completed_item(schema, &self.claim, self.completed_at, self.expires_at, response)
     }
 
-    async fn send(&mut self, content: &Content, limit: Duration) -> Result<Step, Error> {
-        let table = &self.core.table;
-        let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
-        match content {
-            Content::Transaction { response, items } => {
-                let token = token(self.claim.owner.as_str(), self.tokens);
-                let record = self.record(response.clone());
-                let sent = table.transact(record, guard, items, &token, limit).await;
-                self.transacted(sent).await
-            }
-            Content::Answer(response) => {
-                let record = self.record(response.clone());
-                let reply = table.put_guarded(record, guard, limit).await;
-                self.written(reply).await
-            }
+    async fn send(
+        &mut self,
+        answer: &Packed<'_>,
+        items: Option<&[TransactWriteItem]>,
+        retries: &Retries<'_>,
+    ) -> Result<Step, Error> {
+        if let Some(parts) = &answer.parts
+            && let Err(error) = self.put_away(parts, retries.limit() / 2).await
+        {
+            return match error.kind() {
+                ErrorKind::Configuration if !self.in_doubt => Err(error),
+                _ => Ok(Step::Again(error)),
+            };
         }
+        let (table, limit) = (&self.core.table, retries.limit());
+        let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
+        let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
+        let Some(items) = items else {
+            let reply = table.put_guarded(record, guard, limit).await;
+            return self.written(reply).await;
+        };
+        let token = token(self.claim.owner.as_str(), self.tokens);
+        let sent = table.transact(record, guard, items, &token, limit).await;
+        self.transacted(sent).await
+    }
+
+    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
+    /// the record has the answer, where it has the room.
+    async fn put_away(&mut self, parts: &Content<'_>, time: Duration) -> Result<(), Error> {
+        if self.in_record.is_some() {
+            return Ok(());
+        }
+        let (core, key, until) = (self.core, &self.claim.key, self.expires_at);
+        let Err(error) = core.write_parts(key, parts, until, time, &mut self.written).await else {
+            return Ok(());
+        };
+        let fits = |response: &AttributeValue| {
+            items::fit(&self.record(response.clone()), self.others).is_ok()
+        };
+        self.in_record = parts.in_record().filter(fits);
+        if self.in_record.is_some() { Ok(()) } else { Err(error) }
     }
 
     async fn transacted(&mut self, sent: Sent) -> Result<Step, Error> {
@@ -282,7 +340,7 @@ impl<'a> Attempt<'a> {
         Ok(match sent.outcome {
             Transacted::Applied => Step::Ended(Run::Done),
             Transacted::Canceled(reasons) => match judge(reasons) {
-                Verdict::Record(Some(item)) => self.decide(Some(item), sent.time)?,
+                Verdict::Record(Some(item)) => self.decide(Some(item), sent.time).await?,
                 Verdict::Record(None) => self.look().await?,
                 Verdict::ConditionFailed(failed) => Step::Ended(Run::ConditionFailed(failed)),
                 Verdict::Invalid(invalid) => Step::Ended(Run::Invalid(invalid)),
@@ -308,7 +366,7 @@ impl<'a> Attempt<'a> {
     async fn written(&mut self, reply: Reply<Write>) -> Result<Step, Error> {
         Ok(match reply.outcome {
             Write::Applied => Step::Ended(Run::Done),
-            Write::Refused(Some(item)) => self.decide(Some(item), reply.time)?,
+            Write::Refused(Some(item)) => self.decide(Some(item), reply.time).await?,
             Write::Refused(None) => self.look().await?,
             Write::Invalid(error) | Write::NotApplied(error)
                 if error.kind() == ErrorKind::Configuration && !self.in_doubt =>
@@ -334,7 +392,7 @@ impl<'a> Attempt<'a> {
         }
         let Reply { outcome, time } = self.core.table.get(&self.claim.key, self.limit()).await;
         match outcome {
-            Ok(item) => self.decide(item, time),
+            Ok(item) => self.decide(item, time).await,
             // Somebody runs it: one failed look is no reason to stop waiting.
             Err(_) if self.running.is_some() => Ok(Step::Look),
             Err(error) => Ok(Step::Again(error)),
@@ -342,7 +400,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// What the record says: the rules of `run`, with a transaction in the place of a lease.
-    fn decide(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Result<Step, Error> {
+    async fn decide(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Result<Step, Error> {
         let table = &self.core.table;
         let written = item.as_ref().and_then(|item| record::completed_at(&table.schema, item));
         let record = item.map(|item| Record::decode(&table.schema, item)).transpose()?;
@@ -357,7 +415,7 @@ impl<'a> Attempt<'a> {
                 if written == Some(self.completed_at) {
                     return Ok(Step::Ended(Run::Done));
                 }
-                return found(Acquisition::Replay(answer));
+                return found(Acquisition::Replay(Arc::new(self.open(answer).await?)));
             }
             other => other,
         };
@@ -380,14 +438,25 @@ impl<'a> Attempt<'a> {
                 self.running = Some(lease_left);
                 return Ok(Step::Look);
             }
-            Decision::Replay(answer) => return found(Acquisition::Replay(answer)),
+            Decision::Replay { answer, expires_at } => {
+                let answer = Arc::new(self.open(answer).await?);
+                let Call { key, fingerprint, policy, .. } = &self.call;
+                self.core.remember((key, fingerprint), policy, expires_at, &answer);
+                return found(Acquisition::Replay(answer));
+            }
             // A refusal for good; but the record may go, and what is in doubt may land after it.
             Decision::ReplayFailure(_) | Decision::Mismatch | Decision::Abandoned
                 if self.in_doubt && !is_completed =>
             {
                 return Err(unknown());
             }
-            Decision::ReplayFailure(answer) => return found(Acquisition::ReplayFailure(answer)),
+            Decision::ReplayFailure(failure) => {
+                let failure = match failure {
+                    Some(failure) => self.open(failure).await?.if_to_be_had(),
+                    None => None,
+                };
+                return found(Acquisition::ReplayFailure(failure));
+            }
             Decision::Mismatch => return found(Acquisition::Mismatch),
             Decision::Abandoned => return found(Acquisition::Abandoned),
             Decision::Acquired { .. } | Decision::Reconciled | Decision::Reconcile { .. } => {
@@ -396,6 +465,11 @@ impl<'a> Attempt<'a> {
             }
         }
         Ok(Step::Anew)
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        let Call { key, policy, .. } = &self.call;
+        self.core.open(stored, key, policy, self.call.answer_by()).await
     }
 
     /// The next write is for this state of the record, and another request than the one before.

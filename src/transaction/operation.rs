@@ -12,12 +12,14 @@ use crate::acquire::{Acquisition, Call};
 use crate::error::RunError;
 use crate::idempotency::Core;
 use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
-use crate::response::encode_json;
+use crate::response::{Answer, Draft};
 
 impl<Errors> Operation<'_, Errors> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
     /// completed record with its answer. All of it happens, once, or nothing. One round trip; a
-    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too.
+    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too. An
+    /// answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three, a read, the parts and the
+    /// transaction, and its repeat two reads.
     ///
     /// `build` runs **before** DynamoDB is asked, in a repeat as well: it prepares the writes and
     /// must have no effect of its own. Nothing is stored when it fails, whatever the policy for
@@ -124,15 +126,15 @@ where
         }
     };
     let is_disabled = core.table.is_disabled;
-    let stored = encode_json(json(&response)?);
+    let draft = Draft::Json(json(&response)?.into());
     let instead = |failed: &_| {
         let answer = on_condition_failed.and_then(|answer| answer(failed))?;
         Some(match json(&answer) {
-            Ok(json) => Instead::Stored(answer, encode_json(json)),
+            Ok(json) => Instead::Stored(answer, Answer::Json(json)),
             Err(invalid) => Instead::Invalid(invalid),
         })
     };
-    match Box::pin(once(core, call, stored, items, instead)).await? {
+    match Box::pin(once(core, call, draft, items, instead)).await? {
         Once::Executed if is_disabled => Ok(Outcome::Unprotected(response)),
         Once::Executed => Ok(Outcome::Executed(response)),
         Once::Instead(answer) if is_disabled => Ok(Outcome::Unprotected(answer)),
@@ -150,7 +152,7 @@ where
     Errors: ErrorReplay<E>,
 {
     match found {
-        Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(answer)?)),
+        Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(&answer)?)),
         Acquisition::ReplayFailure(answer) => match stored_error::<E, Errors>(answer.as_ref()) {
             RunError::Handler(error) => Err(TransactionError::Handler(error)),
             RunError::Idempotency(error) => Err(error.into()),

@@ -8,11 +8,11 @@ use aws_sdk_dynamodb::Client;
 use crate::network;
 
 thread_local! {
-    static CLIENTS: RefCell<BTreeMap<(usize, u32), Client>> = const { RefCell::new(BTreeMap::new()) };
+    static CLIENTS: RefCell<BTreeMap<(Option<usize>, u32), Client>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The client of this caller, which sends each request up to `tries` times.
-pub(crate) fn of(caller: usize, tries: u32) -> Client {
+/// The client of this caller, or of all, which sends each request up to `tries` times.
+pub(crate) fn of(caller: Option<usize>, tries: u32) -> Client {
     CLIENTS.with_borrow_mut(|clients| {
         clients.entry((caller, tries)).or_insert_with(|| network::client(caller, tries)).clone()
     })

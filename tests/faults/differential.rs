@@ -106,6 +106,10 @@ impl Engine {
     async fn ask(&self, target: &str, request: &Value) -> (u16, Value) {
         let mut request = request.clone();
         request.as_object_mut().map(|request| request.remove("ClientRequestToken"));
+        // What the model shows then is no more than what an engine may.
+        if let Some(consistent) = request.get_mut("ConsistentRead") {
+            *consistent = Value::Bool(true);
+        }
         self.name_table(&mut request);
         let request = request.to_string();
         let head = format!(

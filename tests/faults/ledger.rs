@@ -1,7 +1,7 @@
 //! Checks every event of a schedule against what is promised. The ledger looks at the store and at
 //! what callers are told, never at the crate's own idea of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dynamodb_idempotency::{ErrorKind, Execution};
 use serde_json::Value;
@@ -37,6 +37,7 @@ impl Work {
 }
 
 #[derive(Debug, Default, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 struct Party {
     work: Work,
     is_protected: bool,
@@ -50,8 +51,21 @@ struct Party {
     changes: u32,
     /// The last record that it was shown was its own.
     saw_itself: bool,
+    /// The last record that it was shown was not the one that was there.
+    saw_stale: bool,
+    /// The last record that it was shown was held by another one.
+    saw_owner: bool,
+    /// While it was there, another one has held the record.
+    met_owner: bool,
+    /// When it began, epoch milliseconds.
+    started: i64,
+    /// How many writes it has sent.
+    writes: u32,
     transaction: Transaction,
 }
+
+/// A call gives up a key that it has tried so often to write to.
+const CONTENDED: u32 = 8;
 
 /// A caller's own transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -95,8 +109,9 @@ pub(crate) struct Ledger {
     steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
     may_repeat: bool,
-    /// Every answer and every failure that was ever stored.
-    answers: BTreeSet<String>,
+    /// Every answer that was ever stored, and to when, in epoch seconds.
+    answers: BTreeMap<String, i64>,
+    /// Every failure that was.
     failures: BTreeSet<String>,
     violation: Option<Violation>,
 }
@@ -109,7 +124,7 @@ impl Ledger {
             effects: 0,
             steps: BTreeSet::new(),
             may_repeat: false,
-            answers: BTreeSet::new(),
+            answers: BTreeMap::new(),
             failures: BTreeSet::new(),
             violation: None,
         }
@@ -142,8 +157,9 @@ impl Ledger {
         request: &Request,
         executed: &Executed,
         is_heard: bool,
+        answer: Option<String>,
     ) {
-        if executed.is_refused || request.operation == Operation::Get {
+        if executed.is_refused || request.operation == Operation::Get || request.is_of_a_part() {
             return;
         }
         let (me, before, after) =
@@ -168,6 +184,10 @@ impl Ledger {
             // It has given its record up: its effect can land no more, even if it does not know.
             self.parties[me].lease = None;
         }
+        if let Some(after) = after.filter(|after| status(after) == "PENDING") {
+            let others = self.parties.iter_mut().enumerate().filter(|(i, _)| *i != owner(after));
+            others.for_each(|(_, party)| party.met_owner = true);
+        }
         let Some(after) = after else {
             // Whoever takes back its own record has left nothing.
             self.parties[me].changes = 0;
@@ -178,15 +198,45 @@ impl Ledger {
         }
         let steps = after.get("steps").and_then(|steps| steps["M"].as_object());
         self.steps.extend(steps.into_iter().flat_map(|steps| steps.keys().cloned()));
-        let json = answer(after);
         match status(after) {
             "COMPLETED" => {
                 self.parties[me].has_completed |= owner(after) == me;
-                self.answers.extend(json);
+                self.completed(me, after, answer);
             }
-            "FAILED" => self.failures.extend(json),
+            "FAILED" => self.failures.extend(answer),
             _ => {}
         }
+    }
+
+    /// A finished record has its answer, all of it, beside it or in it: all answers here are small.
+    fn completed(&mut self, me: usize, record: &Item, answer: Option<String>) {
+        let detail = format!("{} completed with {}", name(me), record["response"]);
+        self.check(answer.is_some(), Guarantee::AnswersAreStored, detail);
+        let until = record.get("expires_at").map_or(0, number);
+        self.answers.extend(answer.map(|answer| (answer, until)));
+    }
+
+    /// A call begins, and this is the record.
+    pub(crate) fn started(&mut self, me: usize, now: i64, record: Option<&Item>) {
+        let party = &mut self.parties[me];
+        party.started = now;
+        party.met_owner = record.is_some_and(|record| status(record) == "PENDING");
+    }
+
+    /// A caller sends a write.
+    pub(crate) fn writes(&mut self, me: usize) {
+        self.parties[me].writes += 1;
+    }
+
+    /// What a caller was shown last is not what is there.
+    pub(crate) fn heard_stale(&mut self, request: &Request) {
+        self.parties[request.caller].saw_stale = !request.is_of_a_part();
+    }
+
+    /// A caller has no answer to a request of its.
+    pub(crate) fn unheard(&mut self, request: &Request) {
+        // Whatever it was shown before, it has not gone by that alone.
+        self.parties[request.caller].saw_stale &= request.is_of_a_part();
     }
 
     fn overwritten(
@@ -272,11 +322,16 @@ impl Ledger {
 
     /// A caller got the store's own answer to a request.
     pub(crate) fn heard(&mut self, now: i64, request: &Request, executed: &Executed) {
+        if request.is_of_a_part() {
+            return;
+        }
         let me = request.caller;
+        self.parties[me].saw_stale = false;
         let is_answer = executed.is_refused || request.operation == Operation::Get;
         let shown = executed.before.as_ref().filter(|_| is_answer);
         let own = |item: &&Item| owner(item) == me;
         let party = &mut self.parties[me];
+        party.saw_owner = shown.is_some_and(|item| !own(&item) && is_held(item, now));
         if is_answer {
             party.saw_itself = shown.is_some_and(|item| own(&item));
         }
@@ -303,9 +358,11 @@ impl Ledger {
         let begun = party.work != Work::NotBegun;
         party.work = Work::Running;
         party.is_protected = execution.is_protected();
-        let lease = party.lease;
+        let Party { lease, saw_owner, .. } = *party;
         self.check(!begun, Guarantee::OutcomeFits, format!("{} runs twice in one call", name(me)));
         if !execution.is_protected() {
+            let detail = format!("{} runs without a record beside an owner it has seen", name(me));
+            self.check(!saw_owner, Guarantee::OneLiveOwner, detail);
             self.may_repeat = true;
             return;
         }
@@ -375,18 +432,20 @@ impl Ledger {
         }
         match ended {
             Ended::Executed(answer) => {
-                let stored = completed && self.answers.contains(&json(answer));
+                let stored = completed && self.answers.contains_key(&json(answer));
                 self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
                 let committed = self.parties[me].transaction == Transaction::Sent;
                 self.fits(work == Work::Succeeded || committed, me, ended);
             }
             Ended::Reconciled(answer) => {
-                let stored = completed && self.answers.contains(&json(answer));
+                let stored = completed && self.answers.contains_key(&json(answer));
                 self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
                 self.fits(work == Work::NotBegun, me, ended);
             }
             Ended::Replayed(answer) => {
-                let stored = self.answers.contains(&json(answer));
+                // A `Date` is exact to the second.
+                let until = self.answers.get(&json(answer)).map(|until| (until + 1) * 1000);
+                let stored = until.is_some_and(|until| self.parties[me].started < until);
                 self.check(stored, Guarantee::AnswersAreStored, format!("{ended:?}"));
                 if work == Work::NotBegun {
                     self.rejected(me, now);
@@ -431,8 +490,15 @@ impl Ledger {
             | ErrorKind::Mismatch
             | ErrorKind::Abandoned
             | ErrorKind::Failed => {
-                let itself = self.parties[me].saw_itself;
-                self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                let Party { saw_itself, saw_stale, met_owner, .. } = self.parties[me];
+                let is_contended = self.parties.iter().any(|party| party.writes >= CONTENDED);
+                let is_in_progress = matches!(kind, ErrorKind::InProgress { .. });
+                let has_reason = !is_in_progress || met_owner || is_contended;
+                self.check(!saw_itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
+                let detail = format!("{}: nobody has run since it began", name(me));
+                self.check(has_reason, Guarantee::OutcomeFits, detail);
+                let detail = format!("{} was refused by what is not there any more", name(me));
+                self.check(!saw_stale, Guarantee::OutcomeFits, detail);
                 self.fits(work == Work::NotBegun, me, ended);
                 self.rejected(me, now);
             }
@@ -505,11 +571,6 @@ fn lease(item: &Item) -> Option<i64> {
 
 fn is_held(item: &Item, now: i64) -> bool {
     status(item) == "PENDING" && lease(item).is_some_and(|lease| now <= lease)
-}
-
-/// The stored answer's JSON.
-fn answer(item: &Item) -> Option<String> {
-    item.get("response").and_then(|response| response["M"]["json"]["S"].as_str()).map(String::from)
 }
 
 fn json(answer: &str) -> String {

@@ -10,7 +10,8 @@ use crate::simulation::Setup;
 fn is_found(mutants: &'static [Mutant], scenario: &str, guarantee: Guarantee) {
     set_mutants(mutants);
     let scenario = scenarios::named(scenario).expect("the scenario exists");
-    let found = shortest(&Setup::of(scenario, 2), scenario, 2);
+    let callers = scenario.mismatch.map_or(2, |other| 2.max(other + 1));
+    let found = shortest(&Setup::of(scenario, callers), scenario, 2);
     set_mutants(&[]);
     let (schedule, violation) = found.unwrap_or_else(|| panic!("{mutants:?} survives"));
     println!("{mutants:?}, {} steps: {violation}\n    {schedule}", schedule.steps.len());
@@ -50,6 +51,14 @@ mutants! {
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner;
     store_steps_without_owner: [StepUnfenced] in steps breaks ForeignRecordStays;
     take_over_without_comparing_steps: [CompareNoSteps] in steps breaks StoredStepsStay;
+    complete_before_its_parts: [CompleteBeforeParts] in parts breaks AnswersAreStored;
+    trust_a_stale_read: [TrustStaleReads] in read_first breaks OutcomeFits;
+    forget_what_a_stale_read_has_shown: [ForgetGlimpses] in read_first_open breaks OneLiveOwner;
+    give_an_answer_up_with_its_parts: [LoseUnwrittenAnswers] in parts breaks AnswersAreStored;
+    remember_past_the_retention: [CachePastRetention] in shared_retention breaks AnswersAreStored;
+    refuse_unasked: [RefuseUnasked] in shared_wait breaks OutcomeFits;
+    remember_for_any_fingerprint: [CacheAnyFingerprint] in shared_mismatch breaks OutcomeFits;
+    share_with_any_fingerprint: [ShareAnyFingerprint] in shared_in_flight breaks OutcomeFits;
     // The condition on PENDING is the second line behind "an unconfirmed completion is never
     // released": without the first it keeps the answer, without both the answer is lost.
     release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays;

@@ -18,9 +18,10 @@ use std::time::Duration;
 use crate::store::Operation;
 use crate::world::{self, LocalClock};
 
-/// A caller's way to the store, through the SDK as users have it. Without credentials the SDK does
+/// A caller's way to the store, or that of a process with all of them in it, through the SDK as users
+/// have it. Without credentials the SDK does
 /// not sign: signing is half of its work and no part of the protocol.
-pub(crate) fn client(caller: usize, tries: u32) -> Client {
+pub(crate) fn client(caller: Option<usize>, tries: u32) -> Client {
     // Without jitter, and without the budget that retries share across a process.
     let bucket = RetryPartition::custom("faults").token_bucket(TokenBucket::unlimited()).build();
     let retries = RetryConfig::standard()
@@ -36,7 +37,7 @@ pub(crate) fn client(caller: usize, tries: u32) -> Client {
         .retry_partition(bucket)
         .timeout_config(TimeoutConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        .time_source(LocalClock(caller))
+        .time_source(LocalClock(caller.unwrap_or(0)))
         .http_client(SharedHttpClient::new(Wire { caller }))
         .build();
     Client::from_conf(config)
@@ -44,7 +45,8 @@ pub(crate) fn client(caller: usize, tries: u32) -> Client {
 
 #[derive(Clone, Copy, Debug)]
 struct Wire {
-    caller: usize,
+    /// In a process with all callers, whoever is at it.
+    caller: Option<usize>,
 }
 
 impl HttpClient for Wire {
@@ -62,7 +64,10 @@ impl HttpConnector for Wire {
         let operation = Operation::of(request.headers().get("x-amz-target").unwrap_or_default());
         let body = request.body().bytes().expect("the SDK sends a body in memory");
         let body = serde_json::from_slice(body).expect("the SDK sends JSON");
-        let delivery = world::with(|world| world.send(self.caller, operation, body));
+        let delivery = world::with(|world| {
+            let caller = self.caller.unwrap_or(world.current);
+            world.send(caller, operation, body)
+        });
         HttpConnectorFuture::new(async { delivery.await.unwrap_or_else(|_| Err(broken())) })
     }
 }

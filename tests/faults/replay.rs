@@ -29,6 +29,7 @@ fn random_schedules_violate_nothing() {
         searched.histories.len()
     );
     if let Some((seed, schedule, violation)) = searched.violation {
+        println!("seed {seed}: {violation}\n{schedule}");
         panic!("{violation}\nSCHEDULE={seed}\nSCHEDULE='{}'", shrink(schedule, &violation));
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use dynamodb_idempotency::{
-    Execution, Failure, InProgress, Lease, Operation, Outage, Outcome, Policy, Reconciled,
-    RunError, Takeover, Transaction, TransactionError, Unconfirmed,
+    Acquire, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, Operation, Outage,
+    Outcome, Policy, Reconciled, RunError, Takeover, Transaction, TransactionError, Unconfirmed,
 };
 
-use crate::guarantee::Ended;
+use crate::guarantee::{Ended, Guarantee};
 use crate::ledger::name;
 use crate::step::Fate;
 use crate::store::RECORDS;
@@ -21,6 +21,8 @@ type Call = for<'a> fn(Operation<'a>, usize) -> Calling<'a>;
 pub(crate) const FULL: &[(usize, u32)] = &[(2, 2), (3, 1)];
 /// Where three callers take minutes.
 const PAIRS: &[(usize, u32)] = &[(2, 2)];
+/// Where it takes three callers.
+const TRIPLES: &[(usize, u32)] = &[(3, 1)];
 /// Where two faults take minutes.
 const FEW: &[(usize, u32)] = &[(2, 1)];
 
@@ -31,14 +33,15 @@ const LEASE: Duration = Duration::from_secs(30);
 const PAST_LEASE: i64 = 33 * SECOND;
 
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "a line sets one or two of them")]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     policy: fn(Policy) -> Policy,
     call: Call,
     /// How far each caller's clock is ahead of the store's, in ms.
     pub(crate) skews: [i64; 3],
-    /// Whether the second caller comes with another payload.
-    mismatch: bool,
+    /// Which caller comes with another payload than all others.
+    pub(crate) mismatch: Option<usize>,
     /// How many callers and faults are searched for; see [`crate::exhaustive::bounds`].
     pub(crate) bounds: &'static [(usize, u32)],
     /// How often the SDK sends a request.
@@ -55,6 +58,12 @@ pub(crate) struct Scenario {
     pub(crate) fates: &'static [Fate],
     /// By when a key must be free, in ms after its owner's end.
     pub(crate) margin: i64,
+    /// Whether all callers are in one process, with what that remembers and shares.
+    pub(crate) shared: bool,
+    /// Whether that process keeps completed answers in memory.
+    cache: bool,
+    /// Whether somebody reads what need not be the latest.
+    pub(crate) reads_stale: bool,
     /// Whether each answer comes with an effect in the same transaction.
     pub(crate) commits: bool,
     /// Whether, besides an answer, the last caller may get this.
@@ -66,7 +75,7 @@ const BASIC: Scenario = Scenario {
     policy: |policy| policy,
     call: run,
     skews: [0; 3],
-    mismatch: false,
+    mismatch: None,
     bounds: FULL,
     tries: 1,
     failures: 1,
@@ -76,6 +85,9 @@ const BASIC: Scenario = Scenario {
     beats: 0,
     fates: Fate::DISTINCT,
     margin: PAST_LEASE,
+    shared: false,
+    cache: true,
+    reads_stale: false,
     commits: false,
     may_end: |_| false,
 };
@@ -100,8 +112,8 @@ scenarios! {
     retain { policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
     replay_errors { call: run_replaying_errors, may_end: is_failure }
     decline { ends: &[End::Decline] }
-    mismatch { mismatch: true, may_end: is_mismatch }
-    transaction_mismatch { mismatch: true, call: run_or_transact, may_end: is_mismatch }
+    mismatch { mismatch: Some(1), may_end: is_mismatch }
+    transaction_mismatch { mismatch: Some(1), call: run_or_transact, may_end: is_mismatch }
     in_progress_wait { bounds: PAIRS, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }) }
     reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
     fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
@@ -117,6 +129,21 @@ scenarios! {
     transaction { commits: true, call: run_transaction, failures: 0 }
     transaction_wait { commits: true, bounds: FEW, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
     transaction_beside_runs { call: run_or_transact }
+    parts { bounds: FEW, policy: in_parts, failures: 0, reads_stale: true }
+    parts_commit { bounds: FEW, commits: true, policy: in_parts, call: run_committing, failures: 0, reads_stale: true }
+    parts_transaction { bounds: FEW, commits: true, policy: in_parts, call: run_transaction, failures: 0, reads_stale: true }
+    parts_reconcile { bounds: FEW, policy: in_parts, call: run_reconciling, failures: 0, reads_stale: true }
+    read_first { bounds: PAIRS, policy: read_first, failures: 0, reads_stale: true }
+    read_first_mismatch { bounds: FEW, mismatch: Some(1), policy: read_first, failures: 0, reads_stale: true, may_end: is_mismatch }
+    read_first_open { bounds: FEW, policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, reads_stale: true }
+    read_first_consistent { bounds: FEW, policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }) }
+    shared { bounds: FEW, shared: true }
+    shared_wait { bounds: FEW, shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
+    shared_in_flight { bounds: TRIPLES, shared: true, cache: false, mismatch: Some(2), failures: 0, may_end: is_mismatch }
+    shared_mismatch { bounds: FEW, shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
+    shared_open { bounds: FEW, shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
+    shared_retention { bounds: FEW, shared: true, policy: short_lived, failures: 0, pause: 3 * SECOND, fates: &[Fate::Late] }
+    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale] }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -124,6 +151,21 @@ scenarios! {
     owner_fast { skews: [5 * MINUTE, 0, 0], failures: 0 }
     owner_slow { bounds: PAIRS, skews: [-5 * MINUTE, 0, 0], failures: 0 }
     owner_slow_renewed { bounds: FEW, skews: [-5 * MINUTE, 0, 0], policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+}
+
+fn read_first(policy: Policy) -> Policy {
+    policy.acquire(Acquire::ReadFirst { consistent: false })
+}
+
+/// Every answer beside its record.
+fn in_parts(policy: Policy) -> Policy {
+    policy.large_answers(LargeAnswers::InParts { above: 0 })
+}
+
+/// Answers that are over while others may still ask for them.
+fn short_lived(policy: Policy) -> Policy {
+    let second = Duration::from_secs(1);
+    policy.retention(second).lease(Lease::Fixed(second))
 }
 
 fn is_failure(ended: &Ended) -> bool {
@@ -144,23 +186,52 @@ pub(crate) fn named(name: &str) -> Option<&'static Scenario> {
 }
 
 impl Scenario {
+    /// What all callers of a schedule share, if they are in one process.
+    pub(crate) fn process(&self) -> Option<Idempotency> {
+        self.shared.then(|| self.idempotency(None))
+    }
+
+    fn idempotency(&self, caller: Option<usize>) -> Idempotency {
+        let basis = Policy::default()
+            .lease(Lease::Fixed(LEASE))
+            .completion_timeout(Duration::from_millis(120));
+        let cache = if self.shared && self.cache { 1 << 20 } else { 0 };
+        Idempotency::builder(crate::clients::of(caller, self.tries), RECORDS)
+            .policy(|_| (self.policy)(basis))
+            .local_cache(cache)
+            .build()
+            .expect("the settings are right")
+    }
+
     /// One caller's call, from its start to its end.
-    pub(crate) fn begin(&self, caller: usize) -> Pin<Box<dyn Future<Output = Ended>>> {
-        let Self { policy, call, mismatch, tries, .. } = *self;
-        let client = crate::clients::of(caller, tries);
+    pub(crate) fn begin(
+        &self,
+        caller: usize,
+        process: Option<Idempotency>,
+    ) -> Pin<Box<dyn Future<Output = Ended>>> {
+        let Self { call, mismatch, .. } = *self;
+        let idempotency = process.unwrap_or_else(|| self.idempotency(Some(caller)));
         Box::pin(async move {
-            let basis = Policy::default()
-                .lease(Lease::Fixed(LEASE))
-                .completion_timeout(Duration::from_millis(120));
-            let idempotency = dynamodb_idempotency::Idempotency::builder(client, RECORDS)
-                .policy(|_| policy(basis))
-                .build()
-                .expect("the settings are right");
-            let payload = usize::from(mismatch && caller == 1);
+            let payload = usize::from(mismatch == Some(caller));
             let operation = idempotency.operation("charge").key("order").payload(&payload);
-            call(operation, caller).await
+            let ended = call(operation, caller).await;
+            if let Some(other) = mismatch {
+                let fits = is_own_answer(&ended, caller, other);
+                let detail = format!("{} got {ended:?}", name(caller));
+                world::with(|world| world.ledger.check(fits, Guarantee::OutcomeFits, detail));
+            }
+            ended
         })
     }
+}
+
+/// Whether an answer is one to this caller's request, where `other` is the one with another request.
+fn is_own_answer(ended: &Ended, caller: usize, other: usize) -> bool {
+    let (Ended::Executed(answer) | Ended::Replayed(answer)) = ended else { return true };
+    let maker = name(other);
+    let is_others = answer.ends_with(&format!(" of {maker}"))
+        || answer.ends_with(&format!(" of {maker}\u{1F980}"));
+    is_others == (caller == other)
 }
 
 fn run(operation: Operation<'_>, caller: usize) -> Calling<'_> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use dynamodb_idempotency::Idempotency;
 use futures::task::AtomicWaker;
 use tokio::task::unconstrained;
 
@@ -38,8 +39,8 @@ pub(crate) struct Budget {
     pub(crate) fates: &'static [Fate],
 }
 
-/// No timer of a caller's is set to more.
-const LONGEST_WAIT: Duration = Duration::from_secs(6);
+/// No timer of a caller's is set to more: that of one that follows another's request, for three of them.
+const LONGEST_WAIT: Duration = Duration::from_secs(16);
 
 type Call = Pin<Box<dyn Future<Output = Ended>>>;
 
@@ -56,6 +57,8 @@ pub(crate) struct Simulation {
     /// Callers that nothing has overtaken since they moved last, or time did.
     fresh: Vec<bool>,
     driver: Arc<AtomicWaker>,
+    /// What the callers share, if anything.
+    process: Option<Idempotency>,
 }
 
 /// Whether a caller wants to be polled.
@@ -85,6 +88,7 @@ impl Simulation {
             is_idle: false,
             fresh: vec![true; setup.skews.len()],
             driver: Arc::default(),
+            process: scenario.process(),
         };
         (0..setup.skews.len()).for_each(|caller| simulation.add(caller));
         simulation
@@ -94,7 +98,8 @@ impl Simulation {
         let flag = Flag { is_up: AtomicBool::new(false), driver: Arc::clone(&self.driver) };
         self.flags.push(Arc::new(flag));
         self.fresh.resize(caller + 1, true);
-        self.calls.push(Some(Box::pin(unconstrained(self.scenario.begin(caller)))));
+        self.calls
+            .push(Some(Box::pin(unconstrained(self.scenario.begin(caller, self.process.clone())))));
         self.endings.push(None);
     }
 
@@ -162,6 +167,8 @@ impl Simulation {
                     let is_read = parked.request.operation == Operation::Get;
                     let fates = self.budget.fates.iter().copied();
                     let fates = fates.filter(|fate| !is_read || fate.concerns_reads());
+                    let can_be_stale = world.can_be_stale(&parked.request);
+                    let fates = fates.filter(|fate| *fate != Fate::Stale || can_be_stale);
                     steps.extend(fates.map(|fate| Step::Request(caller, slot, fate)));
                 }
                 steps.push(Step::Die(caller));
@@ -226,6 +233,7 @@ impl Simulation {
         match step {
             Step::Start(caller) => {
                 self.started = caller + 1;
+                world::with(|world| world.start(caller));
                 self.reach(caller, "start");
             }
             Step::Request(caller, slot, fate) => self.request(caller, slot, fate),
@@ -274,8 +282,18 @@ impl Simulation {
                     world.note(caller, (slot, world::digest(&executed.body)));
                     return (reply, Some(Ok(response(executed.status, &executed.body, now))));
                 }
+                world.ledger.unheard(&request);
+            } else if fate == Fate::Stale {
+                let executed = world.store.stale(&request.body);
+                world.ledger.heard(now, &request, &executed);
+                world.ledger.heard_stale(&request);
+                world.note(caller, (slot, world::digest(&executed.body)));
+                return (reply, Some(Ok(response(executed.status, &executed.body, now))));
             } else if matches!(fate, Fate::Late | Fate::Hang) {
+                world.ledger.unheard(&request);
                 world.delay(request);
+            } else {
+                world.ledger.unheard(&request);
             }
             world.note(caller, (slot, fate.heard()));
             let delivery = mishap(fate, now);
@@ -427,15 +445,30 @@ impl Simulation {
                         .fold(0, u64::wrapping_add)
                 })
                 .collect();
-            // What an ended caller went through matters to nobody any more.
+            // What an ended caller went through matters to nobody any more, but in its own process.
+            let is_over = |ended: &Option<Ended>| ended.is_some() && !self.scenario.shared;
             let callers: Vec<u64> = (world.callers.iter().zip(&self.endings))
-                .map(|(caller, ended)| if ended.is_some() { 0 } else { caller.history })
+                .map(|(caller, ended)| if is_over(ended) { 0 } else { caller.history })
+                .collect();
+            // Only where somebody may be shown it.
+            let earlier: Vec<u64> = (world.store.earlier())
+                .filter(|_| self.scenario.reads_stale)
+                .map(|(key, item)| {
+                    digest_of((
+                        key,
+                        item.as_ref().map(|item| {
+                            item.iter()
+                                .map(|(name, value)| digest_of((name, world::digest(value))))
+                                .fold(0, u64::wrapping_add)
+                        }),
+                    ))
+                })
                 .collect();
             let mut late: Vec<u64> = world.late.iter().map(|request| request.digest).collect();
             late.sort_unstable();
             digest_of((
                 up,
-                items,
+                (items, earlier),
                 callers,
                 late,
                 world.elapsed(),
@@ -456,7 +489,7 @@ fn mishap(fate: Fate, now: i64) -> Option<Delivery> {
         }
         Fate::ServerError => Some(Ok(response(500, &error("InternalServerError"), now))),
         Fate::Conflict => Some(Ok(response(400, &error("TransactionConflictException"), now))),
-        Fate::Hang | Fate::Deliver | Fate::Twice => None,
+        Fate::Hang | Fate::Deliver | Fate::Twice | Fate::Stale => None,
     }
 }
 

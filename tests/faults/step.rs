@@ -24,6 +24,8 @@ pub(crate) enum Fate {
     Throttle,
     ServerError,
     Conflict,
+    /// A read that need not be consistent shows what was there before.
+    Stale,
 }
 
 /// What a caller can know of an unanswered request. The crate sees no more than this, so schedules
@@ -40,7 +42,7 @@ pub(crate) enum Heard {
 impl Fate {
     pub(crate) const fn heard(self) -> Heard {
         match self {
-            Self::Deliver | Self::Twice => Heard::Answer,
+            Self::Deliver | Self::Twice | Self::Stale => Heard::Answer,
             Self::LoseReply | Self::Lose | Self::Late => Heard::Doubt(false),
             Self::ServerError => Heard::Doubt(true),
             Self::Throttle | Self::Conflict => Heard::NotExecuted,
@@ -62,12 +64,13 @@ impl Fate {
         Self::Throttle,
         Self::ServerError,
         Self::Conflict,
+        Self::Stale,
     ];
 
     /// Those that differ in what they do: a lost request is a late one that never arrives, and the
     /// crate takes a server error for a broken connection and a conflict for a throttled request.
     pub(crate) const DISTINCT: &[Self] =
-        &[Self::Twice, Self::LoseReply, Self::Late, Self::Throttle];
+        &[Self::Twice, Self::LoseReply, Self::Late, Self::Throttle, Self::Stale];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +96,7 @@ pub(crate) enum Step {
 
 type OfCaller = fn(usize) -> Step;
 
-const WORDS: [(&str, OfCaller); 15] = [
+const WORDS: [(&str, OfCaller); 16] = [
     ("start", Step::Start),
     ("deliver", |caller| Step::Request(caller, 0, Fate::Deliver)),
     ("twice", |caller| Step::Request(caller, 0, Fate::Twice)),
@@ -104,6 +107,7 @@ const WORDS: [(&str, OfCaller); 15] = [
     ("throttle", |caller| Step::Request(caller, 0, Fate::Throttle)),
     ("5xx", |caller| Step::Request(caller, 0, Fate::ServerError)),
     ("conflict", |caller| Step::Request(caller, 0, Fate::Conflict)),
+    ("stale", |caller| Step::Request(caller, 0, Fate::Stale)),
     ("succeed", |caller| Step::Handler(caller, End::Succeed)),
     ("fail", |caller| Step::Handler(caller, End::Fail)),
     ("decline", |caller| Step::Handler(caller, End::Decline)),
@@ -127,7 +131,7 @@ impl Step {
     pub(crate) const fn is_local(self) -> bool {
         match self {
             Self::Request(_, _, fate) => {
-                !matches!(fate, Fate::Deliver | Fate::Twice | Fate::LoseReply)
+                !matches!(fate, Fate::Deliver | Fate::Twice | Fate::LoseReply | Fate::Stale)
             }
             step => step.caller().is_some(),
         }

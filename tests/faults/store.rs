@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use crate::expression::{Placeholders, holds, number, update};
@@ -72,11 +74,13 @@ struct Write {
 }
 
 /// Table and partition key.
-type Key = (String, String);
+pub(crate) type Key = (String, String);
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     items: BTreeMap<Key, Item>,
+    /// Each item before the last write that changed it.
+    earlier: BTreeMap<Key, Option<Item>>,
 }
 
 impl Store {
@@ -86,12 +90,58 @@ impl Store {
 
     /// The one record of a simulation with one key.
     pub(crate) fn record(&self) -> Option<&Item> {
-        self.items.iter().find(|((table, _), _)| table == RECORDS).map(|(_, item)| item)
+        let is_record = |(table, pk): &Key| table == RECORDS && !is_part(pk);
+        self.items.iter().find(|(key, _)| is_record(key)).map(|(_, item)| item)
+    }
+
+    /// The JSON that a finished record answers with, be it in the record or in its parts; `None` if
+    /// it has none, or not all of it.
+    pub(crate) fn answer(&self, record: &Item) -> Option<String> {
+        if let Some(bytes) = record.get("response")?["B"].as_str() {
+            // After its codec, raw here, and its length.
+            return flat(BASE64.decode(bytes).ok()?.strip_prefix(&[0])?.get(4..)?);
+        }
+        let response = &record.get("response")?["M"];
+        if let Some(json) = response["json"]["S"].as_str() {
+            return Some(json.to_owned());
+        }
+        let count: usize = response["parts"]["N"].as_str()?.parse().ok()?;
+        let total: usize = response["bytes"]["N"].as_str()?.parse().ok()?;
+        let owner = record["owner"]["S"].as_str()?;
+        let mut parts: Vec<(usize, &Item)> = self
+            .items
+            .iter()
+            .filter(|((_, pk), _)| is_part(pk) && pk.contains(owner))
+            .filter_map(|((_, pk), part)| Some((pk.rsplit('/').next()?.parse().ok()?, part)))
+            .collect();
+        parts.sort_unstable_by_key(|(number, _)| *number);
+        let bytes: Vec<u8> = parts
+            .iter()
+            .take(count)
+            .filter_map(|(_, part)| BASE64.decode(part["response"]["B"].as_str()?).ok())
+            .flatten()
+            .collect();
+        if bytes.len() == total { flat(&bytes) } else { None }
+    }
+
+    /// What the store showed of an item before the last write to it.
+    pub(crate) fn stale(&self, body: &Value) -> Executed {
+        let key = key(Operation::Get, body);
+        let before = self.earlier.get(&key).cloned().unwrap_or_default();
+        got(before)
+    }
+
+    /// All that a stale read can show.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = (&Key, &Option<Item>)> {
+        self.earlier.iter()
     }
 
     pub(crate) fn execute(&mut self, operation: Operation, body: &Value) -> Executed {
         let executed = self.dry_run(operation, body);
-        for Write { key, after, .. } in &executed.writes {
+        for Write { key, before, after, .. } in &executed.writes {
+            if before != after {
+                self.earlier.insert(key.clone(), before.clone());
+            }
             match after {
                 Some(item) => self.items.insert(key.clone(), item.clone()),
                 None => self.items.remove(key),
@@ -113,11 +163,7 @@ impl Store {
     }
 
     fn get(&self, body: &Value) -> Executed {
-        assert_eq!(body.get("ConsistentRead"), Some(&Value::Bool(true)), "{body}");
-        let before = self.items.get(&key(Operation::Get, body)).cloned();
-        let body = before.as_ref().map_or_else(|| json!({}), |item| json!({ "Item": item }));
-        let (after, writes) = (before.clone(), Vec::new());
-        Executed { before, after, is_refused: false, status: 200, body, writes }
+        got(self.items.get(&key(Operation::Get, body)).cloned())
     }
 
     fn write(&self, operation: Operation, body: &Value) -> Write {
@@ -179,8 +225,39 @@ impl Store {
     /// What DynamoDB does, some time, with items whose `expires_at` is past; returns them.
     pub(crate) fn expire(&mut self, now: i64) -> Vec<Item> {
         let expired = |_: &Key, item: &mut Item| is_expired(item, now);
-        self.items.extract_if(.., expired).map(|(_, item)| item).collect()
+        let expired: Vec<_> = self.items.extract_if(.., expired).collect();
+        let earlier = expired.iter().map(|(key, item)| (key.clone(), Some(item.clone())));
+        self.earlier.extend(earlier);
+        expired.into_iter().map(|(_, item)| item).collect()
     }
+}
+
+/// The text of an answer in bytes: what follows it says that it is one, in five bytes.
+fn flat(bytes: &[u8]) -> Option<String> {
+    let text = bytes.get(..bytes.len().checked_sub(5)?)?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// Whether this is the key of a part of an answer.
+pub(crate) fn is_part(pk: &str) -> bool {
+    pk.contains("/%p/")
+}
+
+/// Whether a read may show what was there before.
+pub(crate) fn is_eventual(operation: Operation, body: &Value) -> bool {
+    operation == Operation::Get && body["ConsistentRead"] != Value::Bool(true)
+}
+
+/// The `pk` of the item that a request is about; none for a transaction.
+pub(crate) fn pk(operation: Operation, body: &Value) -> Option<&str> {
+    let holder = if operation == Operation::Put { &body["Item"] } else { &body["Key"] };
+    holder["pk"]["S"].as_str()
+}
+
+fn got(item: Option<Item>) -> Executed {
+    let body = item.as_ref().map_or_else(|| json!({}), |item| json!({ "Item": item }));
+    let (before, after, writes) = (item.clone(), item, Vec::new());
+    Executed { before, after, is_refused: false, status: 200, body, writes }
 }
 
 /// Whether TTL may delete the item, at `now` in epoch milliseconds.
@@ -189,9 +266,8 @@ pub(crate) fn is_expired(item: &Item, now: i64) -> bool {
 }
 
 fn key(operation: Operation, body: &Value) -> Key {
-    let holder = if operation == Operation::Put { &body["Item"] } else { &body["Key"] };
     let table = text(body, "TableName").expect("a request names its table").to_owned();
-    (table, holder["pk"]["S"].as_str().expect("the key is a string").to_owned())
+    (table, pk(operation, body).expect("the key is a string").to_owned())
 }
 
 fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {

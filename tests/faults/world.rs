@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::guarantee::Violation;
 use crate::ledger::Ledger;
-use crate::store::{Executed, Operation, RECORDS, Store};
+use crate::store::{Executed, Operation, RECORDS, Store, is_eventual, is_part, pk};
 
 /// When every simulation begins, in epoch milliseconds.
 const BEGINNING: i64 = 1_900_000_000_000;
@@ -34,6 +34,13 @@ pub(crate) struct Request {
     pub(crate) digest: u64,
     /// It comes once more, without its caller's doing.
     pub(crate) is_copy: bool,
+}
+
+impl Request {
+    /// Whether it is about a part of an answer.
+    pub(crate) fn is_of_a_part(&self) -> bool {
+        pk(self.operation, &self.body).is_some_and(is_part)
+    }
 }
 
 /// What the store was asked, and what it answered.
@@ -118,6 +125,10 @@ pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
 
 /// Begins a new world on this thread.
 pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
+    // Those answers that are stored in parts have one or two.
+    dynamodb_idempotency::fault_injection::set_part_bytes(20);
+    // The last call decides what the next one sends first.
+    dynamodb_idempotency::fault_injection::set_adaptive_weight(1);
     dynamodb_idempotency::fault_injection::set_entropy(|bytes| with(|world| world.draw(bytes)));
     let world = World {
         start: Instant::now(),
@@ -193,6 +204,9 @@ impl World {
         if operation == Operation::Transact {
             self.ledger.transacts(caller);
         }
+        if operation != Operation::Get {
+            self.ledger.writes(caller);
+        }
         self.sweep(caller);
         let slot = self.callers[caller].parked.iter_mut().find(|slot| slot.is_none());
         *slot.expect("a caller sends no third request at once") = Some(Parked { request, reply });
@@ -205,10 +219,18 @@ impl World {
             let parked = &mut self.callers[caller].parked[slot];
             if let Some(Parked { request, .. }) = parked.take_if(|parked| parked.reply.is_closed())
             {
+                self.ledger.unheard(&request);
                 self.delay(request);
             }
         }
         self.callers[caller].hung.retain(|reply| !reply.is_closed());
+    }
+
+    /// Whether a stale answer to this request differs from a fresh one.
+    pub(crate) fn can_be_stale(&self, request: &Request) -> bool {
+        is_eventual(request.operation, &request.body)
+            && self.store.stale(&request.body).before
+                != self.store.dry_run(request.operation, &request.body).before
     }
 
     /// Keeps a request that nobody waits for; a late read changes nothing.
@@ -222,7 +244,8 @@ impl World {
     pub(crate) fn execute(&mut self, request: &Request, is_heard: bool) -> Executed {
         let executed = self.store.execute(request.operation, &request.body);
         let now = self.now();
-        self.ledger.applied(now, request, &executed, is_heard);
+        let answer = executed.after.as_ref().and_then(|item| self.store.answer(item));
+        self.ledger.applied(now, request, &executed, is_heard, answer);
         if let Some(exchanges) = &mut self.exchanges {
             exchanges.push(Exchange {
                 operation: request.operation,
@@ -238,7 +261,9 @@ impl World {
     pub(crate) fn expire(&mut self) {
         let now = self.now();
         for item in self.store.expire(now) {
-            self.ledger.expired(&item);
+            if !item["pk"]["S"].as_str().is_some_and(is_part) {
+                self.ledger.expired(&item);
+            }
             if let Some(exchanges) = &mut self.exchanges {
                 exchanges.push(Exchange {
                     operation: Operation::Delete,
@@ -248,6 +273,12 @@ impl World {
                 });
             }
         }
+    }
+
+    /// A call begins.
+    pub(crate) fn start(&mut self, caller: usize) {
+        let now = self.now();
+        self.ledger.started(caller, now, self.store.record());
     }
 
     /// A handler does the work of a step.

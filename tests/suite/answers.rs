@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::support::raw::status;
-use crate::support::{Act, Link, Runs, Store, kind, raw};
+use crate::support::{Act, Link, Runs, Store, in_record, kind, raw};
 
 /// Runs with this answer, and gets it again.
 async fn again<T: Clone + Serialize + DeserializeOwned>(store: &Store, answer: &T) -> T {
@@ -87,7 +87,7 @@ where
     T: Clone + Debug + PartialEq + Serialize + DeserializeOwned,
 {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.over(link);
+    let idempotency = store.builder(link).policy(in_record).build().unwrap();
     let run = async || {
         let operation = idempotency.operation("charge").key("k");
         operation
@@ -140,8 +140,15 @@ async fn an_answer_that_the_store_refuses_completes_with_the_reason() {
 
 #[tokio::test]
 async fn an_answer_just_under_the_limit_is_stored() {
-    let store = Store::open().await;
-    comes_back(&store, "x".repeat(400 * 1024 - 500)).await;
+    let (store, answer) = (Store::open().await, "x".repeat(400 * 1024 - 500));
+    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
+    for _ in 0..2 {
+        let operation = idempotency.operation("charge").key("k");
+        assert_eq!(operation.run(async |_| Ok::<_, String>(answer.clone())).await.unwrap(), answer);
+    }
+    let record = store.record("charge#k").await;
+    let stored = &record["response"].as_m().unwrap()["json"];
+    assert_eq!(stored.as_s().unwrap().len(), answer.len() + 2);
 }
 
 #[tokio::test]

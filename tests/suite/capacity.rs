@@ -1,9 +1,10 @@
-//! What each way costs in capacity units: the table in `docs/exactly-once.md`.
+//! What each way costs in capacity units, answers in their records as they are: the table in
+//! `docs/exactly-once.md`.
 
 use dynamodb_idempotency::{CommitError, Idempotency, Transaction};
 
 use crate::support::effects::{count, put, row};
-use crate::support::{Link, Store};
+use crate::support::{Link, Store, in_record};
 
 const KIB: usize = 1024;
 
@@ -52,7 +53,7 @@ async fn the_documented_figures_are_those_of_the_engine() {
     // Size of answer and effect in KB; units separately, by a commit, by a transaction.
     for (kib, expected) in [(1, [3.0, 5.0, 4.0]), (10, [21.0, 41.0, 40.0])] {
         let (store, link) = (Store::open().await, Link::default());
-        let idempotency = store.over(&link);
+        let idempotency = store.builder(&link).policy(in_record).build().unwrap();
         let answer = "x".repeat(kib * KIB - 500);
         let mut units = Vec::new();
         link.wire.measure();

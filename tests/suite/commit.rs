@@ -11,7 +11,8 @@ use futures::FutureExt;
 use crate::support::effects::{check, count, credit, debit, delete, put, row};
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, kind, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, in_record, kind,
+    replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -449,7 +450,8 @@ async fn bad_input_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
     let (store, link) = (Store::open().await, Link::default());
-    let (idempotency, table) = (store.over(&link), store.table());
+    let idempotency = store.builder(&link).policy(in_record).build().unwrap();
+    let table = store.table();
     let big = |pk: &str| put(table, row(pk, &"x".repeat(380 * 1024)));
     let most = || (0..MAX_TRANSACTION_ITEMS).map(|i| count(table, &format!("row{i}")));
     let result = idempotency.operation("charge").key("k").run(async |execution| {

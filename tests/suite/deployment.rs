@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
-use dynamodb_idempotency::{Failure, Lease, Reconciled, Scope, Transaction};
+use dynamodb_idempotency::{Compression, Failure, Lease, Reconciled, Scope, Transaction};
 use serde_json::json;
 
 use crate::support::access::{Access, CONTRACT, GRANTED, PREFLIGHT};
@@ -69,6 +69,11 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     });
     transaction.await.unwrap();
 
+    let large = operation("in parts").policy(|policy| policy.compression(Compression::Off));
+    for large in [large, operation("in parts")] {
+        large.run(async |_| Ok::<_, Infallible>("x".repeat(300_000))).await.unwrap();
+    }
+
     let mut seen = link.wire.accesses();
     let off = Link::default().clock(LocalClock::off_by(600));
     charge(store.over(&off).operation(scope.clone()).key("stamped anew"), &runs).await.unwrap();
@@ -86,14 +91,21 @@ async fn functions_are_granted_what_is_sent_and_nothing_else() {
 #[tokio::test]
 async fn records_lie_under_the_leading_keys_that_are_granted() {
     let scopes = [
-        (Scope::new("payments"), "payments#"),
-        (Scope::new("payments").segment("tenant/7"), "payments/tenant%2F7#"),
+        (Scope::new("payments"), "payments"),
+        (Scope::new("payments").segment("tenant/7"), "payments/tenant%2F7"),
     ];
-    for (scope, prefix) in scopes {
+    for (scope, granted) in scopes {
+        let mut parts = 0;
         for access in representative_runs(scope).await {
+            parts += usize::from(access.is_part());
             let key = access.leading_key.unwrap_or_else(|| panic!("{} has no key", access.action));
-            assert!(key.starts_with(prefix), "{key}");
+            // `payments#*` and `payments/*#*`, the latter for an answer's parts.
+            let rest = key.strip_prefix(granted).unwrap_or_else(|| panic!("{key}"));
+            let is_inside =
+                rest.starts_with('#') || (rest.starts_with("/%p/") && rest.contains('#'));
+            assert!(is_inside, "{key}");
         }
+        assert!(parts > 2, "{parts}");
     }
 }
 

@@ -9,8 +9,8 @@ use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, kind, raw,
-    replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, in_record, kind,
+    raw, replayed,
 };
 
 fn with_failure(idempotency: &Idempotency, failure: Failure) -> Operation<'_> {
@@ -129,7 +129,7 @@ async fn a_failure_kept_without_its_error_stays_failed() {
 #[tokio::test]
 async fn an_error_too_large_to_keep_is_kept_without_itself() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     let run = async || {
         let operation = idempotency.operation("charge").key("k").replay_errors();
         let failing = operation.run(async |_| {

@@ -29,6 +29,7 @@ mod killed;
 mod late_owner;
 mod late_writes;
 mod leases;
+mod local_cache;
 mod lost_responses;
 #[cfg(feature = "messages")]
 mod messages;
@@ -37,6 +38,7 @@ mod one_winner;
 mod outage;
 mod preflight;
 mod re_execution;
+mod read_first;
 mod reconcile;
 mod replay;
 mod retention;
@@ -45,6 +47,7 @@ mod round_trips;
 mod sandbox;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
+mod single_flight;
 mod steps;
 mod table;
 mod transaction;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dynamodb_idempotency::{
-    ErrorKind, Idempotency, InProgress, Outage, Outcome, RunError, TableSchema,
+    ErrorKind, Idempotency, InProgress, LargeAnswers, Outage, Outcome, RunError, TableSchema,
 };
 
 use crate::support::raw::{self, n, with};
@@ -174,4 +174,25 @@ async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected(
     }
     // A pause never ends early: of 50, 100, … 800, 1000 and 1000 ms, at least a half each.
     assert!(start.elapsed() >= Duration::from_millis(1_775), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn what_was_seen_to_be_completed_never_runs_for_want_of_its_answer() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let run = async |idempotency: &Idempotency| {
+        let operation = idempotency.operation("charge").key("k");
+        let in_parts = LargeAnswers::InParts { above: 0 };
+        operation
+            .policy(|policy| policy.large_answers(in_parts))
+            .run(async |_| Ok::<_, String>(runs.add()))
+            .await
+    };
+    run(&store.idempotency()).await.unwrap();
+    for outage in [Outage::Closed, Outage::Open] {
+        let link = Link::without_retries();
+        link.wire.parts(Act::SERVER_ERROR);
+        let open = store.builder(&link).policy(|policy| policy.outage(outage)).build().unwrap();
+        assert_eq!(kind(run(&open).await), ErrorKind::Unavailable);
+    }
+    assert_eq!(runs.count(), 1);
 }

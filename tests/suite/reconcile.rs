@@ -11,7 +11,8 @@ use dynamodb_idempotency::{
 
 use crate::support::raw::{number, s, status, text, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, handlers, kind, raw, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, handlers, in_record, kind, raw,
+    replayed,
 };
 
 type Word = Reconciled<String, Declined>;
@@ -380,7 +381,7 @@ async fn what_the_hook_has_found_done_is_not_run_when_the_store_goes_away() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operation() {
     let store = abandoned().await;
-    let idempotency = store.idempotency();
+    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     let call = async || {
         let operation = idempotency.operation("charge").key("k");
         let hook = |_| async { Ok::<_, String>(Reconciled::Completed("x".repeat(400 * 1024))) };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::signals::{
-    EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
+    ANSWER_BYTES, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
 use dynamodb_idempotency::{
     Failure, Idempotency, Operation, Outage, Reconciled, Takeover, Transaction, Unconfirmed,
@@ -256,4 +256,16 @@ async fn capacity_is_not_asked_for_unless_that_is_chosen() {
     let metrics = listener.metrics().sums;
     assert!(!metrics.is_empty());
     assert!(metrics.keys().all(|name| !name.contains("capacity")), "{metrics:?}");
+}
+
+#[tokio::test]
+async fn the_size_of_an_answer_is_told_before_and_after_compression() {
+    let (store, listener) = (Store::open().await, Listener::start());
+    let idempotency = store.idempotency();
+    let run = operation(&idempotency).run(async |_| Ok::<_, String>("x".repeat(50_000)));
+    run.await.unwrap();
+    let sizes = listener.metrics().sums;
+    let size = |form: &str| sizes[&format!("{ANSWER_BYTES}{{operation=charge,form={form}}}")];
+    assert_eq!(size("plain").to_string(), "50002");
+    assert!((1.0..5_000.0).contains(&size("stored")), "{}", size("stored"));
 }

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use crate::support::effects::{count, debit, put, row};
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, in_record, replayed,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -358,6 +358,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     let result = idempotency
         .operation("o")
         .key("k")
+        .policy(in_record)
         .run_transaction(async || Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10))));
     let result = result.await;
     assert!(

@@ -19,6 +19,8 @@ Commands:
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 
+  cost     what answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
+
   infra    the SAM template and the CDK app: linted, tested, held against the crate
                                  (needs Python and Node.js; fetches pinned tools once)
 
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Help,
     Bench(BenchOptions),
     Check(CheckOptions),
+    Cost,
     Infra,
     Playground { renew_screenshot: bool },
     Test(TestOptions),
@@ -126,6 +129,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
+        }
+        Some((command, flags)) if command == "cost" => {
+            let nothing_else = flags.is_empty() && binary_args.is_empty();
+            ensure!(nothing_else, "`cost` takes no arguments");
+            Ok(Command::Cost)
         }
         Some((command, flags)) if command == "infra" => {
             let nothing_else = flags.is_empty() && binary_args.is_empty();
@@ -279,8 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn infra_takes_nothing() {
+    fn infra_and_cost_take_nothing() {
         assert_eq!(parse_line("infra").unwrap(), Command::Infra);
+        assert_eq!(parse_line("cost").unwrap(), Command::Cost);
     }
 
     #[test]
@@ -338,6 +347,7 @@ mod tests {
             ("bench --rounds", "needs a value"),
             ("bench --rounds 0", "at least 1"),
             ("bench -- parts", "passes nothing on"),
+            ("cost json", "no arguments"),
             ("check -- lease", "passes nothing on"),
             ("e2e --bootstraps", "needs a folder"),
             ("e2e --release", "`--release`"),

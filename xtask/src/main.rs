@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask check`, `infra`, `test`, `e2e` and `torture`.
+//! The project's own commands: `cargo xtask check`, `cost`, `infra`, `playground`, `test`, `e2e` and
+//! `torture`.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
 //! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
@@ -8,6 +9,7 @@ mod args;
 mod bench;
 mod check;
 mod command;
+mod cost;
 mod dynamodb_local;
 mod e2e;
 mod infra;
@@ -51,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(options) => bench::run(&options).map(|()| true),
         Command::Check(options) => check::run(&options),
+        Command::Cost => cost::run(),
         Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Playground { renew_screenshot } => {
             playground::run(&workspace::Workspace::load()?, renew_screenshot)

@@ -26,7 +26,7 @@ use crate::{
 use report::Report;
 
 /// The test targets that run on both engines: the library's, the command line's and the example's.
-const SUITES: &[&str] = &["suite", "cli", "api"];
+const SUITES: &[&str] = &["suite", "cost", "cli", "api"];
 
 struct Run {
     engine: String,

@@ -7,10 +7,11 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use benches::order;
 use bytes::Bytes;
-use dynamodb_idempotency::Fingerprint;
 use dynamodb_idempotency::internals::{self, Calls};
+use dynamodb_idempotency::{Compression, Fingerprint};
 use http::Response;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,6 +20,9 @@ use sha2::{Digest, Sha256};
 const TURNS: usize = 25;
 /// The least time of one turn of one part.
 const TURN: Duration = Duration::from_millis(4);
+
+/// What bodies there are, and their bytes.
+const SIZES: [(&str, usize); 3] = [("0.5 KB", 512), ("10 KB", 10 * 1024), ("100 KB", 100 * 1024)];
 
 struct Part {
     name: String,
@@ -30,7 +34,7 @@ struct Part {
 
 fn main() -> Result<()> {
     let parts: Vec<Part> =
-        [key(), fingerprint(), record()?, answer()].into_iter().flatten().collect();
+        [key(), fingerprint(), record()?, answer()?].into_iter().flatten().collect();
     let repeats: Vec<u32> = parts.iter().map(|part| repeats(&part.run)).collect();
     let mut nanos = vec![Vec::with_capacity(TURNS); parts.len()];
     for _ in 0..TURNS {
@@ -103,10 +107,8 @@ fn key() -> Vec<Part> {
 }
 
 fn fingerprint() -> Vec<Part> {
-    let sizes = [("0.5 KB", 9), ("10 KB", 180), ("100 KB", 1800)];
-    let of_one_size = |(size, lines)| {
-        let sorted = order(lines, r#"{"article":"article number 0001","count":1,"price":25}"#);
-        let loose = order(lines, r#"{"price": 25, "article": "article number 0001", "count": 1}"#);
+    let of_one_size = |(size, bytes)| {
+        let (sorted, loose) = (order::text(bytes), order::loose_text(bytes));
         let part = |what: &str, text: &str, work: fn(&String) -> [u8; 32]| {
             part(&format!("{what}, {size}"), Some(text.len()), text.to_owned(), work)
         };
@@ -121,16 +123,13 @@ fn fingerprint() -> Vec<Part> {
             part("fingerprint of JSON, members to sort", &loose, json),
         ]
     };
-    sizes.into_iter().flat_map(of_one_size).collect()
-}
-
-fn order(lines: usize, line: &str) -> String {
-    format!("{{\"id\":\"order-42\",\"lines\":[{}]}}", vec![line; lines].join(","))
+    SIZES.into_iter().flat_map(of_one_size).collect()
 }
 
 fn record() -> Result<Vec<Part>> {
     let calls = Calls::new()?;
-    let completed = calls.completed(internals::encode_answer(&response(512)));
+    let answer = internals::encode_answer(&response(512), Compression::Off);
+    let completed = calls.completed(answer.context("the answer does not fit")?);
     ensure!(calls.is_replayed(completed.clone())?, "the record is no answer");
     let pending = part("record, pending", None, Calls::new()?, Calls::pending);
     let decided = consumer("record read and decided on", None, completed, move |item| {
@@ -139,22 +138,34 @@ fn record() -> Result<Vec<Part>> {
     Ok(vec![pending, decided])
 }
 
-fn answer() -> Vec<Part> {
-    let sizes = [("0.5 KB", 512), ("10 KB", 10 * 1024), ("100 KB", 100 * 1024)];
-    let of_one_size = |(size, bytes)| {
-        let response = response(bytes);
-        let stored = internals::encode_answer(&response);
-        let (encode, decode) = (format!("answer stored, {size}"), format!("answer read, {size}"));
-        [
-            part(&encode, Some(bytes), response, internals::encode_answer),
-            consumer(&decode, Some(bytes), stored, internals::decode_answer),
-        ]
-    };
-    sizes.into_iter().flat_map(of_one_size).collect()
+fn answer() -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for (size, bytes) in SIZES {
+        for (form, compression) in [("as it is", Compression::Off), ("by zstd", Compression::Auto)]
+        {
+            let (response, calls) = (response(bytes), Calls::new()?);
+            let encode = move |response: &_| internals::encode_answer(response, compression);
+            let stored = encode(&response).context("the answer does not fit")?;
+            ensure!(calls.is_answer(stored.clone()), "the answer cannot be read");
+            let decode = move |stored| calls.is_answer(stored);
+            parts.push(part(
+                &format!("answer stored {form}, {size}"),
+                Some(bytes),
+                response,
+                encode,
+            ));
+            let name = format!("answer read, stored {form}, {size}");
+            parts.push(consumer(&name, Some(bytes), stored, decode));
+            if bytes < 1024 {
+                break;
+            }
+        }
+    }
+    Ok(parts)
 }
 
 fn response(bytes: usize) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(vec![b'a'; bytes]));
+    let mut response = Response::new(Bytes::from(order::text(bytes)));
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert("content-type", json);
     response

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
 use axum::Router;
 use axum::routing::post as on_post;
 use bytes::Bytes;
@@ -42,6 +44,21 @@ async fn a_failure_that_is_kept_is_replayed_as_it_was() {
         assert_eq!(repeat.headers()["retry-after"], "3");
         assert!(!repeat.headers().contains_key("set-cookie"));
         problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
+
+/// It has failed, and is not to be told as completed.
+#[tokio::test]
+async fn a_failure_that_cannot_be_read_is_a_failure_all_the_same() {
+    everywhere(async |site| {
+        let api = site.answering(keeping(&site, Failure::Replay), unavailable).await;
+        api.send(post("k", "{}")).await;
+        let record = site.item("k").await.unwrap();
+        let damaged = AttributeValue::B(Blob::new(b"\0\0\0\0\x05text"));
+        site.store.put(raw::with(record, "response", damaged)).await;
+        problem(&api.send(post("k", "{}")).await, 500, "Failed");
         assert_eq!(site.runs.count(), 1);
     })
     .await;

@@ -12,7 +12,7 @@ use tower::{Layer, ServiceExt};
 use super::client;
 use super::message::{assert_same, is_replay, post, problem, with};
 use super::site::{everywhere, listen};
-use crate::support::{Link, Runs, Store};
+use crate::support::{Link, Runs, Store, in_record};
 
 /// An answer of so many bytes, of a kind that DynamoDB counts one by one.
 fn answer(bytes: usize) -> impl Fn(u32) -> Response<Bytes> + Clone + Send + Sync + 'static {
@@ -39,7 +39,7 @@ async fn a_large_answer_is_replayed_whole() {
 #[tokio::test]
 async fn an_answer_that_no_item_can_hold_is_given_once_and_never_made_again() {
     everywhere(async |site| {
-        let api = site.answering(site.http(), answer(410 * 1024)).await;
+        let api = site.answering(site.http().policy(in_record), answer(410 * 1024)).await;
         let first = api.send(post("k", "{}")).await;
         assert_eq!((first.status().as_u16(), first.body().len()), (200, 410 * 1024));
         assert!(!is_replay(&first));

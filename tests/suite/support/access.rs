@@ -53,6 +53,11 @@ impl Access {
             || SET_UP.iter().any(|operation| self.action == format!("dynamodb:{operation}"))
     }
 
+    /// Whether it is about a part of an answer.
+    pub(crate) fn is_part(&self) -> bool {
+        self.leading_key.as_ref().is_some_and(|key| key.contains("/%p/"))
+    }
+
     fn to_item(operation: &str, request: &Value) -> Self {
         let key = ["Key", "Item"].iter().find_map(|holder| request[holder]["pk"]["S"].as_str());
         Self { action: format!("dynamodb:{operation}"), leading_key: key.map(str::to_owned) }

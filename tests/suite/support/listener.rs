@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 
 use metrics::LocalRecorderGuard;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -51,6 +51,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn start() -> Self {
+        keep_interested();
         let state = Arc::<Mutex<State>>::default();
         let subscriber = Registry::default().with(Ears(Arc::clone(&state)));
         // The guard borrows its recorder; a test's few bytes stay.
@@ -101,6 +102,15 @@ impl Listener {
         }
         metrics
     }
+}
+
+/// tracing remembers for all threads which events nobody wants. With somebody who wants all of them
+/// there are none such, whatever the other tests' listeners do meanwhile.
+fn keep_interested() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::subscriber::set_global_default(Registry::default()).expect("it is the only one");
+    });
 }
 
 /// Metrics by name and labels: `name{label=value}`.

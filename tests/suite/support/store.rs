@@ -113,9 +113,10 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
-    /// As [`builder`](Self::builder), for many callers at once.
+    /// As [`builder`](Self::builder), for many callers at once, each by itself as if it had its own
+    /// process.
     pub(crate) fn racing(&self, link: &Link) -> Builder {
-        self.builder(link).request_timeout(PATIENCE)
+        self.builder(link).request_timeout(PATIENCE).single_flight(false)
     }
 
     /// A caller on this connection, with choices.

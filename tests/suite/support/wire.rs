@@ -60,11 +60,12 @@ struct State {
     once: HashMap<&'static str, VecDeque<Act>>,
     rules: HashMap<&'static str, Act>,
     down: Option<Act>,
+    parts: Option<Act>,
     date_shift: i64,
     no_date: bool,
     dies: Option<Death>,
-    /// What the requests have consumed so far, once it is measured.
-    consumed: Option<f64>,
+    /// What reads and writes have consumed so far, once it is measured.
+    consumed: Option<(f64, f64)>,
 }
 
 /// Where the process ends, without a word.
@@ -102,10 +103,16 @@ impl Wire {
         self.state().down = Some(act);
     }
 
+    /// Does this with every request about a part of an answer, until [`up`](Self::up).
+    pub(crate) fn parts(&self, act: Act) {
+        self.state().parts = Some(act);
+    }
+
     /// Ends what [`down`](Self::down) and [`every`](Self::every) began.
     pub(crate) fn up(&self) {
         let mut state = self.state();
         state.down = None;
+        state.parts = None;
         state.rules.clear();
     }
 
@@ -130,11 +137,18 @@ impl Wire {
 
     /// From now on, adds up the capacity units that the store says it has consumed.
     pub(crate) fn measure(&self) {
-        self.state().consumed = Some(0.0);
+        self.state().consumed = Some((0.0, 0.0));
     }
 
     /// The capacity units since [`measure`](Self::measure).
     pub(crate) fn consumed(&self) -> f64 {
+        let (reads, writes) = self.units();
+        reads + writes
+    }
+
+    /// The read and the write units since [`measure`](Self::measure). Local engines tell nothing of a
+    /// write that was refused, so its are counted by the item that it lost to, as DynamoDB does.
+    pub(crate) fn units(&self) -> (f64, f64) {
         self.state().consumed.expect("it is measured")
     }
 
@@ -187,9 +201,14 @@ impl Wire {
     }
 
     /// Notes a request down and says what to do with it.
-    fn take(&self, operation: &str) -> Act {
+    fn take(&self, operation: &str, access: &Access) -> Act {
         let mut state = self.state();
         state.sent.push(operation.to_owned());
+        if access.is_part()
+            && let Some(act) = &state.parts
+        {
+            return act.clone();
+        }
         if let Some(act) = state.once.get_mut(operation).and_then(VecDeque::pop_front) {
             return act;
         }
@@ -244,15 +263,20 @@ impl Connector {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let body = request.body().bytes().expect("the SDK sends no streams");
-        self.wire.note(&Access::of(&operation, body));
-        match self.wire.take(&operation) {
+        let access = Access::of(&operation, body);
+        self.wire.note(&access);
+        match self.wire.take(&operation, &access) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
             Act::LoseResponse => {
                 self.send(request).await?;
                 Err(timeout())
             }
-            Act::Answer(status, code) => Ok(answer(status, code)),
+            Act::Answer(status, code) => {
+                // As on a network, others have their turn until it is there.
+                tokio::task::yield_now().await;
+                Ok(answer(status, code))
+            }
             Act::Cancel(reasons) => Ok(cancel(reasons)),
             Act::HoldRequest(gate) => {
                 gate.pass().await;
@@ -276,12 +300,14 @@ impl Connector {
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         self.wire.die(false);
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        let is_read = target.ends_with(".GetItem");
         let is_measured = self.wire.state().consumed.is_some();
         let request = if is_measured { measured(request) } else { request };
         let mut response = self.below.call(request).await?;
         self.wire.die(true);
         if is_measured {
-            response = self.consume(response).await;
+            response = self.consume(response, is_read).await;
         }
         self.wire.redate(&mut response);
         Ok(response)
@@ -290,7 +316,7 @@ impl Connector {
 
 impl Connector {
     /// Adds what the store says it has consumed.
-    async fn consume(&self, response: HttpResponse) -> HttpResponse {
+    async fn consume(&self, response: HttpResponse, is_read: bool) -> HttpResponse {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
         let body = body.to_bytes();
@@ -300,12 +326,46 @@ impl Connector {
             serde_json::Value::Array(tables) => tables.iter().map(units).sum(),
             one => units(one),
         };
-        *self.wire.state().consumed.as_mut().expect("it is measured") += consumed;
+        let is_refused = members["__type"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("#ConditionalCheckFailedException"));
+        let refused = is_refused.then(|| item_bytes(&members["Item"]).div_ceil(1024).max(1));
+        let mut state = self.wire.state();
+        let (reads, writes) = state.consumed.as_mut().expect("it is measured");
+        *writes += refused.map_or(0.0, |units| f64::from(u32::try_from(units).expect("few")));
+        *(if is_read { reads } else { writes }) += consumed;
+        drop(state);
         let mut whole = HttpResponse::new(status, body.to_vec().into());
         for (name, value) in &headers {
             whole.headers_mut().append(name.to_owned(), value.to_owned());
         }
         whole
+    }
+}
+
+/// The size of an item in DynamoDB's JSON ("DynamoDB item sizes and formats", developer guide).
+fn item_bytes(item: &serde_json::Value) -> usize {
+    let fields = item.as_object().into_iter().flatten();
+    fields.map(|(name, value)| name.len() + value_bytes(value)).sum()
+}
+
+fn value_bytes(value: &serde_json::Value) -> usize {
+    let text = |kind: &str| value[kind].as_str();
+    if let Some(text) = text("S") {
+        return text.len();
+    }
+    if let Some(base64) = text("B") {
+        return base64.len() / 4 * 3 - base64.bytes().rev().take_while(|b| *b == b'=').count();
+    }
+    if let Some(digits) = text("N") {
+        return digits.len().div_ceil(2) + 1;
+    }
+    if let Some(values) = value["L"].as_array() {
+        return 3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>();
+    }
+    match &value["M"] {
+        serde_json::Value::Object(fields) => 3 + fields.len() + item_bytes(&value["M"]),
+        _ => 1,
     }
 }
 

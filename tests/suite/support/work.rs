@@ -5,7 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dynamodb_idempotency::{ErrorKind, ErrorReplay, Operation, Outcome, RunError};
+use dynamodb_idempotency::{
+    Compression, ErrorKind, ErrorReplay, LargeAnswers, Operation, Outcome, Policy, RunError,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Gate;
@@ -93,4 +95,9 @@ pub(crate) fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorK
         Err(RunError::Idempotency(error)) => error.kind(),
         other => panic!("not an error of the crate's: {other:?}"),
     }
+}
+
+/// Stores answers as they are and in their records, up to what an item holds.
+pub(crate) fn in_record(policy: Policy) -> Policy {
+    policy.compression(Compression::Off).large_answers(LargeAnswers::InRecord)
 }

@@ -1,0 +1,304 @@
+//! Completed answers in this process's memory: bounded in bytes, each to the end of its retention, and
+//! for the request that it is the answer to. Nothing is copied while the lock is held.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::acquire::Call;
+use crate::clock::{Clock, End, Timestamp};
+use crate::fault_injection::{Mutant, mutant};
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::Core;
+use crate::key::RecordKey;
+use crate::policy::{Completed, Policy};
+use crate::response::Answer;
+
+/// What an entry takes beside its key and its answer, about.
+const ENTRY_BYTES: usize = 256;
+
+pub(crate) struct Cache {
+    most_bytes: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    bytes: usize,
+    by_key: HashMap<Arc<str>, Entry>,
+    /// Keys in the order in which they were used.
+    by_use: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+}
+
+struct Entry {
+    fingerprint: Fingerprint,
+    until: End,
+    answer: Arc<Answer>,
+    bytes: usize,
+    used: u64,
+}
+
+impl Cache {
+    pub(crate) fn new(most_bytes: usize) -> Self {
+        Self { most_bytes, kept: Mutex::default() }
+    }
+
+    /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
+    fn has_room(&self, pk: &str, bytes: usize) -> bool {
+        entry_bytes(pk, bytes) <= self.most_bytes / 4
+    }
+
+    /// The answer to this very request, if it is kept and its retention is not over.
+    fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Arc<Answer>> {
+        let mut kept = self.kept();
+        let (key, entry) = kept.by_key.get_key_value(pk)?;
+        let (key, used) = (Arc::clone(key), entry.used);
+        if clock.is_over(entry.until) && !mutant(Mutant::CachePastRetention) {
+            kept.remove(pk);
+            return None;
+        }
+        if entry.fingerprint != *fingerprint && !mutant(Mutant::CacheAnyFingerprint) {
+            return None;
+        }
+        let answer = Arc::clone(&entry.answer);
+        kept.by_use.remove(&used);
+        let used = kept.next_use(&key);
+        if let Some(entry) = kept.by_key.get_mut(pk) {
+            entry.used = used;
+        }
+        Some(answer)
+    }
+
+    fn insert(&self, pk: &str, fingerprint: Fingerprint, until: End, answer: Arc<Answer>) {
+        let bytes = entry_bytes(pk, answer.bytes());
+        let mut kept = self.kept();
+        kept.remove(pk);
+        while kept.bytes + bytes > self.most_bytes {
+            let Some((_, oldest)) = kept.by_use.first_key_value() else { break };
+            let oldest = Arc::clone(oldest);
+            kept.remove(&oldest);
+        }
+        let key: Arc<str> = pk.into();
+        let used = kept.next_use(&key);
+        kept.bytes += bytes;
+        kept.by_key.insert(key, Entry { fingerprint, until, answer, bytes, used });
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Nothing in here panics half-way.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn entry_bytes(pk: &str, answer: usize) -> usize {
+    ENTRY_BYTES + 2 * pk.len() + answer
+}
+
+impl Kept {
+    fn next_use(&mut self, key: &Arc<str>) -> u64 {
+        self.uses += 1;
+        self.by_use.insert(self.uses, Arc::clone(key));
+        self.uses
+    }
+
+    fn remove(&mut self, pk: &str) {
+        if let Some(entry) = self.by_key.remove(pk) {
+            self.by_use.remove(&entry.used);
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+/// Neither keys nor answers.
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("most_bytes", &self.most_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// The call's answer, if this process keeps it.
+    pub(crate) fn cached(&self, call: &Call) -> Option<Arc<Answer>> {
+        let cache = self.cache.as_ref()?;
+        if call.policy.completed != Completed::Replay || self.table.is_disabled {
+            return None;
+        }
+        cache.get(call.key.as_str(), &call.fingerprint, &self.table.clock)
+    }
+
+    /// Whether an answer of so many bytes will be kept.
+    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
+        policy.completed == Completed::Replay
+            && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
+    }
+
+    /// Keeps an answer that a record has, to the record's end in epoch seconds.
+    pub(crate) fn remember(
+        &self,
+        (key, fingerprint): (&RecordKey, &Fingerprint),
+        policy: &Policy,
+        expires_at: i64,
+        answer: &Arc<Answer>,
+    ) {
+        // A reason may go: another reader's limit is larger, a part is restored.
+        let is_answer = !matches!(**answer, Answer::Unavailable(_));
+        if let Some(cache) = &self.cache
+            && is_answer
+            && self.remembers(key, policy, answer.bytes())
+        {
+            // Not past the retention, whatever this clock may be off by.
+            let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+            let until = self.table.clock.end(end.minus(self.clock_tolerance));
+            cache.insert(key.as_str(), *fingerprint, until, Arc::clone(answer));
+        }
+    }
+
+    /// The record has changed, by this process's doing: what is kept of it is no more.
+    pub(crate) fn forget(&self, key: &RecordKey) {
+        if let Some(cache) = &self.cache {
+            cache.kept().remove(key.as_str());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::{Duration, SystemTime};
+
+    use aws_smithy_async::time::{SharedTimeSource, TimeSource};
+
+    use super::*;
+
+    const LATER: i64 = 1_000;
+
+    /// A wall clock that is set by hand, in seconds.
+    #[derive(Clone, Debug, Default)]
+    struct Wall(Arc<AtomicI64>);
+
+    impl TimeSource for Wall {
+        fn now(&self) -> SystemTime {
+            Timestamp::from_millis(self.0.load(Ordering::Relaxed) * 1000).to_system()
+        }
+    }
+
+    struct Kit {
+        cache: Cache,
+        clock: Clock,
+        wall: Wall,
+    }
+
+    fn kit(most_bytes: usize) -> Kit {
+        let wall = Wall::default();
+        let clock = Clock::new(SharedTimeSource::new(wall.clone()));
+        Kit { cache: Cache::new(most_bytes), clock, wall }
+    }
+
+    fn fingerprint(of: &str) -> Fingerprint {
+        Fingerprint::builder().bytes(of.as_bytes()).finish()
+    }
+
+    fn answer(bytes: usize) -> Arc<Answer> {
+        Arc::new(Answer::Json("x".repeat(bytes)))
+    }
+
+    impl Kit {
+        fn keep(&self, pk: &str, bytes: usize) {
+            let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
+            self.cache.insert(pk, fingerprint("f"), until, answer(bytes));
+        }
+
+        fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
+            self.cache.get(pk, &fingerprint(of), &self.clock)
+        }
+
+        fn has(&self, pk: &str) -> bool {
+            self.get(pk, "f").is_some()
+        }
+
+        fn is_empty(&self) -> bool {
+            let kept = self.cache.kept();
+            (kept.bytes, kept.by_use.len(), kept.by_key.len()) == (0, 0, 0)
+        }
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_its_own_request_and_to_the_end_of_its_retention() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(LATER, Ordering::Relaxed);
+        assert_eq!(kit.get("a", "f"), Some(answer(10)));
+        assert_eq!(kit.get("a", "g"), None);
+        assert_eq!(kit.get("b", "f"), None);
+        kit.wall.0.store(LATER + 1, Ordering::Relaxed);
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_is_set_back_keeps_nothing_for_longer() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(-LATER, Ordering::Relaxed);
+        assert!(kit.has("a"));
+        tokio::time::advance(Duration::from_secs(LATER.unsigned_abs() + 1)).await;
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[test]
+    fn the_least_recently_used_makes_room() {
+        let kit = kit(4 * (ENTRY_BYTES + 2 + 1000));
+        for pk in ["a", "b", "c", "d"] {
+            kit.keep(pk, 1000);
+        }
+        assert!(kit.has("a"));
+        kit.keep("e", 1000);
+        let left = ["a", "b", "c", "d", "e"].map(|pk| kit.has(pk));
+        assert_eq!(left, [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn it_never_has_more_bytes_than_it_may() {
+        let kit = kit(10_000);
+        for index in 0..1000_usize {
+            let (pk, bytes) = ((index % 37).to_string(), index * 7 % 3000);
+            if kit.cache.has_room(&pk, bytes) {
+                kit.keep(&pk, bytes);
+            }
+            let kept = kit.cache.kept();
+            let bytes: usize = kept.by_key.values().map(|entry| entry.bytes).sum();
+            assert_eq!((kept.bytes, kept.by_use.len()), (bytes, kept.by_key.len()));
+            assert!(bytes <= 10_000);
+        }
+    }
+
+    fn core() -> Core {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let built = crate::Idempotency::builder(client, "table").local_cache(10_000).build();
+        Arc::into_inner(built.unwrap().core).unwrap()
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_answer_or_may_run_again_is_not_kept() {
+        let (core, replay) = (core(), Policy::default());
+        let execute = Policy::default().completed(Completed::Execute);
+        let reason = Arc::new(Answer::Unavailable("why".to_owned()));
+        for (policy, answer, is_kept) in [
+            (&replay, answer(1), true),
+            (&replay, answer(2500), false),
+            (&replay, reason, false),
+            (&execute, answer(1), false),
+        ] {
+            let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
+            core.remember((&key, &fingerprint("f")), policy, i64::MAX, &answer);
+            let cache = core.cache.as_ref().unwrap();
+            let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
+            assert_eq!(found.is_some(), is_kept, "{answer:?}");
+            core.forget(&key);
+            assert_eq!(cache.kept().bytes, 0);
+        }
+    }
+}

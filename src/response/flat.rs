@@ -1,0 +1,203 @@
+//! An answer as bytes: its body, a head that says what it is, and the head's length as a big-endian
+//! u32. The body comes first, so that it can be taken out without a copy.
+//!
+//! ```text
+//! function   'J'
+//! HTTP       'H', status as u16, body: 0 none, 1 text, 2 bytes; for each header the lengths of
+//!            name and value as u32, name, value
+//! ```
+
+use super::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
+
+const JSON: u8 = b'J';
+const HTTP: u8 = b'H';
+const EMPTY: u8 = 0;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+
+/// As many as an `http::HeaderMap` takes. Without a bound, a head of nothing but empty headers would
+/// take a dozen times its own size in memory.
+const MAX_HEADERS: usize = 1 << 15;
+
+impl Draft<'_> {
+    pub(super) fn body(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json.as_bytes(),
+            Self::Http { body, .. } => body.as_bytes(),
+            Self::Unavailable(_) => &[],
+        }
+    }
+
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body().len()
+    }
+
+    /// What follows the body; `None` for what is never stored as bytes.
+    pub(super) fn tail(&self) -> Option<Vec<u8>> {
+        let mut tail = match self {
+            Self::Json(_) => vec![JSON],
+            Self::Http { status, headers, body } => http_head(*status, headers, *body)?,
+            Self::Unavailable(_) => return None,
+        };
+        let length = u32::try_from(tail.len()).ok()?;
+        tail.extend(length.to_be_bytes());
+        Some(tail)
+    }
+}
+
+fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> Option<Vec<u8>> {
+    let mut head = vec![HTTP];
+    head.extend(status.to_be_bytes());
+    head.push(match body {
+        BodyRef::Empty => EMPTY,
+        BodyRef::Text(_) => TEXT,
+        BodyRef::Binary(_) => BINARY,
+    });
+    for (name, value) in headers {
+        head.extend(u32::try_from(name.len()).ok()?.to_be_bytes());
+        head.extend(u32::try_from(value.len()).ok()?.to_be_bytes());
+        head.extend(name.as_bytes());
+        head.extend(value);
+    }
+    Some(head)
+}
+
+/// Takes an answer's bytes apart; `None` if they are none that this version writes.
+pub(super) fn read(mut bytes: Vec<u8>) -> Option<Answer> {
+    let (rest, length) = bytes.split_last_chunk::<4>()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let body = rest.len().checked_sub(length)?;
+    let head = rest[body..].to_vec();
+    bytes.truncate(body);
+    let (&kind, head) = head.split_first()?;
+    match kind {
+        JSON if head.is_empty() => String::from_utf8(bytes).ok().map(Answer::Json),
+        HTTP => http(head, bytes).map(Answer::Http),
+        _ => None,
+    }
+}
+
+fn http(head: &[u8], body: Vec<u8>) -> Option<HttpAnswer> {
+    let (status, head) = head.split_first_chunk::<2>()?;
+    let status = Some(u16::from_be_bytes(*status)).filter(|s| (100..=999).contains(s))?;
+    let (&kind, mut head) = head.split_first()?;
+    let body = match kind {
+        EMPTY if body.is_empty() => HttpBody::Empty,
+        TEXT => HttpBody::Text(String::from_utf8(body).ok()?),
+        BINARY => HttpBody::Binary(body),
+        _ => return None,
+    };
+    let mut headers = Vec::new();
+    while !head.is_empty() {
+        if headers.len() == MAX_HEADERS {
+            return None;
+        }
+        let (name, value) = (length(&mut head)?, length(&mut head)?);
+        let name = String::from_utf8(take(&mut head, name)?.to_vec()).ok()?;
+        headers.push((name, take(&mut head, value)?.to_vec()));
+    }
+    Some(HttpAnswer { status, headers, body })
+}
+
+fn length(head: &mut &[u8]) -> Option<usize> {
+    let (length, rest) = head.split_first_chunk::<4>()?;
+    *head = rest;
+    usize::try_from(u32::from_be_bytes(*length)).ok()
+}
+
+fn take<'a>(head: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = head.split_at_checked(length)?;
+    *head = rest;
+    Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(answer: &Answer) -> Vec<u8> {
+        let draft = answer.draft();
+        [draft.body(), &draft.tail().unwrap()].concat()
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        let body = prop_oneof![
+            Just(HttpBody::Empty),
+            any::<String>().prop_map(HttpBody::Text),
+            any::<Vec<u8>>().prop_map(HttpBody::Binary),
+        ];
+        let headers = prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6);
+        prop_oneof![
+            any::<String>().prop_map(Answer::Json),
+            (100u16..=999, headers, body).prop_map(|(status, headers, body)| {
+                Answer::Http(HttpAnswer { status, headers, body })
+            }),
+        ]
+    }
+
+    #[test]
+    fn the_layout_is_the_one_that_is_stored_already() {
+        assert_eq!(bytes(&Answer::Json("[1]".into())), b"[1]J\0\0\0\x01");
+        let http = HttpAnswer {
+            status: 201,
+            headers: vec![("a".into(), b"bc".into())],
+            body: HttpBody::Text("hi".into()),
+        };
+        let expected = b"hiH\0\xc9\x01\0\0\0\x01\0\0\0\x02abc\0\0\0\x0f";
+        assert_eq!(bytes(&Answer::Http(http)), expected);
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_never_bytes() {
+        assert_eq!(Answer::Unavailable("why".into()).draft().tail(), None);
+    }
+
+    #[test]
+    fn bytes_of_another_layout_are_not_guessed_at() {
+        for wrong in [
+            &b""[..],
+            b"J",
+            b"\0\0\0\0",
+            b"[1]J\0\0\0\x09",
+            b"[1]X\0\0\0\x01",
+            b"[1]Jx\0\0\0\x02",
+            b"\xffJ\0\0\0\x01",
+            b"H\0\xc9\0\0\0\0\x05",
+            b"H\0\x09\0\0\0\0\x04",
+            b"bodyH\0\xc9\0\0\0\0\x04",
+            b"H\0\xc9\x03\0\0\0\x04",
+            b"\xffH\0\xc9\x01\0\0\0\x04",
+            b"H\0\xc9\0\0\0\0\x01\0\0\0\x02ab\0\0\0\x0e",
+        ] {
+            assert_eq!(read(wrong.to_vec()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn more_headers_than_a_response_can_have_are_not_read() {
+        for (headers, is_read) in [(MAX_HEADERS, true), (MAX_HEADERS + 1, false)] {
+            let mut head = b"H\0\xc9\0".to_vec();
+            head.extend(vec![0; 8 * headers]);
+            let length = u32::try_from(head.len()).unwrap();
+            head.extend(length.to_be_bytes());
+            assert_eq!(read(head).is_some(), is_read, "{headers}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_comes_back(answer in answer()) {
+            prop_assert_eq!(read(bytes(&answer)), Some(answer));
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer_or_none(mut given in any::<Vec<u8>>(), head in 0u8..9) {
+            given.extend([0, 0, 0, head]);
+            if let Some(answer) = read(given.clone()) {
+                prop_assert_eq!(bytes(&answer), given);
+            }
+        }
+    }
+}

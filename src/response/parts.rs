@@ -1,0 +1,184 @@
+//! An answer that stands beside its record, in items of its own, and what the record says of it.
+//!
+//! ```text
+//! {"parts": 3, "bytes": 300000, "plain_bytes": 1048576, "codec": "zstd", "sha256": …}
+//! ```
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use sha2::{Digest as _, Sha256};
+
+use super::compression::Codec;
+use super::pack::Encoded;
+use crate::fault_injection::{self, Mutant, mutant};
+use crate::record::Owner;
+
+/// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.
+/// With its other attributes it is just below a whole number of KB, so that no unit is billed for them.
+const MOST_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
+const LEAST_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
+const ATTRIBUTES_BYTES: usize = 512;
+
+/// An answer has no more parts than this; so many bytes are an answer that nobody stores.
+const MAX_PARTS: u32 = 1 << 20;
+
+/// The most parts that are under way at once, and how many an answer of up to a megabyte has.
+pub(crate) const MOST_AT_ONCE: usize = 9;
+
+/// How many bytes of parts may be written at once in any case.
+const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
+
+/// How many bytes of memory each byte takes that is being written (`tests/cost/memory.rs`): as it is, as
+/// base64, as JSON, and what the SDK has to spare.
+const MEMORY_OF_A_WRITE: usize = 6;
+
+const PARTS: &str = "parts";
+const BYTES: &str = "bytes";
+const PLAIN_BYTES: &str = "plain_bytes";
+const CODEC: &str = "codec";
+const SHA256: &str = "sha256";
+
+/// What tells the parts of one answer from those of any other: of the same owner too, since their
+/// name is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        pieces.into_iter().for_each(|piece| hash.update(piece));
+        Self(hash.finalize().into())
+    }
+
+    /// As much of it as a part's name has: 64 bits beside the owner's 128.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.0[..8]
+    }
+}
+
+/// What a record says of an answer in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Who wrote the parts, and their record.
+    pub(crate) owner: Owner,
+    pub(crate) parts: u32,
+    /// Of all parts together.
+    pub(crate) bytes: usize,
+    pub(crate) plain_bytes: usize,
+    pub(crate) codec: Codec,
+    pub(crate) digest: Digest,
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> AttributeValue {
+        let number = |number: &dyn ToString| AttributeValue::N(number.to_string());
+        let fields = [
+            (PARTS, number(&self.parts)),
+            (BYTES, number(&self.bytes)),
+            (PLAIN_BYTES, number(&self.plain_bytes)),
+            (CODEC, AttributeValue::S(self.codec.name().to_owned())),
+            (SHA256, AttributeValue::B(Blob::new(self.digest.0))),
+        ];
+        AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    /// `None` if it is none that this version writes. It stands in a record of `owner`'s.
+    pub(super) fn decode(
+        mut fields: HashMap<String, AttributeValue>,
+        owner: &Owner,
+    ) -> Option<Self> {
+        let digest = match fields.remove(SHA256)? {
+            AttributeValue::B(bytes) => <[u8; 32]>::try_from(bytes.into_inner()).ok()?,
+            _ => return None,
+        };
+        let codec = match fields.remove(CODEC)? {
+            AttributeValue::S(name) => Codec::named(&name)?,
+            _ => return None,
+        };
+        let manifest = Self {
+            owner: owner.clone(),
+            parts: number(&mut fields, PARTS)?,
+            bytes: number(&mut fields, BYTES)?,
+            plain_bytes: number(&mut fields, PLAIN_BYTES)?,
+            codec,
+            digest: Digest(digest),
+        };
+        let bytes = u32::try_from(manifest.bytes).unwrap_or(u32::MAX);
+        let is_possible = (1..=MAX_PARTS.min(bytes)).contains(&manifest.parts);
+        (is_possible && fields.is_empty()).then_some(manifest)
+    }
+
+    pub(super) fn is_one(fields: &HashMap<String, AttributeValue>) -> bool {
+        fields.contains_key(PARTS)
+    }
+
+    /// How many parts may be written at once: as many as there is memory for, so that storing an answer
+    /// takes two and a half times its size: once what it is, and what it is encoded to.
+    pub(crate) fn writes_at_once(&self) -> usize {
+        let encoded = if self.codec == Codec::Raw { 0 } else { self.bytes };
+        let room = (self.plain_bytes / 2 * 3).saturating_sub(encoded) / MEMORY_OF_A_WRITE;
+        let room = room.max(LEAST_AT_ONCE_BYTES);
+        let parts = usize::try_from(self.parts).unwrap_or(usize::MAX);
+        // To the nearest.
+        let at_once = (room.saturating_mul(parts) + self.bytes / 2) / self.bytes.max(1);
+        at_once.clamp(1, MOST_AT_ONCE)
+    }
+}
+
+/// How many bytes each part of an answer of so many has.
+fn part_bytes(bytes: usize) -> usize {
+    let even = (bytes.div_ceil(MOST_AT_ONCE) + ATTRIBUTES_BYTES).next_multiple_of(1024);
+    let even = (even - ATTRIBUTES_BYTES).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
+    fault_injection::part_bytes().unwrap_or(even)
+}
+
+fn number<T: std::str::FromStr>(
+    fields: &mut HashMap<String, AttributeValue>,
+    name: &str,
+) -> Option<T> {
+    match fields.remove(name)? {
+        AttributeValue::N(number) => number.parse().ok(),
+        _ => None,
+    }
+}
+
+/// An answer's bytes, to be written in parts before their record.
+#[derive(Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) manifest: Manifest,
+    encoded: Encoded<'a>,
+    part_bytes: usize,
+    fits_in_record: bool,
+}
+
+impl<'a> Content<'a> {
+    /// `None` if there are too many of them.
+    pub(super) fn new(encoded: Encoded<'a>, owner: &Owner, fits_in_record: bool) -> Option<Self> {
+        let part_bytes = part_bytes(encoded.len());
+        let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
+        let manifest = Manifest {
+            owner: owner.clone(),
+            parts,
+            bytes: encoded.len(),
+            plain_bytes: encoded.plain_bytes,
+            codec: encoded.codec,
+            digest: Digest::of(encoded.pieces()),
+        };
+        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes, fits_in_record })
+    }
+
+    /// The same bytes as they stand in the record, for when the parts cannot be written; `None` where it
+    /// has no room for them.
+    pub(crate) fn in_record(&self) -> Option<AttributeValue> {
+        let fits = self.fits_in_record && !mutant(Mutant::LoseUnwrittenAnswers);
+        if fits { self.encoded.inline() } else { None }
+    }
+
+    /// A copy of one part, counted from 0.
+    pub(crate) fn part(&self, number: u32) -> Vec<u8> {
+        let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.part_bytes);
+        self.encoded.copy(start, self.part_bytes)
+    }
+}

@@ -1,0 +1,43 @@
+//! The items that hold an answer beside its record.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::expression::Condition;
+use super::{Consistency, Reply, Table, Write};
+use crate::error::Error;
+use crate::key::RecordKey;
+use crate::record::{self, Owner, Part};
+
+impl Table {
+    /// Writes one part of an answer. Its name tells its content, so one that is there already and
+    /// stays for as long is this very part: a refusal means that it is in the table.
+    pub(crate) async fn put_part(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        expires_at: i64,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut condition = Condition::new(&self.schema);
+        condition.absent_or_expires_before(expires_at);
+        let bytes = AttributeValue::B(Blob::new(bytes));
+        let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
+        self.put(item, condition, limit).await
+    }
+
+    /// Reads one part of an answer that `owner` has stored.
+    pub(crate) async fn get_part(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        consistency: Consistency,
+        limit: Duration,
+    ) -> Result<Option<Part>, Error> {
+        let item = self.read(key, consistency, limit).await.outcome?;
+        Ok(item.map(|item| Part::decode(&self.schema, item, owner)))
+    }
+}

@@ -1,0 +1,71 @@
+//! What a large answer takes while it is stored and while it is replayed: the bar of `docs/cost.md`.
+//!
+//! What is measured is a process of its own, so that neither the engine nor other tests count.
+
+use std::process::Stdio;
+
+use dynamodb_idempotency::Idempotency;
+
+use crate::HEAP;
+use crate::bodies::Kind;
+use crate::sizes::{KIB, is_replay, send, send_bytes};
+use crate::support::{Link, Store};
+
+/// How many hundredths of its size an answer may take in all, itself included.
+const MOST: usize = 250;
+
+const SIZES: [usize; 3] = [390 * KIB, 1 << 20, 5 << 20];
+
+/// The most that `work` takes at once beside what is there, in hundredths of `bytes`.
+async fn peak<T>(bytes: usize, work: impl Future<Output = T>) -> (T, usize) {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let output = work.await;
+    (output, (HEAP.peak_usage() - before) * 100 / bytes)
+}
+
+async fn measure(idempotency: &Idempotency) {
+    // The first calls make connections and what the SDK keeps for good.
+    for key in ["warm", "up"] {
+        send(idempotency, key, Kind::Json, &Kind::Json.bytes(KIB * KIB)).await;
+        send(idempotency, key, Kind::Json, b"").await;
+    }
+    for kind in [Kind::Json, Kind::Random] {
+        for bytes in SIZES {
+            let key = format!("{kind:?}-{bytes}");
+            let body = kind.bytes(bytes).into();
+            let (first, stored) = peak(bytes, send_bytes(idempotency, &key, kind, body)).await;
+            // The handler's own answer was there before, and counts.
+            let stored = stored + 100;
+            assert_eq!(first.body().len(), bytes);
+            drop(first);
+            let replaying = send(idempotency, &key, kind, b"it ran again");
+            let (repeat, replayed) = peak(bytes, replaying).await;
+            assert!(is_replay(&repeat) && repeat.body().len() == bytes);
+            println!("memory {kind:?} {bytes}: {stored} % to store, {replayed} % to replay");
+            assert!(stored <= MOST && replayed <= MOST, "{key}: {stored} and {replayed}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "the process that another test measures"]
+async fn the_measured_process() {
+    let endpoint = std::env::var("MEASURED_ENDPOINT").unwrap();
+    let store = Store::existing(&endpoint, &std::env::var("MEASURED_TABLE").unwrap());
+    measure(&store.over(&Link::default())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_answer_takes_two_and_a_half_times_its_size_at_the_most() {
+    let store = Store::open().await;
+    let mut measured = tokio::process::Command::new(std::env::current_exe().unwrap());
+    measured.args(["--exact", "memory::the_measured_process", "--ignored", "--nocapture"]);
+    measured.env("MEASURED_ENDPOINT", store.endpoint()).env("MEASURED_TABLE", store.table());
+    let output = measured.stdin(Stdio::null()).output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = text.lines().filter(|line| line.starts_with("memory "));
+    assert_eq!(lines.count(), 2 * SIZES.len());
+}

@@ -1,0 +1,305 @@
+//! Answers in parts: where they are, what becomes of them when something fails half-way, and who
+//! may still get them.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outcome, Policy, Reconciled,
+    RunError, TableSchema, Transaction,
+};
+
+use crate::bodies::Kind;
+use crate::sizes::{KIB, parts_of};
+use crate::support::effects::count;
+use crate::support::raw::{self, Item, number, status, text};
+use crate::support::{Act, Gate, Link, Runs, Store, kind};
+
+/// What takes three parts.
+const LENGTH: usize = 90 * KIB;
+
+/// What no record has room for.
+const TOO_LARGE: usize = 700 * KIB;
+
+const AN_HOUR: i64 = 3600;
+
+/// So many letters that do not compress, another text for each number.
+fn answer(number: u32, length: usize) -> String {
+    let letters = Kind::Random.bytes(length + usize::try_from(number).unwrap());
+    let letters = letters.into_iter().skip(usize::try_from(number).unwrap());
+    letters.map(|byte| char::from(b'0' + byte % 64)).collect()
+}
+
+type Ran = Result<Outcome<String>, RunError<Infallible>>;
+
+/// Runs an operation whose answer has three parts and tells the run.
+async fn run(idempotency: &Idempotency, runs: &Runs) -> Ran {
+    run_for(idempotency, runs, LENGTH).await
+}
+
+async fn run_for(idempotency: &Idempotency, runs: &Runs, length: usize) -> Ran {
+    let operation =
+        idempotency.operation("charge").key("k").policy(|p| p.compression(Compression::Off));
+    operation.run_with_outcome(async |_| Ok(answer(runs.add(), length))).await
+}
+
+/// All items of the table that are parts.
+async fn parts(store: &Store) -> Vec<Item> {
+    let scan = store.raw.scan().table_name(store.table()).consistent_read(true);
+    let mut items = scan.into_paginator().items().send();
+    let mut parts = Vec::new();
+    while let Some(item) = items.next().await {
+        let item = item.unwrap();
+        if text(&item, "pk").contains("/%p/") {
+            parts.push(item);
+        }
+    }
+    parts
+}
+
+#[tokio::test]
+async fn parts_carry_their_owner_and_go_with_their_record() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    run(&store.idempotency(), &runs).await.unwrap();
+    let record = store.record("charge#k").await;
+    let parts = parts(&store).await;
+    assert_eq!((parts.len(), parts_of(&record)), (3, Some(3)));
+    for part in parts {
+        let owner = text(&record, "owner");
+        assert!(text(&part, "pk").starts_with(&format!("charge/%p/{owner}#")));
+        assert_eq!(text(&part, "owner"), owner);
+        assert_eq!(number(&part, "expires_at"), number(&record, "expires_at"));
+        assert!(!part.contains_key("status") && part["response"].as_b().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn parts_lie_in_tables_of_other_shapes_too() {
+    let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    let (store, runs) = (Store::with_schema(schema).await, Runs::default());
+    for is_replay in [false, true] {
+        let outcome = run(&store.idempotency(), &runs).await.unwrap();
+        assert_eq!(outcome.is_replayed(), is_replay);
+        assert!(outcome.into_inner() == answer(1, LENGTH));
+    }
+}
+
+/// In so long a scope no part has a key: such an answer stays in its record.
+#[tokio::test]
+async fn a_scope_without_room_for_parts_keeps_answers_in_records() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let scope = "s".repeat(2000);
+    for (length, is_stored) in [(20 * KIB, true), (700 * KIB, false)] {
+        let run = async || {
+            let operation = idempotency.operation(scope.as_str()).key(length.to_string());
+            operation.run(async |_| Ok::<_, Infallible>(answer(runs.add(), length))).await
+        };
+        let first = run().await.unwrap();
+        match run().await {
+            Ok(repeat) => assert!(is_stored && repeat == first, "{length}"),
+            repeat => assert!(!is_stored && kind(repeat) == ErrorKind::AnswerUnavailable),
+        }
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test]
+async fn a_part_that_fails_is_written_again_and_no_other() {
+    for act in [Act::THROTTLE, Act::SERVER_ERROR, Act::LoseRequest, Act::LoseResponse] {
+        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+        let idempotency = store.over(&link);
+        link.wire.next("PutItem", Act::Deliver);
+        link.wire.next("PutItem", Act::Deliver);
+        link.wire.next("PutItem", act);
+        run(&idempotency, &runs).await.unwrap();
+        assert_eq!(link.wire.requests(), ["PutItem"; 6], "acquire, 3 parts, 1 again, complete");
+        assert!(run(&idempotency, &runs).await.unwrap().into_inner() == answer(1, LENGTH));
+    }
+}
+
+#[tokio::test]
+async fn a_completion_that_is_tried_again_does_not_write_its_parts_again() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let idempotency = store.over(&link);
+    for _ in 0..4 {
+        link.wire.next("PutItem", Act::Deliver);
+    }
+    link.wire.next("PutItem", Act::LoseResponse);
+    link.wire.next("PutItem", Act::THROTTLE);
+    run(&idempotency, &runs).await.unwrap();
+    assert_eq!(link.wire.requests(), ["PutItem"; 7], "acquire, 3 parts, complete 3 times");
+    assert!(run(&idempotency, &runs).await.unwrap().into_inner() == answer(1, LENGTH));
+}
+
+/// Nobody may be told of an operation that has happened that it has not.
+#[tokio::test]
+async fn an_answer_whose_parts_are_denied_completes_with_the_reason() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let idempotency = store.over(&link);
+    link.wire.parts(Act::Answer(400, "AccessDeniedException"));
+    let first = run_for(&idempotency, &runs, TOO_LARGE).await;
+    assert!(matches!(first, Ok(Outcome::Executed(_))));
+    // Acquire, complete, and of the parts at most those that are written at once.
+    assert!((3..=4).contains(&link.wire.requests().len()), "{:?}", link.wire.requests());
+    link.wire.up();
+    let record = store.record("charge#k").await;
+    assert_eq!(status(&record), "COMPLETED");
+    assert_eq!(record["response"], raw::answer("unavailable", "its parts could not be written"));
+    assert_eq!(kind(run(&idempotency, &runs).await), ErrorKind::AnswerUnavailable);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn an_owner_that_dies_after_its_parts_leaves_nothing_but_garbage() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let gate = Gate::default();
+    for _ in 0..4 {
+        link.wire.next("PutItem", Act::Deliver);
+    }
+    link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
+    let dying = tokio::spawn({
+        let (idempotency, runs) = (store.over(&link), runs.clone());
+        async move { run(&idempotency, &runs).await }
+    });
+    gate.reached().await;
+    dying.abort();
+    assert!(dying.await.unwrap_err().is_cancelled());
+    let left = parts(&store).await;
+    assert_eq!((left.len(), status(&store.record("charge#k").await)), (3, "PENDING"));
+    assert!(left.iter().all(|part| number(part, "expires_at") > raw::now() / 1000));
+    // The next owner's answer has parts of its own.
+    let taker = store.over(&Link::later(AN_HOUR));
+    assert!(run(&taker, &runs).await.unwrap() == Outcome::Executed(answer(2, LENGTH)));
+    assert!(run(&taker, &runs).await.unwrap() == Outcome::Replayed(answer(2, LENGTH)));
+    assert_eq!(parts(&store).await.len(), 6);
+}
+
+#[tokio::test]
+async fn an_owner_that_lost_its_lease_after_its_parts_gets_the_others_answer() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let gate = Gate::default();
+    for _ in 0..4 {
+        link.wire.next("PutItem", Act::Deliver);
+    }
+    link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
+    let (late, other) = (store.over(&link), store.over(&Link::later(AN_HOUR)));
+    let (first, ()) = tokio::join!(run(&late, &runs), async {
+        gate.reached().await;
+        assert!(run(&other, &runs).await.unwrap() == Outcome::Executed(answer(2, LENGTH)));
+        gate.open();
+    });
+    assert!(first.unwrap() == Outcome::Replayed(answer(2, LENGTH)));
+}
+
+#[tokio::test]
+async fn a_commit_writes_its_parts_before_its_transaction() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let run = async || {
+        let operation = idempotency.operation("charge").key("k");
+        let outcome = operation.run_with_outcome(async |execution| {
+            let answer = answer(runs.add(), LENGTH);
+            execution.commit(&answer, [count(store.table(), "effect")]).await?;
+            Ok::<_, dynamodb_idempotency::CommitError>(answer)
+        });
+        outcome.await.unwrap()
+    };
+    assert!(run().await == Outcome::Executed(answer(1, LENGTH)));
+    let expected = ["PutItem", "PutItem", "PutItem", "PutItem", "TransactWriteItems"];
+    assert_eq!(link.wire.requests(), expected, "acquire, 3 parts, commit");
+    assert!(run().await == Outcome::Replayed(answer(1, LENGTH)));
+    assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
+}
+
+#[tokio::test]
+async fn a_commit_whose_parts_fail_has_written_nothing() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let short = |policy: Policy| policy.completion_timeout(Duration::from_millis(200));
+    let idempotency = store.builder(&link).policy(short).build().unwrap();
+    link.wire.parts(Act::THROTTLE);
+    let done = idempotency.operation("charge").key("k").run(async |execution| {
+        let large = answer(1, TOO_LARGE);
+        let large = execution.commit(&large, [count(store.table(), "effect")]).await;
+        assert!(
+            matches!(large, Err(dynamodb_idempotency::CommitError::NotApplied(_))),
+            "{large:?}"
+        );
+        execution.commit("small", [count(store.table(), "effect")]).await?;
+        Ok::<_, dynamodb_idempotency::CommitError>("small".to_owned())
+    });
+    assert_eq!((done.await.unwrap().as_str(), store.counted("effect").await), ("small", 1));
+}
+
+#[tokio::test]
+async fn a_transaction_writes_no_parts_for_a_repeat() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let run = async || {
+        let operation = idempotency.operation("charge").key("k");
+        let outcome = operation.run_transaction_with_outcome(async || {
+            let transaction = Transaction::new(answer(runs.add(), LENGTH));
+            Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
+        });
+        outcome.await.unwrap()
+    };
+    assert!(run().await == Outcome::Executed(answer(1, LENGTH)));
+    let expected = ["GetItem", "PutItem", "PutItem", "PutItem", "TransactWriteItems"];
+    assert_eq!(link.wire.requests(), expected);
+    link.wire.forget();
+    assert!(run().await == Outcome::Replayed(answer(1, LENGTH)));
+    assert_eq!(link.wire.count("PutItem") + link.wire.count("TransactWriteItems"), 0);
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+#[tokio::test]
+async fn a_hooks_answer_and_a_failure_may_be_large() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let found = answer(7, LENGTH);
+    for expected in [Outcome::Reconciled(found.clone()), Outcome::Replayed(found.clone())] {
+        let operation = idempotency.operation("charge").key("k");
+        let operation = operation
+            .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(found.clone())));
+        let outcome = operation.run_with_outcome(async |_| Ok(answer(runs.add(), 1))).await;
+        assert!(outcome.unwrap() == expected);
+    }
+    for _ in 0..2 {
+        let operation = idempotency.operation("charge").key("failed").replay_errors();
+        let failed = operation.run(async |_| {
+            runs.add();
+            Err::<(), _>("the reason ".repeat(100 * KIB))
+        });
+        let Err(RunError::Handler(failure)) = failed.await else { panic!("another outcome") };
+        assert_eq!(failure.len(), 1100 * KIB);
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+/// A record whose lease is renewed while it is completed expires no sooner than its lease ends; its
+/// parts, which are written once, stay for as long.
+#[tokio::test]
+async fn parts_of_a_renewed_lease_stay_as_long_as_their_record() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let policy = |policy: Policy| {
+        let lease = dynamodb_idempotency::Lease::Renewed(Duration::from_secs(600));
+        policy.lease(lease).retention(Duration::from_secs(1)).failure(Failure::Release)
+    };
+    let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();
+    run(&idempotency, &runs).await.unwrap();
+    let record = store.record("charge#k").await;
+    for part in parts(&store).await {
+        assert_eq!(number(&part, "expires_at"), number(&record, "expires_at"));
+    }
+    assert!(number(&record, "expires_at") >= raw::now() / 1000 + 600);
+}
+
+#[tokio::test]
+async fn an_answer_beside_its_record_is_found_by_whoever_stores_in_records() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    run(&store.idempotency(), &runs).await.unwrap();
+    let policy = |policy: Policy| policy.large_answers(LargeAnswers::InRecord);
+    let other = store.builder(&Link::default()).policy(policy).build().unwrap();
+    assert!(run(&other, &runs).await.unwrap() == Outcome::Replayed(answer(1, LENGTH)));
+}

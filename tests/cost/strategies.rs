@@ -1,0 +1,250 @@
+//! What a call sends first, what it may answer by that, and what a process keeps and shares.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    Acquire, Completed, ErrorKind, Failure, Idempotency, Operation, Policy,
+};
+use futures::future::join_all;
+
+use crate::support::raw::{self, n, with};
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, replayed,
+};
+
+const READ_FIRST: Acquire = Acquire::ReadFirst { consistent: false };
+const CONSISTENT: Acquire = Acquire::ReadFirst { consistent: true };
+
+fn by(acquire: Acquire) -> impl Fn(Policy) -> Policy + Clone {
+    move |policy| policy.acquire(acquire)
+}
+
+fn on(idempotency: &Idempotency, acquire: Acquire) -> Operation<'_> {
+    idempotency.operation("charge").key("k").policy(by(acquire))
+}
+
+#[tokio::test]
+async fn reading_first_a_replay_writes_nothing_and_a_first_run_reads_once() {
+    for acquire in [READ_FIRST, CONSISTENT] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = store.over(&link);
+        assert_eq!(charge(on(&idempotency, acquire), &runs).await.unwrap(), executed(1, 1));
+        assert_eq!(link.wire.requests(), ["GetItem", "PutItem", "PutItem"]);
+        link.wire.forget();
+        link.wire.measure();
+        // An engine that is behind may need the write after all.
+        while link.wire.requests().last().map(String::as_str) != Some("GetItem") {
+            link.wire.forget();
+            assert_eq!(charge(on(&idempotency, acquire), &runs).await.unwrap(), replayed(1, 1));
+        }
+        assert_eq!(runs.count(), 1);
+    }
+}
+
+/// What a read that need not be consistent shows may be over by now.
+#[tokio::test]
+async fn an_eventually_consistent_read_answers_only_with_a_completed_operation() {
+    let expired =
+        with(raw::completed("charge#k", "\"old\""), "expires_at", n(raw::now() / 1000 - 60));
+    let foreign = with(raw::key("charge#k"), "text", raw::s("somebody else's"));
+    for (record, payload) in [
+        (raw::pending("charge#k"), ""),
+        (raw::abandoned("charge#k"), ""),
+        (raw::failed("charge#k"), ""),
+        (expired, ""),
+        (raw::completed("charge#k", "\"another\""), "mine"),
+        (foreign, ""),
+    ] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        store.put(record.clone()).await;
+        let idempotency = store.over(&link);
+        let operation = on(&idempotency, READ_FIRST);
+        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        // Whatever it comes to, the write has its say.
+        let outcome = charge(operation.policy(|p| p.failure(Failure::Replay)), &runs).await;
+        assert_eq!(link.wire.requests()[..2], ["GetItem", "PutItem"], "{record:?}: {outcome:?}");
+    }
+}
+
+/// Whether it is the error that is expected.
+type Fits = fn(ErrorKind) -> bool;
+
+#[tokio::test]
+async fn a_consistent_read_answers_whatever_it_finds() {
+    let is_mismatch = |kind| kind == ErrorKind::Mismatch;
+    let is_failed = |kind| kind == ErrorKind::Failed;
+    let runs_elsewhere = |kind| matches!(kind, ErrorKind::InProgress { .. });
+    let cases: [(_, _, Fits); 3] = [
+        (raw::pending("charge#k"), "", runs_elsewhere),
+        (raw::failed("charge#k"), "", is_failed),
+        (raw::completed("charge#k", "\"another\""), "mine", is_mismatch),
+    ];
+    for (record, payload, fits) in cases {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        store.put(record).await;
+        let idempotency = store.over(&link);
+        let operation = on(&idempotency, CONSISTENT).policy(|p| p.failure(Failure::Replay));
+        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        assert!(fits(kind(charge(operation, &runs).await)));
+        assert_eq!(link.wire.requests(), ["GetItem"]);
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_fails_leaves_it_to_the_write() {
+    for act in [Act::SERVER_ERROR, Act::THROTTLE, Act::LoseRequest] {
+        for acquire in [READ_FIRST, CONSISTENT] {
+            let (store, link) = (Store::open().await, Link::without_retries());
+            link.wire.next("GetItem", act.clone());
+            let outcome = charge(on(&store.over(&link), acquire), &Runs::default()).await;
+            assert_eq!(outcome.unwrap(), executed(1, 1));
+            assert_eq!(link.wire.requests(), ["GetItem", "PutItem", "PutItem"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_adaptive_call_follows_the_replays_that_it_sees() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let run = async |key: &str| {
+        let operation = idempotency.operation("charge").key(key);
+        charge(operation.policy(by(Acquire::Adaptive)), &runs).await.unwrap();
+    };
+    let first_of = async |key: &str| {
+        link.wire.forget();
+        run(key).await;
+        link.wire.requests()[0].clone()
+    };
+    assert_eq!(first_of("k").await, "PutItem", "at the start");
+    for _ in 0..20 {
+        run("k").await;
+    }
+    assert_eq!(first_of("k").await, "GetItem", "repeats alone");
+    for key in 0..100 {
+        run(&key.to_string()).await;
+    }
+    assert_eq!(first_of("k").await, "PutItem", "hardly any repeats");
+}
+
+fn with_cache(store: &Store, link: &Link) -> Idempotency {
+    store.builder(link).local_cache(1 << 20).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (writer, reader) = (with_cache(&store, &Link::default()), with_cache(&store, &link));
+    assert_eq!(charge(writer.operation("charge").key("k"), &runs).await.unwrap(), executed(1, 1));
+    for _ in 0..3 {
+        let repeat = charge(reader.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(repeat, replayed(1, 1));
+    }
+    assert_eq!(link.wire.requests(), ["PutItem"], "by whom it was replayed");
+    link.wire.forget();
+    charge(reader.operation("charge").key("own"), &runs).await.unwrap();
+    let repeat = charge(reader.operation("charge").key("own"), &runs).await.unwrap();
+    assert_eq!(
+        (repeat, link.wire.requests().len()),
+        (replayed(2, 1), 2),
+        "by whom it was executed"
+    );
+}
+
+#[tokio::test]
+async fn what_is_kept_answers_no_other_request_and_not_past_its_retention() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = with_cache(&store, &link);
+    let operation = || idempotency.operation("charge").key("k");
+    charge(operation(), &runs).await.unwrap();
+    assert_eq!(kind(charge(operation().payload("another"), &runs).await), ErrorKind::Mismatch);
+    let again = operation().policy(|policy| policy.completed(Completed::Execute));
+    assert_eq!(charge(again, &runs).await.unwrap(), executed(2, 2));
+    link.let_pass(24 * 3600 + 5);
+    assert_eq!(charge(operation(), &runs).await.unwrap(), executed(3, 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_could_not_be_stored_is_not_kept() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = with_cache(&store, &Link::default());
+    let run = async || {
+        let operation = idempotency.operation("charge").key("k");
+        let operation = operation.policy(|policy| policy.max_answer_bytes(1024));
+        operation
+            .run(async |_| {
+                runs.add();
+                Ok::<_, Infallible>("x".repeat(2000))
+            })
+            .await
+    };
+    assert_eq!(run().await.unwrap().len(), 2000);
+    assert_eq!(kind(run().await), ErrorKind::AnswerUnavailable);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn calls_of_other_requests_do_not_follow() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let calls = (0..3).map(|payload: u32| {
+        charge(idempotency.operation("charge").key("k").payload(&payload), &runs)
+    });
+    let outcomes = join_all(calls).await;
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    for refused in outcomes.into_iter().filter(Result::is_err) {
+        assert_eq!(kind(refused), ErrorKind::Mismatch);
+    }
+    assert_eq!(link.wire.count("PutItem"), 4);
+}
+
+#[tokio::test]
+async fn a_call_whose_leader_is_dropped_goes_on_alone() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (idempotency, gate) = (store.over(&link), Gate::default());
+    link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
+    let leader = tokio::spawn({
+        let (idempotency, runs) = (idempotency.clone(), runs.clone());
+        async move { charge(idempotency.operation("charge").key("k"), &runs).await }
+    });
+    gate.reached().await;
+    let (outcome, ()) =
+        tokio::join!(charge(idempotency.operation("charge").key("k"), &runs), async {
+            tokio::task::yield_now().await;
+            assert_eq!(link.wire.requests(), ["PutItem"], "it follows");
+            leader.abort();
+        });
+    assert_eq!((outcome.unwrap(), runs.count()), (executed(1, 1), 1));
+}
+
+#[tokio::test]
+async fn a_call_whose_leader_fails_goes_on_alone() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let idempotency = store.over(&link);
+    link.wire.next("PutItem", Act::THROTTLE);
+    let call = || charge(idempotency.operation("charge").key("k"), &runs);
+    let (leader, follower) = tokio::join!(call(), call());
+    assert_eq!(kind(leader), ErrorKind::Unavailable);
+    assert_eq!(follower.unwrap(), executed(1, 1));
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_wait_is_not_kept_waiting_by_one_that_does() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (idempotency, gate) = (store.over(&link), Gate::default());
+    let owner = store.idempotency();
+    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let timeout = Duration::from_secs(60);
+    let waiting = dynamodb_idempotency::InProgress::Wait { timeout };
+    tokio::join!(async { assert_eq!(running.await.unwrap(), executed(1, 1)) }, async {
+        gate.reached().await;
+        let waits = idempotency.operation("charge").key("k").policy(|p| p.in_progress(waiting));
+        let (waited, ()) = tokio::join!(charge(waits, &runs), async {
+            let refused = charge(idempotency.operation("charge").key("k"), &runs).await;
+            assert!(is_in_progress(refused));
+            gate.open();
+        });
+        assert_eq!(waited.unwrap(), replayed(1, 1));
+    });
+}

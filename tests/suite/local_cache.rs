@@ -1,0 +1,61 @@
+//! A process that keeps answers never gives out one that it has itself made void.
+
+use std::convert::Infallible;
+
+use dynamodb_idempotency::{Completed, Idempotency, Operation, Outcome, Transaction};
+
+use crate::support::effects::count;
+use crate::support::{Link, Runs, Store, charge, executed, kind, replayed};
+
+fn keeping(store: &Store, link: &Link) -> Idempotency {
+    store.builder(link).local_cache(1 << 20).build().unwrap()
+}
+
+fn on(idempotency: &Idempotency) -> Operation<'_> {
+    idempotency.operation("charge").key("k")
+}
+
+fn again(idempotency: &Idempotency) -> Operation<'_> {
+    on(idempotency).policy(|policy| policy.completed(Completed::Execute))
+}
+
+#[tokio::test]
+async fn an_answer_is_forgotten_when_its_operation_runs_again() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let process = keeping(&store, &Link::default());
+    assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(1, 1));
+    assert_eq!(charge(again(&process), &runs).await.unwrap(), executed(2, 2));
+    assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(2, 2));
+}
+
+#[tokio::test]
+async fn an_answer_is_forgotten_when_a_transaction_takes_its_place() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let process = keeping(&store, &Link::default());
+    assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(1, 1));
+    let transaction = again(&process).run_transaction_with_outcome(async || {
+        let transaction = Transaction::new("anew".to_owned());
+        Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
+    });
+    assert_eq!(transaction.await.unwrap(), Outcome::Executed("anew".to_owned()));
+    let repeat = charge(on(&process), &runs).await.unwrap();
+    assert_eq!(repeat, Outcome::Replayed("anew".to_owned()));
+}
+
+/// Before its end is known.
+#[tokio::test]
+async fn an_answer_is_forgotten_as_soon_as_its_operation_is_taken_over() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let process = keeping(&store, &link);
+    charge(on(&process), &runs).await.unwrap();
+    let failing = again(&process).run(async |_| {
+        assert!(matches!(
+            kind(charge(on(&process), &runs).await),
+            dynamodb_idempotency::ErrorKind::InProgress { .. }
+        ));
+        Err::<String, _>("it fails")
+    });
+    failing.await.unwrap_err();
+    assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(2, 1));
+}

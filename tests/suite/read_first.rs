@@ -1,0 +1,67 @@
+//! A read that need not be consistent, and what it has shown when the store is gone after it.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::{Acquire, ErrorKind, Failure, Idempotency, Outage, Policy, Takeover};
+
+use crate::support::raw::{self, Item, SOMEBODY, text};
+use crate::support::{Act, Link, Runs, Store, charge, is_in_progress, kind};
+
+fn open(policy: Policy) -> Policy {
+    policy
+        .acquire(Acquire::ReadFirst { consistent: false })
+        .outage(Outage::Open)
+        .failure(Failure::Replay)
+        .takeover(Takeover::Reject)
+}
+
+/// A store with this record, which eventually consistent reads show by now.
+async fn with_record(record: Item) -> Store {
+    let store = Store::open().await;
+    store.put(record).await;
+    let shows = async || {
+        let get = store.raw.get_item().table_name(store.table());
+        let item = get.set_key(Some(raw::key("charge#k"))).send().await.unwrap().item;
+        item.is_some_and(|item| text(&item, "owner") == SOMEBODY)
+    };
+    while !shows().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    store
+}
+
+fn gone_after_a_read(store: &Store, link: &Link) -> Idempotency {
+    link.wire.next("GetItem", Act::Deliver);
+    link.wire.every("GetItem", Act::LoseRequest);
+    link.wire.every("PutItem", Act::LoseRequest);
+    store.builder(link).policy(open).build().unwrap()
+}
+
+#[tokio::test]
+async fn nobody_runs_unprotected_beside_an_owner_that_its_read_has_shown() {
+    let (link, runs) = (Link::without_retries(), Runs::default());
+    let store = with_record(raw::pending("charge#k")).await;
+    let process = gone_after_a_read(&store, &link);
+    assert!(is_in_progress(charge(process.operation("charge").key("k"), &runs).await));
+    assert_eq!(
+        (link.wire.requests()[..2].to_vec(), runs.count()),
+        (vec!["GetItem".to_owned(), "PutItem".to_owned()], 0)
+    );
+}
+
+#[tokio::test]
+async fn nobody_runs_unprotected_what_its_read_has_shown_to_be_over() {
+    for (record, payload) in [
+        (raw::failed("charge#k"), ""),
+        (raw::abandoned("charge#k"), ""),
+        (raw::completed("charge#k", "1"), "another"),
+    ] {
+        let (link, runs) = (Link::without_retries(), Runs::default());
+        let store = with_record(record).await;
+        let process = gone_after_a_read(&store, &link);
+        let operation = process.operation("charge").key("k");
+        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        assert_eq!(kind(charge(operation, &runs).await), ErrorKind::Unavailable);
+        assert_eq!(runs.count(), 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! `cargo xtask cost`: what each way of storing and replaying answers costs, measured on DynamoDB Local
+//! by the test target `cost`, and written into `docs/cost.md` and its chart.
+
+mod chart;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{command::describe, dynamodb_local, workspace::Workspace};
+
+const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
+
+/// Between these, `docs/cost.md` is written here.
+const BEGIN: &str = "<!-- measured: cargo xtask cost -->";
+const END: &str = "<!-- end of what was measured -->";
+
+const WAYS: [&str; 4] = ["obvious", "write first", "read first", "read first, consistent"];
+
+/// What one way takes for one kind and size of answers; in dollars a million calls.
+#[derive(Debug, PartialEq)]
+struct Row {
+    kind: String,
+    bytes: u64,
+    way: String,
+    first: f64,
+    /// None where there is nothing to replay.
+    replay: Option<f64>,
+    in_progress: f64,
+    mismatch: f64,
+}
+
+/// `false` if the measuring failed, which it has said.
+pub(crate) fn run() -> Result<bool> {
+    let workspace = Workspace::load()?;
+    let endpoint = std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty());
+    let server = match endpoint {
+        Some(endpoint) => dynamodb_local::running(&endpoint)?,
+        None => match dynamodb_local::start(&workspace.target) {
+            Ok(server) => server,
+            Err(reason) => bail!("DynamoDB Local is {reason}"),
+        },
+    };
+    let args = ["test", "--workspace", "--all-features", "--test", "cost"];
+    let filter = ["--", "--ignored", "--exact", "--nocapture", "table::print"];
+    let mut command = workspace.cargo(args.into_iter().chain(filter));
+    command.env(ENDPOINT, server.endpoint()).stderr(std::process::Stdio::inherit());
+    println!("{}", describe(&command));
+    let output = command.output().context("cargo did not start")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        println!("{text}");
+        return Ok(false);
+    }
+    let rows = text.lines().filter_map(|line| line.strip_prefix("cost ")).map(Row::read);
+    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+    ensure!(!rows.is_empty(), "the test target `cost` has printed no rows");
+    let tables = tables(&rows);
+    println!("{tables}");
+    let docs = workspace.root.join("docs");
+    let page = docs.join("cost.md");
+    let written = insert(&fs::read_to_string(&page)?, &tables)
+        .with_context(|| format!("{} has no place for the tables", page.display()))?;
+    fs::write(&page, written)?;
+    fs::write(docs.join("cost.svg"), chart::draw(&rows))?;
+    println!("written: docs/cost.md, docs/cost.svg");
+    Ok(true)
+}
+
+impl Row {
+    fn read(line: &str) -> Result<Self> {
+        let row: Value = serde_json::from_str(line)?;
+        let text = |name: &str| row[name].as_str().map(String::from).context("a row lacks a name");
+        let dollars = |name: &str| row[name]["dollars"].as_f64();
+        let known = |name: &str| dollars(name).with_context(|| format!("a row lacks `{name}`"));
+        Ok(Self {
+            kind: text("kind")?,
+            bytes: row["bytes"].as_u64().context("a row lacks its size")?,
+            way: text("way")?,
+            first: known("first")?,
+            replay: dollars("replay"),
+            in_progress: known("in_progress")?,
+            mismatch: known("mismatch")?,
+        })
+    }
+}
+
+fn tables(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for kind in ["Json", "Html", "Random"] {
+        let title = if kind == "Random" { "Random bytes" } else { &kind.to_uppercase() };
+        let _ = write!(
+            text,
+            "\n**{title}**, $ a million calls\n\n\
+             | answer | first run: obvious | write first | read first | \
+             replay: obvious | write first | read first | read first, consistent |\n\
+             |---|---|---|---|---|---|---|---|\n"
+        );
+        for bytes in sizes(rows) {
+            let of = |way: &str| find(rows, kind, bytes, way);
+            let first = |way| of(way).map(|row| row.first);
+            let replay = |way| of(way).and_then(|row| row.replay);
+            let cells = [
+                first(WAYS[0]),
+                first(WAYS[1]),
+                first(WAYS[2]),
+                replay(WAYS[0]),
+                replay(WAYS[1]),
+                replay(WAYS[2]),
+                replay(WAYS[3]),
+            ];
+            let cells: Vec<String> = cells.into_iter().map(cell).collect();
+            let _ = writeln!(text, "| {} | {} |", size(bytes), cells.join(" | "));
+        }
+    }
+    text.push_str(
+        "\n**A repeat that is refused**, $ a million calls (JSON)\n\n\
+         | answer | in progress: obvious | write first | read first | read first, consistent | \
+         mismatch: obvious | write first | read first | read first, consistent |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for bytes in sizes(rows) {
+        let of = |way: &str| find(rows, "Json", bytes, way);
+        let in_progress = WAYS.map(|way| cell(of(way).map(|row| row.in_progress)));
+        let mismatch = WAYS.map(|way| cell(of(way).map(|row| row.mismatch)));
+        let cells = [in_progress.join(" | "), mismatch.join(" | ")].join(" | ");
+        let _ = writeln!(text, "| {} | {cells} |", size(bytes));
+    }
+    text
+}
+
+fn find<'a>(rows: &'a [Row], kind: &str, bytes: u64, way: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.kind == kind && row.bytes == bytes && row.way == way)
+}
+
+fn sizes(rows: &[Row]) -> Vec<u64> {
+    let mut sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn cell(dollars: Option<f64>) -> String {
+    dollars.map_or_else(|| "–".to_owned(), |dollars| format!("{dollars:.2}"))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        _ => format!("{} MB", bytes >> 20),
+    }
+}
+
+/// The page with the tables in their place; `None` if it has none.
+fn insert(page: &str, tables: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"kind":"Json","bytes":10240,"way":"obvious",
+        "first":{"dollars":7.5},"replay":null,
+        "in_progress":{"dollars":0.625},"mismatch":{"dollars":6.875}}"#;
+
+    #[test]
+    fn a_row_is_read_and_written() {
+        let row = Row::read(LINE).unwrap();
+        assert_eq!((row.bytes, row.first, row.replay), (10_240, 7.5, None));
+        let tables = tables(&[row]);
+        assert!(tables.contains("| 10 KB | 7.50 | – | – | – | – | – | – |"), "{tables}");
+        assert!(tables.contains("| 10 KB | 0.63 | – | – | – | 6.88 | – | – | – |"), "{tables}");
+        assert!(Row::read(r#"{"kind":"Json"}"#).is_err());
+    }
+
+    #[test]
+    fn the_tables_replace_what_was_there_and_nothing_else() {
+        let page = format!("before\n{BEGIN}\nold\n{END}\nafter");
+        let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter");
+        assert_eq!(insert(&page, "new"), Some(expected));
+        assert_eq!(insert("no place", "new"), None);
+    }
+
+    #[test]
+    fn sizes_are_told_in_their_unit() {
+        let told = [200, 1024, 399_360, 5_242_880].map(size);
+        assert_eq!(told, ["200 B", "1 KB", "390 KB", "5 MB"]);
+    }
+}
