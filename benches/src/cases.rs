@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use aws_sdk_dynamodb::Client;
 use dynamodb_idempotency::lambda::LambdaResponse;
-use dynamodb_idempotency::{Compression, ErrorKind, Idempotency, Outcome, RunError};
+use dynamodb_idempotency::{Compression, ErrorKind, Idempotency, LargeAnswers, Outcome, RunError};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lambda_http::{Body, Request, Response, service_fn};
@@ -216,7 +216,7 @@ fn call(
 }
 
 /// An HTTP request, and an answer, with a JSON body of about so many bytes. By hand nothing is
-/// compressed.
+/// compressed; neither side stores an answer in parts.
 async fn http(size: &str, bytes: usize, compression: Compression) -> Result<Vec<Case>> {
     let body = order::text(bytes);
     let applied = Canned::applied().client();
@@ -285,7 +285,7 @@ fn service(
         async move { Ok::<_, Infallible>(created(answer.to_string())) }
     });
     let idempotency = Idempotency::builder(client, "idempotency")
-        .policy(|policy| policy.compression(compression))
+        .policy(|policy| policy.compression(compression).large_answers(LargeAnswers::InRecord))
         .build()?;
     Ok(idempotency.http("payments").wrap(handler))
 }
