@@ -9,3 +9,7 @@ python3 -m venv "$into/python"
 cp "$here"/typescript/* "$into/typescript"
 cd "$into/typescript"
 npm ci --silent --no-audit --no-fund
+mkdir -p "$into/java"
+mvn --batch-mode --quiet --file "$here/java/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
+  -DoutputDirectory="$into/java" -DincludeScope=runtime
+javac -cp "$into/java/*" -d "$into/java" "$here/java/Peer.java"

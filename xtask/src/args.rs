@@ -12,8 +12,10 @@ Usage: cargo xtask <COMMAND>
 Commands:
   bench    what a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
       --rounds N                 how often the sides take turns over a socket (default 7)
-      --peers                    the same work with Powertools for Python and TypeScript
-                                 (needs valgrind and DynamoDB Local; the peers Python and Node.js)
+      --peers                    the same work with Powertools for Python, TypeScript and Java
+      --cold-start               the start of the example's payments function alone
+      --bootstraps FOLDER        the same for FOLDER/NAME/bootstrap of each NAME; nothing is written
+                                 (needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL)
 
   check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
@@ -78,6 +80,10 @@ pub(crate) struct BenchOptions {
     pub(crate) rounds: u32,
     /// Whether other libraries take part.
     pub(crate) peers: bool,
+    /// Whether cold starts under the emulator are all that is measured.
+    pub(crate) cold_start: bool,
+    /// Builds of the payments function to compare.
+    pub(crate) bootstraps: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -161,11 +167,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
 
 fn bench_options(flags: &[String], binary_args: &[String]) -> Result<BenchOptions> {
     ensure!(binary_args.is_empty(), "`bench` passes nothing on: nothing may follow `--`");
-    let mut options = BenchOptions { rounds: ROUNDS, peers: false };
+    let mut options =
+        BenchOptions { rounds: ROUNDS, peers: false, cold_start: false, bootstraps: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match flag.as_str() {
             "--peers" => options.peers = true,
+            "--cold-start" => options.cold_start = true,
+            "--bootstraps" => {
+                let folder = flags.next().context("`--bootstraps` needs a folder")?;
+                options.bootstraps = Some(folder.into());
+            }
             "--rounds" => {
                 let value = flags.next().context("`--rounds` needs a value")?;
                 options.rounds = number(flag, value)?.try_into().context("too many rounds")?;
@@ -281,9 +293,16 @@ mod tests {
 
     #[test]
     fn bench_takes_its_rounds_and_peers() {
-        let bench = |rounds, peers| Command::Bench(BenchOptions { rounds, peers });
-        assert_eq!(parse_line("bench").unwrap(), bench(ROUNDS, false));
-        assert_eq!(parse_line("bench --rounds 3 --peers").unwrap(), bench(3, true));
+        let plain =
+            BenchOptions { rounds: ROUNDS, peers: false, cold_start: false, bootstraps: None };
+        let bench = |line: &str| match parse_line(line) {
+            Ok(Command::Bench(options)) => options,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bench("bench"), plain);
+        let options = bench("bench --rounds 3 --peers --cold-start --bootstraps builds");
+        let bootstraps = Some("builds".into());
+        assert_eq!(options, BenchOptions { rounds: 3, peers: true, cold_start: true, bootstraps });
     }
 
     #[test]

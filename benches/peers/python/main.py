@@ -1,6 +1,6 @@
 """Powertools for Python at the work of `benches/src/bin/end-to-end.rs`: same arguments, same line.
 
-`main.py SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS`
+`main.py SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
 """
 
 import json
@@ -36,7 +36,7 @@ class Context:
 
 
 side, endpoint, case = sys.argv[1:4]
-callers, calls = int(sys.argv[4]), int(sys.argv[5])
+callers, warm_up, calls = (int(number) for number in sys.argv[4:7])
 run = f"{side}-{os.getpid()}"
 client = boto3.client(
     "dynamodb",
@@ -47,7 +47,9 @@ client = boto3.client(
     config=Config(max_pool_connections=max(10, callers)),
 )
 layer = DynamoDBPersistenceLayer(table_name=TABLE, boto3_client=client)
-config = IdempotencyConfig(event_key_jmespath="id", lambda_context=Context())
+config = IdempotencyConfig(
+    event_key_jmespath="id", lambda_context=Context(), use_local_cache=case == "cached"
+)
 
 
 @idempotent_function(data_keyword_argument="order", persistence_store=layer, config=config)
@@ -68,7 +70,7 @@ def call(n):
     except IdempotencyAlreadyInProgressError:
         came_to = "in-progress"
     took = time.perf_counter_ns() - start
-    expected = "first" if case == "cold" else case
+    expected = {"cold": "first", "cached": "replay"}.get(case, case)
     if came_to != expected:
         sys.exit(f"{came_to} and not {expected}")
     return took
@@ -85,7 +87,7 @@ def prepare():
     except client.exceptions.ResourceInUseException:
         pass
     for n in range(KEYS):
-        if case == "replay":
+        if case in ("replay", "cached"):
             pay(order={"id": key(n)})
         elif case == "in-progress":
             layer.configure(config, function_name=f"{pay.__module__}.{pay.__qualname__}")
@@ -116,7 +118,6 @@ def main():
         call(0)
         return
     prepare()
-    warm_up = calls // 2 + 10
     work(0, warm_up)
     cpu, start = time.process_time_ns(), time.perf_counter_ns()
     latencies = sorted(work(callers * warm_up, calls))

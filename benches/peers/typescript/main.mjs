@@ -1,6 +1,6 @@
 // Powertools for TypeScript at the work of `benches/src/bin/end-to-end.rs`: same arguments, same line.
 //
-// `main.mjs SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS`
+// `main.mjs SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
 
 import { readFileSync } from 'node:fs';
 import { Agent } from 'node:http';
@@ -18,7 +18,7 @@ const HOUR_MS = 3_600_000;
 const ANSWER = 'an answer of some forty bytes, no more, ok';
 
 const [side, endpoint, kind] = process.argv.slice(2, 5);
-const [callers, calls] = process.argv.slice(5, 7).map(Number);
+const [callers, warmUp, calls] = process.argv.slice(5, 8).map(Number);
 const run = `${side}-${process.pid}`;
 
 const client = new DynamoDBClient({
@@ -30,6 +30,7 @@ const client = new DynamoDBClient({
 const persistenceStore = new DynamoDBPersistenceLayer({ tableName: TABLE, awsSdkV3Client: client });
 const config = new IdempotencyConfig({
   eventKeyJmesPath: 'id',
+  useLocalCache: kind === 'cached',
   lambdaContext: { getRemainingTimeInMillis: () => 30_000 },
 });
 
@@ -54,7 +55,7 @@ async function call(n) {
     cameTo = 'in-progress';
   }
   const took = Number(process.hrtime.bigint() - start);
-  const expected = kind === 'cold' ? 'first' : kind;
+  const expected = { cold: 'first', cached: 'replay' }[kind] ?? kind;
   if (cameTo !== expected) throw new Error(`${cameTo} and not ${expected}`);
   return took;
 }
@@ -73,7 +74,7 @@ async function prepare() {
     if (error.name !== 'ResourceInUseException') throw error;
   }
   for (let n = 0; n < KEYS; n++) {
-    if (kind === 'replay') await pay({ id: key(n) });
+    if (kind === 'replay' || kind === 'cached') await pay({ id: key(n) });
     if (kind === 'in-progress') {
       persistenceStore.configure({ config, keyPrefix: 'payments' });
       await persistenceStore.saveInProgress({ id: key(n) }, HOUR_MS);
@@ -99,7 +100,6 @@ if (kind === 'cold') {
   await call(0);
 } else {
   await prepare();
-  const warmUp = Math.floor(calls / 2) + 10;
   await work(0, warmUp);
   const [cpu, start] = [process.cpuUsage(), process.hrtime.bigint()];
   const latencies = (await work(callers * warmUp, calls)).sort((a, b) => a - b);

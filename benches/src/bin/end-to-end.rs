@@ -1,8 +1,9 @@
 //! One process that makes many calls over a socket, and what they cost it, as one line of JSON.
 //!
-//! `end-to-end SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS`; a side is `ours`, `bare`, or
-//! `bare-threads`: the calls by hand on the runtime that `#[tokio::main]` gives unasked. `cold` is one
-//! first call on a table that is there, and no line.
+//! `end-to-end SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`; a side is
+//! `ours`, `bare`, or `bare-threads`: the calls by hand on the runtime that `#[tokio::main]` gives
+//! unasked. Each caller makes so many calls to warm up, then those that are measured. `cold` is one
+//! first call on a table that is there, with a client as the environment says, and no line.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ const ANSWER: &str = "an answer of some forty bytes, no more, ok";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [side, endpoint, case, callers, calls] = args.as_slice() else {
-        bail!("end-to-end SIDE ENDPOINT cold|first|replay|in-progress CALLERS CALLS");
+    let [side, endpoint, name, callers, warm_up, calls] = args.as_slice() else {
+        bail!("end-to-end SIDE ENDPOINT CASE CALLERS WARM_UP CALLS");
     };
     let (is_ours, mut runtime) = match side.as_str() {
         "ours" => (true, Builder::new_current_thread()),
@@ -34,25 +35,34 @@ fn main() -> Result<()> {
         "bare-threads" => (false, Builder::new_multi_thread()),
         other => bail!("no side `{other}`"),
     };
-    let client = client(endpoint);
-    let work = Work {
-        idempotency: Idempotency::new(client.clone(), raw::TABLE),
-        client,
-        is_ours,
-        case: case.parse()?,
-        run: format!("{side}-{}", std::process::id()),
-    };
-    let (callers, calls) = (callers.parse()?, calls.parse()?);
     let runtime = runtime.enable_all().build()?;
-    if case == "cold" {
-        return runtime.block_on(work.call(0));
+    let (case, run) = (name.parse()?, format!("{side}-{}", std::process::id()));
+    if name == "cold" {
+        return runtime.block_on(cold(is_ours, run));
     }
+    let client = client(endpoint);
+    let idempotency = Idempotency::builder(client.clone(), raw::TABLE)
+        .local_cache(if case == Case::Cached { 1 << 20 } else { 0 })
+        .build()?;
+    let work = Work { idempotency, client, is_ours, case, run };
+    let (callers, warm_up, calls) = (callers.parse()?, warm_up.parse()?, calls.parse()?);
     let measured = runtime.block_on(async move {
         work.idempotency.create_table().await?;
-        tokio::spawn(measure(Arc::new(work), callers, calls)).await?
+        tokio::spawn(measure(Arc::new(work), callers, warm_up, calls)).await?
     });
     println!("{}", measured?);
     Ok(())
+}
+
+/// One first call with a client as each side gets it from the environment.
+async fn cold(is_ours: bool, key: String) -> Result<()> {
+    if is_ours {
+        let came_to = ours(&Idempotency::from_env().await?, key).await?;
+        ensure!(came_to == Case::First, "{came_to:?} and no first call");
+        return Ok(());
+    }
+    let client = Client::new(&aws_config::load_defaults(BehaviorVersion::latest()).await);
+    first_by_hand(&client, &pk(&key)).await
 }
 
 fn client(endpoint: &str) -> Client {
@@ -71,6 +81,8 @@ enum Case {
     First,
     Replay,
     InProgress,
+    /// A replay from the process's memory.
+    Cached,
 }
 
 impl std::str::FromStr for Case {
@@ -81,6 +93,7 @@ impl std::str::FromStr for Case {
             "cold" | "first" => Ok(Self::First),
             "replay" => Ok(Self::Replay),
             "in-progress" => Ok(Self::InProgress),
+            "cached" => Ok(Self::Cached),
             other => bail!("no case `{other}`"),
         }
     }
@@ -100,7 +113,7 @@ impl Work {
     fn key(&self, n: usize) -> String {
         match self.case {
             Case::First => format!("{}-{n}", self.run),
-            Case::Replay | Case::InProgress => format!("{}-{}", self.run, n % KEYS),
+            Case::Replay | Case::InProgress | Case::Cached => format!("{}-{}", self.run, n % KEYS),
         }
     }
 
@@ -110,12 +123,11 @@ impl Work {
             let pk = pk(&self.key(n));
             match self.case {
                 Case::First => {}
-                Case::Replay if self.is_ours => {
+                Case::Replay | Case::Cached if self.is_ours => {
                     ensure!(self.ours(n).await? == Case::First, "the key is taken");
                 }
-                Case::Replay => {
-                    raw::create(&self.client, &pk).await?;
-                    self.complete(&pk).await?;
+                Case::Replay | Case::Cached => {
+                    first_by_hand(&self.client, &pk).await?;
                 }
                 Case::InProgress if self.is_ours => self.occupy(n).await?,
                 Case::InProgress => raw::create(&self.client, &pk).await?,
@@ -140,10 +152,6 @@ impl Work {
         Ok(started.await?)
     }
 
-    async fn complete(&self, pk: &str) -> Result<()> {
-        raw::complete(&self.client, pk, raw::json_answer(format!("\"{ANSWER}\""))).await
-    }
-
     async fn call(&self, n: usize) -> Result<()> {
         let came_to = if self.is_ours { self.ours(n).await? } else { self.bare(n).await? };
         ensure!(came_to == self.case, "{came_to:?} and not {:?}", self.case);
@@ -151,31 +159,21 @@ impl Work {
     }
 
     async fn ours(&self, n: usize) -> Result<Case> {
-        let operation = self.idempotency.operation("payments").key(self.key(n));
-        let handler = async |_| Ok::<_, Infallible>(ANSWER.to_owned());
-        match operation.run_with_outcome(handler).await {
-            Ok(Outcome::Executed(_)) => Ok(Case::First),
-            Ok(Outcome::Replayed(answer)) if answer == ANSWER => Ok(Case::Replay),
-            Err(RunError::Idempotency(error))
-                if matches!(error.kind(), ErrorKind::InProgress { .. }) =>
-            {
-                Ok(Case::InProgress)
-            }
-            other => bail!("{other:?}"),
+        match ours(&self.idempotency, self.key(n)).await? {
+            Case::Replay if self.case == Case::Cached => Ok(Case::Cached),
+            came_to => Ok(came_to),
         }
     }
 
     async fn bare(&self, n: usize) -> Result<Case> {
         let pk = pk(&self.key(n));
         match self.case {
-            Case::First => {
-                raw::create(&self.client, &pk).await?;
-                self.complete(&pk).await?;
-            }
+            Case::First => first_by_hand(&self.client, &pk).await?,
             Case::Replay => {
                 let answer = raw::answer(raw::refused(&self.client, &pk).await?, "json")?;
                 ensure!(serde_json::from_str::<String>(&answer)? == ANSWER, "another answer");
             }
+            Case::Cached => bail!("by hand there is no cache"),
             Case::InProgress => {
                 let item = raw::refused(&self.client, &pk).await?;
                 ensure!(item.contains_key("lease_expires_at"), "nobody is at work");
@@ -185,14 +183,42 @@ impl Work {
     }
 }
 
+async fn ours(idempotency: &Idempotency, key: String) -> Result<Case> {
+    let operation = idempotency.operation("payments").key(key);
+    let handler = async |_| Ok::<_, Infallible>(ANSWER.to_owned());
+    match operation.run_with_outcome(handler).await {
+        Ok(Outcome::Executed(_)) => Ok(Case::First),
+        Ok(Outcome::Replayed(answer)) if answer == ANSWER => Ok(Case::Replay),
+        Err(RunError::Idempotency(error))
+            if matches!(error.kind(), ErrorKind::InProgress { .. }) =>
+        {
+            Ok(Case::InProgress)
+        }
+        other => bail!("{other:?}"),
+    }
+}
+
+async fn first_by_hand(client: &Client, pk: &str) -> Result<()> {
+    raw::create(client, pk).await?;
+    complete(client, pk).await
+}
+
+async fn complete(client: &Client, pk: &str) -> Result<()> {
+    raw::complete(client, pk, raw::json_answer(format!("\"{ANSWER}\""))).await
+}
+
 fn pk(key: &str) -> String {
     format!("payments#{key}")
 }
 
 /// Some calls to warm up, then so many by each of the callers.
-async fn measure(work: Arc<Work>, callers: usize, calls: usize) -> Result<serde_json::Value> {
+async fn measure(
+    work: Arc<Work>,
+    callers: usize,
+    warm_up: usize,
+    calls: usize,
+) -> Result<serde_json::Value> {
     work.prepare().await?;
-    let warm_up = calls / 2 + 10;
     run(&work, callers, 0, warm_up).await?;
     let (cpu, start) = (cpu_time(), Instant::now());
     let mut latencies = run(&work, callers, callers * warm_up, calls).await?;

@@ -1,30 +1,21 @@
 //! What can be counted: allocations, and instructions under callgrind.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::{PLAIN, program};
 use crate::{command::output, workspace::Workspace};
 
 /// Calls under callgrind, of each case and side.
 const CALLS: u64 = 20;
 
-/// A program of `benches`.
-pub(super) fn program(workspace: &Workspace, name: &str) -> PathBuf {
-    workspace.target.join("release").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
-}
-
 /// What the program `allocations` has said.
 pub(super) struct Allocations(Value);
 
 pub(super) fn allocations(workspace: &Workspace) -> Result<Allocations> {
-    let said = output(&mut Command::new(program(workspace, "allocations")))?;
+    let said = output(&mut Command::new(program(workspace, PLAIN, "allocations")))?;
     Ok(Allocations(serde_json::from_str(&said)?))
 }
 
@@ -111,7 +102,7 @@ fn count(workspace: &Workspace, out: &Path, name: &str, side: &str) -> Result<Co
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--tool=callgrind", "--toggle-collect=*measured*"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(program(workspace, "instructions")).args([name, side, &CALLS.to_string()]);
+    command.arg(program(workspace, PLAIN, "instructions")).args([name, side, &CALLS.to_string()]);
     // Long copies as a loop: valgrind counts each byte of `rep movsb` as an instruction.
     command.env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=268435456");
     let status = command.status().context("instructions are counted by valgrind")?;

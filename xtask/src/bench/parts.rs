@@ -5,11 +5,11 @@ use std::{fmt::Write as _, process::Command};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::counted::program;
+use super::{PLAIN, program};
 use crate::{command::output, workspace::Workspace};
 
 pub(super) fn table(workspace: &Workspace) -> Result<String> {
-    let said = output(&mut Command::new(program(workspace, "parts")))?;
+    let said = output(&mut Command::new(program(workspace, PLAIN, "parts")))?;
     let parts: Vec<Value> = serde_json::from_str(&said)?;
     let mut table =
         "| part | time | 10 % – 90 % of the turns | speed |\n|---|--:|--:|--:|\n".to_owned();
