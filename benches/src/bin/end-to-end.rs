@@ -222,7 +222,7 @@ async fn measure(
     run(&work, callers, 0, warm_up).await?;
     let (cpu, start) = (cpu_time(), Instant::now());
     let mut latencies = run(&work, callers, callers * warm_up, calls).await?;
-    let (cpu, took) = (cpu_time() - cpu, start.elapsed());
+    let (cpu, took) = (cpu_time().saturating_sub(cpu), start.elapsed());
     latencies.sort_unstable();
     let at = |share: usize| latencies[(latencies.len() - 1) * share / 100].as_micros();
     let made = u32::try_from(latencies.len())?;
@@ -230,7 +230,7 @@ async fn measure(
         "p50_us": at(50),
         "p99_us": at(99),
         "per_second": f64::from(made) / took.as_secs_f64(),
-        "cpu_us": (cpu / made).as_nanos() as f64 / 1000.0,
+        "cpu_us": (cpu / made).as_secs_f64() * 1e6,
         "rss_kb": rss_kb()?,
     }))
 }
