@@ -165,8 +165,7 @@ impl Execution {
     ) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, claim, policy, .. } = &*self.inner;
         let expires_at = self.expires_at(completed_at);
-        let empty = Finished { completed_at, expires_at, response: AttributeValue::Null(true) };
-        let rest = record::item_bytes(&self.finished_item(empty));
+        let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
         core.pack(draft, rest, (&claim.key, &claim.owner), policy)
     }
 

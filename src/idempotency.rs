@@ -19,7 +19,7 @@ use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::LogKey;
-use crate::table::Table;
+use crate::table::{Table, watchable};
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -439,7 +439,7 @@ impl Builder {
         // The client's own time source, so that both always tell the same time.
         let source = self.client.config().time_source().unwrap_or_default();
         let table = Table {
-            client: self.client,
+            client: watchable(&self.client),
             name: self.table,
             schema: self.schema,
             clock: Clock::new(source),

@@ -231,6 +231,12 @@ impl RecordKey {
         (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
     }
 
+    /// The bytes of the longest name that a part of `owner`'s answer can have.
+    pub(crate) const fn longest_part(&self, owner: &str) -> usize {
+        let [digest, number] = [16, "/4294967295".len()];
+        self.scope_len + "/%p/".len() + owner.len() + "#".len() + digest + number
+    }
+
     /// Whether this is the key of a part of an answer.
     #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
     pub(crate) fn is_of_part(pk: &str) -> bool {
@@ -351,6 +357,9 @@ mod tests {
         assert_eq!(part.as_str(), "charge/tenant%2F7/%p/5f#ab01/12");
         assert_eq!(part.operation(), "charge");
         assert!(key.part(&name, part.as_str().len() - 1).is_none());
+        let longest = PartName { owner: "5f", digest: &[0xab; 8], number: u32::MAX };
+        let longest = key.part(&longest, 100).unwrap();
+        assert_eq!(longest.as_str().len(), key.longest_part("5f"));
         // What comes nearest to it of all that a user can name.
         for segment in ["%p", "%p/5f", "p"] {
             let scope = scope.clone().segment(segment).segment("5f");

@@ -155,6 +155,9 @@ mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod internals;
 mod key;
 mod kill_switch;
 #[cfg(feature = "lambda")]

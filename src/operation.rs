@@ -75,7 +75,7 @@ impl<'a> Operation<'a> {
             idempotency,
             scope,
             key: String::new(),
-            fingerprint: Ok(Fingerprint::builder().finish()),
+            fingerprint: Ok(Fingerprint::EMPTY),
             policy: idempotency.core.policy.clone(),
             deadline: None,
             errors: PhantomData,

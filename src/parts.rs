@@ -53,8 +53,7 @@ impl Core {
         (key, owner): (&RecordKey, &Owner),
         policy: &Policy,
     ) -> Result<Packed<'a>, Unstorable> {
-        let longest = PartName { owner: owner.as_str(), digest: &[0; 8], number: u32::MAX };
-        let has_room = key.part(&longest, self.table.schema.max_key_bytes()).is_some();
+        let has_room = key.longest_part(owner.as_str()) <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);
         let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;

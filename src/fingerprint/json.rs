@@ -13,7 +13,8 @@ pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     // serde_json judges what is JSON; the writer below relies on it.
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let out = Vec::with_capacity(text.len());
-    let mut writer = Writer { input: text.as_bytes(), at: 0, depth: 0, out };
+    let (members, scratch) = (Vec::new(), Vec::new());
+    let mut writer = Writer { input: text.as_bytes(), at: 0, depth: 0, out, members, scratch };
     writer.value()?;
     Some(writer.out)
 }
@@ -25,6 +26,10 @@ struct Writer<'a> {
     /// How many arrays and objects are open.
     depth: usize,
     out: Vec<u8>,
+    /// Those of the objects that are open, the innermost one's last.
+    members: Vec<Member>,
+    /// Where members change places.
+    scratch: Vec<u8>,
 }
 
 /// Deeper text is not taken for JSON: the writer calls itself, and its stack is finite.
@@ -77,7 +82,7 @@ impl Writer<'_> {
         self.at += 1;
         self.out.push(b'{');
         let first = self.out.len();
-        let mut members: Vec<Member> = Vec::new();
+        let outer = self.members.len();
         while self.next_token() != b'}' {
             let start = self.out.len();
             self.string();
@@ -87,9 +92,10 @@ impl Writer<'_> {
             self.out.push(b':');
             self.value()?;
             self.separator();
-            members.push(Member { start, name_end, end: self.out.len() });
+            self.members.push(Member { start, name_end, end: self.out.len() });
         }
-        self.sort(first, members);
+        self.sort(first, outer);
+        self.members.truncate(outer);
         self.close(first, b'}');
         Some(())
     }
@@ -112,21 +118,22 @@ impl Writer<'_> {
         self.out.push(bracket);
     }
 
-    /// Sorts by the spelled name; stable, so that repeated members keep their order.
-    fn sort(&mut self, first: usize, mut members: Vec<Member>) {
-        let name = |out: &[u8], member: &Member| out[member.start..member.name_end].to_owned();
-        let sorted = members
-            .is_sorted_by(|a, b| self.out[a.start..a.name_end] <= self.out[b.start..b.name_end]);
-        if sorted {
+    /// Sorts the members of the innermost object by their spelled names; stable, so that repeated
+    /// ones keep their order. They stand in the output from `first` on, in the list from `outer` on.
+    fn sort(&mut self, first: usize, outer: usize) {
+        let Self { out, members, scratch, .. } = self;
+        let members = &mut members[outer..];
+        let name = |member: &Member| &out[member.start..member.name_end];
+        if members.is_sorted_by(|a, b| name(a) <= name(b)) {
             return;
         }
-        members.sort_by_cached_key(|member| name(&self.out, member));
-        let mut reordered = Vec::with_capacity(self.out.len() - first);
-        for member in &members {
-            reordered.extend_from_slice(&self.out[member.start..member.end]);
+        members.sort_by(|a, b| name(a).cmp(name(b)));
+        scratch.clear();
+        for member in members {
+            scratch.extend_from_slice(&out[member.start..member.end]);
         }
-        self.out.truncate(first);
-        self.out.append(&mut reordered);
+        out.truncate(first);
+        out.extend_from_slice(scratch);
     }
 
     fn scalar(&mut self) {

@@ -49,12 +49,21 @@ impl Fingerprint {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
-        let text = serde_json::to_vec(payload).map_err(|source| {
+        // Room for most payloads at once.
+        let mut text = Vec::with_capacity(1024);
+        serde_json::to_writer(&mut text, payload).map_err(|source| {
             Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
                 .with_source(source)
         })?;
         Ok(Self::builder().json(&text).finish())
     }
+
+    /// That of no parts at all: what an operation without a payload has.
+    pub(crate) const EMPTY: Self = Self([
+        0xd4, 0x95, 0xa1, 0x40, 0x60, 0xd0, 0x99, 0xca, 0x46, 0x9f, 0xf9, 0x2f, 0x66, 0x00, 0xb0,
+        0xc5, 0x8c, 0xb8, 0x6a, 0x6f, 0x9c, 0x6a, 0x78, 0x95, 0x04, 0x6f, 0x58, 0xc8, 0xb2, 0x85,
+        0x95, 0x55,
+    ]);
 
     /// The hash itself.
     #[must_use]
@@ -154,6 +163,7 @@ mod tests {
         );
         let built = Fingerprint::builder().bytes(b"ab").json(b" { \"a\" : 1 } ").finish();
         assert_eq!(built.as_bytes()[..], expected.finalize()[..]);
+        assert_eq!(Fingerprint::builder().finish(), Fingerprint::EMPTY);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response};
 use tower_service::Service;
 
@@ -104,7 +105,7 @@ impl<'a, E> ResponseFuture<'a, E> {
     pub(super) fn new(
         answering: impl Future<Output = Result<Response<Body>, E>> + Send + 'a,
     ) -> Self {
-        Self(Box::pin(async { answering.await.map(LambdaResponse) }))
+        Self(Box::pin(answering.map(|answer| answer.map(LambdaResponse))))
     }
 }
 

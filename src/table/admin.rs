@@ -9,7 +9,6 @@ use aws_sdk_dynamodb::types::{
 
 use super::expression::Condition;
 use super::inspect::Look;
-use super::probe::Probe;
 use super::{Reply, Table, Write};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
@@ -40,10 +39,9 @@ impl Table {
     pub(crate) async fn delete_seen(&self, key: &RecordKey, seen: &Version) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         condition.version(seen);
-        let probe = Probe::default();
-        let request = self.delete_request(key, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        self.write(probe, request, self.request_timeout).await
+        let request = self.delete_request(key, condition);
+        let request = Box::pin(request.send());
+        self.write(request, self.request_timeout).await
     }
 
     /// Reads a part of the table, eventually consistent; of a table with a composite key, the one
@@ -74,7 +72,6 @@ impl Table {
         after: Option<Item>,
     ) -> Reply<Look<ScanPage>> {
         let filter = Filter::new(self, only);
-        let probe = Probe::default();
         let request = self
             .client
             .scan()
@@ -85,10 +82,9 @@ impl Table {
             .set_filter_expression(filter.expression)
             .set_expression_attribute_names(filter.names)
             .set_expression_attribute_values(filter.values)
-            .return_consumed_capacity(ReturnConsumedCapacity::Total)
-            .customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        let reply = self.ask(probe, request, self.request_timeout).await;
+            .return_consumed_capacity(ReturnConsumedCapacity::Total);
+        let request = Box::pin(request.send());
+        let reply = self.ask(request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
@@ -107,7 +103,6 @@ impl Table {
         names.insert("#partition".to_owned(), partition.to_owned());
         let mut values = filter.values.unwrap_or_default();
         values.insert(":partition".to_owned(), AttributeValue::S(value.to_owned()));
-        let probe = Probe::default();
         let request = self
             .client
             .query()
@@ -117,10 +112,9 @@ impl Table {
             .set_filter_expression(filter.expression)
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(Some(values))
-            .return_consumed_capacity(ReturnConsumedCapacity::Total)
-            .customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        let reply = self.ask(probe, request, self.request_timeout).await;
+            .return_consumed_capacity(ReturnConsumedCapacity::Total);
+        let request = Box::pin(request.send());
+        let reply = self.ask(request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
@@ -139,10 +133,9 @@ impl Table {
         &self,
         limit: Duration,
     ) -> Look<Option<ContinuousBackupsDescription>> {
-        let probe = Probe::default();
-        let request = self.client.describe_continuous_backups().table_name(&self.name).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        let output = self.ask(probe, request, limit).await.outcome;
+        let request = self.client.describe_continuous_backups().table_name(&self.name);
+        let request = Box::pin(request.send());
+        let output = self.ask(request, limit).await.outcome;
         output.map(|output| output.continuous_backups_description)
     }
 }

@@ -22,19 +22,21 @@ pub(super) struct Condition<'a> {
 
 impl<'a> Condition<'a> {
     pub(super) fn new(schema: &'a TableSchema) -> Self {
-        Self { schema, expression: String::new(), names: Names::new(), values: Item::new() }
+        // Room for most conditions at once.
+        let expression = String::with_capacity(96);
+        Self { schema, expression, names: Names::new(), values: Item::new() }
     }
 
     pub(super) fn absent(&mut self) {
         let key = self.key();
-        self.and(&format!("attribute_not_exists({key})"));
+        self.and(&["attribute_not_exists(", key, ")"]);
     }
 
     pub(super) fn absent_or_owned_by(&mut self, owner: &Owner) {
         let key = self.key();
         let name = self.name(Attribute::Owner);
         self.value(":me", AttributeValue::S(owner.as_str().into()));
-        self.and(&format!("(attribute_not_exists({key}) OR {name} = :me)"));
+        self.and(&["(attribute_not_exists(", key, ") OR ", name, " = :me)"]);
     }
 
     /// As [`held_by`](Self::held_by), or not there at all.
@@ -43,9 +45,9 @@ impl<'a> Condition<'a> {
         let status = self.name(Attribute::Status);
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        self.and(&format!(
-            "(attribute_not_exists({key}) OR ({name} = :me AND {status} = :pending))"
-        ));
+        let name_is_me = [name, " = :me AND ", status, " = :pending))"];
+        self.and(&["(attribute_not_exists(", key, ") OR ("]);
+        self.expression.extend(name_is_me);
     }
 
     /// Owned and not finished: what every write of an owner's but the completing put asks for.
@@ -69,13 +71,13 @@ impl<'a> Condition<'a> {
     pub(super) fn absent_or_expires_before(&mut self, expires_at: i64) {
         let (key, name) = (self.key(), self.name(Attribute::ExpiresAt));
         self.value(":until", record::number(expires_at));
-        self.and(&format!("(attribute_not_exists({key}) OR {name} < :until)"));
+        self.and(&["(attribute_not_exists(", key, ") OR ", name, " < :until)"]);
     }
 
     pub(super) fn lease_ends_before(&mut self, end: Timestamp) {
         let name = self.name(Attribute::LeaseExpiresAt);
         self.value(":until", record::number(end.millis()));
-        self.and(&format!("{name} < :until"));
+        self.and(&[name, " < :until"]);
     }
 
     /// Exactly the state that was seen.
@@ -98,7 +100,7 @@ impl<'a> Condition<'a> {
             Some(count) => {
                 let name = self.name(Attribute::Steps);
                 self.value(":seen_steps", AttributeValue::N(count.to_string()));
-                self.and(&format!("size({name}) = :seen_steps"));
+                self.and(&["size(", name, ") = :seen_steps"]);
             }
         }
     }
@@ -110,20 +112,21 @@ impl<'a> Condition<'a> {
     /// No step was ever stored.
     pub(super) fn no_steps(&mut self) {
         let name = self.name(Attribute::Steps);
-        self.and(&format!("attribute_not_exists({name})"));
+        self.and(&["attribute_not_exists(", name, ")"]);
     }
 
     fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
         let name = self.name(attribute);
         self.value(placeholder, value);
-        self.and(&format!("{name} = {placeholder}"));
+        self.and(&[name, " = ", placeholder]);
     }
 
-    fn and(&mut self, term: &str) {
+    /// Adds a term, given in pieces.
+    fn and(&mut self, term: &[&str]) {
         if !self.expression.is_empty() {
             self.expression.push_str(" AND ");
         }
-        self.expression.push_str(term);
+        self.expression.extend(term.iter().copied());
     }
 
     /// The attribute that tells whether there is an item at all.

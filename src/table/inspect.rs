@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TableDescription, TimeToLiveDescri
 
 use super::expression::{Change, Condition};
 use super::fault::{self, Fault};
-use super::probe::{Probe, Seen};
+use super::probe::Seen;
 use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
@@ -57,28 +57,14 @@ impl Access {
 
 impl Table {
     pub(crate) async fn describe(&self, limit: Duration) -> Look<TableDescription> {
-        let probe = Probe::default();
-        let request = self
-            .client
-            .describe_table()
-            .table_name(&self.name)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let output = self.look(probe, Box::pin(request), limit).await;
+        let request = self.client.describe_table().table_name(&self.name).send();
+        let output = self.look(Box::pin(request), limit).await;
         output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
     }
 
     pub(crate) async fn describe_ttl(&self, limit: Duration) -> Look<TimeToLiveDescription> {
-        let probe = Probe::default();
-        let request = self
-            .client
-            .describe_time_to_live()
-            .table_name(&self.name)
-            .customize()
-            .interceptor(probe.clone())
-            .send();
-        let output = self.look(probe, Box::pin(request), limit).await;
+        let request = self.client.describe_time_to_live().table_name(&self.name).send();
+        let output = self.look(Box::pin(request), limit).await;
         output.map(|output| {
             let description = output.time_to_live_description;
             description.unwrap_or_else(|| TimeToLiveDescription::builder().build())
@@ -94,36 +80,31 @@ impl Table {
         nobody: &Owner,
         limit: Duration,
     ) -> Look<()> {
-        let probe = Probe::default();
         let mut condition = Condition::new(&self.schema);
         condition.owned_by(nobody);
         match access {
             Access::Get => {
-                let request = self
-                    .get_request(key, Consistency::Strong)
-                    .customize()
-                    .interceptor(probe.clone())
-                    .send();
-                self.look(probe, Box::pin(request), limit).await.map(drop)
+                let request = self.get_request(key, Consistency::Strong).send();
+                self.look(Box::pin(request), limit).await.map(drop)
             }
             Access::Put => {
                 let item = record::key_item(&self.schema, key);
-                let request = self.put_request(item, condition).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
-                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+                let request = self.put_request(item, condition);
+                let request = Box::pin(request.send());
+                self.look(Box::pin(refused_is_fine(request)), limit).await
             }
             Access::Update => {
                 let mut change = Change::new(&self.schema);
                 change.condition = condition;
                 change.set(Attribute::Format, AttributeValue::Null(true));
-                let request = self.update_request(key, change).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
-                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+                let request = self.update_request(key, change);
+                let request = Box::pin(request.send());
+                self.look(Box::pin(refused_is_fine(request)), limit).await
             }
             Access::Delete => {
-                let request = self.delete_request(key, condition).customize();
-                let request = Box::pin(request.interceptor(probe.clone()).send());
-                self.look(probe, Box::pin(refused_is_fine(request)), limit).await
+                let request = self.delete_request(key, condition);
+                let request = Box::pin(request.send());
+                self.look(Box::pin(refused_is_fine(request)), limit).await
             }
         }
     }
@@ -156,20 +137,18 @@ impl Table {
 
     async fn look<O, E>(
         &self,
-        probe: Probe,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Look<O>
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        self.ask(probe, request, limit).await.outcome
+        self.ask(request, limit).await.outcome
     }
 
     /// Sends a question and sorts its answer.
     pub(super) async fn ask<O, E>(
         &self,
-        probe: Probe,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<Look<O>>
@@ -177,9 +156,7 @@ impl Table {
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
         let limit = limit.min(self.request_timeout);
-        let answer = self.clock.within(limit, request).await;
-        let seen = probe.seen();
-        self.clock.observe(seen.time);
+        let (answer, seen) = self.send(request, limit).await;
         let outcome = match answer {
             Some(Ok(output)) => Look::Seen(output),
             Some(Err(error)) => self.sorted(error, &seen),

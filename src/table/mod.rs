@@ -44,12 +44,14 @@ use crate::signals::Stopwatch;
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::Part;
 pub(crate) use self::inspect::{Access, Look};
+pub(crate) use self::probe::watchable;
 pub(crate) use self::transact::{Guard, Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
 /// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// A [watchable] one.
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
@@ -236,10 +238,9 @@ impl Table {
             condition.pending();
         }
         condition.no_steps();
-        let probe = Probe::default();
-        let request = self.delete_request(&claim.key, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        self.write(probe, request, limit).await
+        let request = self.delete_request(&claim.key, condition);
+        let request = Box::pin(request.send());
+        self.write(request, limit).await
     }
 
     /// Reads the record, strongly consistent.
@@ -260,15 +261,12 @@ impl Table {
         if self.is_disabled {
             return Reply { outcome: Ok(None), time: None };
         }
-        let probe = Probe::default();
-        let request = self.get_request(key, consistency).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
+        let request = self.get_request(key, consistency);
+        let request = Box::pin(request.send());
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
-        let answer = self.clock.within(limit, request).await;
-        let seen = probe.seen();
+        let (answer, seen) = self.send(request, limit).await;
         let time = seen.time;
-        self.clock.observe(time);
         let units = consumed(answer.as_ref());
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
@@ -285,17 +283,15 @@ impl Table {
     }
 
     async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
-        let probe = Probe::default();
-        let request = self.put_request(item, condition).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        self.write(probe, request, limit).await
+        let request = self.put_request(item, condition);
+        let request = Box::pin(request.send());
+        self.write(request, limit).await
     }
 
     async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
-        let probe = Probe::default();
-        let request = self.update_request(key, change).customize();
-        let request = Box::pin(request.interceptor(probe.clone()).send());
-        self.write(probe, request, limit).await
+        let request = self.update_request(key, change);
+        let request = Box::pin(request.send());
+        self.write(request, limit).await
     }
 
     fn get_request(&self, key: &RecordKey, consistency: Consistency) -> GetItemFluentBuilder {
@@ -346,11 +342,23 @@ impl Table {
             .set_return_consumed_capacity(self.capacity.clone())
     }
 
+    /// Sends a request, of which there is no answer after `limit`.
+    async fn send<T>(
+        &self,
+        request: Pin<Box<impl Future<Output = T>>>,
+        limit: Duration,
+    ) -> (Option<T>, Seen) {
+        let probe = Probe::default();
+        let answer = self.clock.within(limit, probe.watch(request)).await;
+        let seen = probe.seen();
+        self.clock.observe(seen.time);
+        (answer, seen)
+    }
+
     /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and
     /// every future around them would be.
     async fn write<O: Metered, E: Conditional>(
         &self,
-        probe: Probe,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<Write> {
@@ -359,9 +367,7 @@ impl Table {
         }
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
-        let answer = self.clock.within(limit, request).await;
-        let seen = probe.seen();
-        self.clock.observe(seen.time);
+        let (answer, seen) = self.send(request, limit).await;
         let units = consumed(answer.as_ref());
         let outcome = match answer {
             None => Write::Unknown(fault::timed_out(limit)),

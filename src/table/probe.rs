@@ -3,19 +3,40 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::interceptors::{
     BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
     FinalizerInterceptorContextRef,
 };
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedInterceptor};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
 use crate::clock::{StoreTime, Timestamp};
 
-/// One call's interceptor.
+tokio::task_local! {
+    /// Who looks on at the request that is being sent.
+    static PROBE: Probe;
+}
+
+/// What one request's interceptor has seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probe(Arc<Mutex<Seen>>);
+
+/// The interceptor. It belongs to the client: one of a single request would have the SDK put its
+/// configuration together anew each time.
+#[derive(Debug)]
+struct Lookout;
+
+/// The same client, whose requests a [`Probe`] can watch. Connections, identities and retry tokens stay
+/// shared with the one that was given.
+pub(crate) fn watchable(client: &Client) -> Client {
+    // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
+    // twenty hooks whether it is.
+    let mut config = client.config().to_builder();
+    config.push_interceptor(SharedInterceptor::permanent(Lookout));
+    Client::from_conf(config.build())
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -29,6 +50,11 @@ pub(super) struct Seen {
 }
 
 impl Probe {
+    /// Sends a request of a [watchable] client. The SDK runs its interceptors within that future.
+    pub(super) fn watch<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
+        PROBE.scope(self.clone(), request)
+    }
+
     pub(super) fn seen(&self) -> Seen {
         self.with(std::mem::take)
     }
@@ -38,12 +64,18 @@ impl Probe {
     }
 }
 
+/// Lets the probe of the request that is being sent see something.
+fn with_probe(f: impl FnOnce(&mut Seen)) {
+    // Without one it is a request that nobody watches: one that makes the table, say.
+    let _ = PROBE.try_with(|probe| probe.with(f));
+}
+
 fn local_now(components: &RuntimeComponents) -> Result<Timestamp, BoxError> {
     let source = components.time_source().ok_or("the DynamoDB client has no time source")?;
     Ok(Timestamp::from_system(source.now()))
 }
 
-impl Intercept for Probe {
+impl Intercept for Lookout {
     fn name(&self) -> &'static str {
         "IdempotencyProbe"
     }
@@ -55,7 +87,7 @@ impl Intercept for Probe {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let now = local_now(components)?;
-        self.with(|seen| {
+        with_probe(|seen| {
             seen.sent = Some(now);
             seen.was_sent = true;
         });
@@ -70,7 +102,7 @@ impl Intercept for Probe {
     ) -> Result<(), BoxError> {
         let received = local_now(components)?;
         let date = context.response().headers().get("date").and_then(parse_date);
-        self.with(|seen| {
+        with_probe(|seen| {
             seen.time = match (date, seen.sent) {
                 (Some(date), Some(sent)) => Some(StoreTime { date, sent, received }),
                 _ => None,
@@ -88,7 +120,7 @@ impl Intercept for Probe {
         // A 4xx says that the store refused; anything else but a success says nothing.
         let refused =
             context.response().is_some_and(|response| response.status().is_client_error());
-        self.with(|seen| {
+        with_probe(|seen| {
             let was_sent = seen.sent.take().is_some();
             seen.in_doubt |= was_sent && !refused;
         });

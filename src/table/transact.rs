@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
 
 use super::expression::Condition;
 use super::fault::{self, Fault};
-use super::probe::{Probe, Seen};
+use super::probe::Seen;
 use super::{Metered, Reply, Table, Write, consumed};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
@@ -103,21 +103,16 @@ impl Table {
         if all.is_empty() {
             return ended(Transacted::Applied);
         }
-        let probe = Probe::default();
         let request = self
             .client
             .transact_write_items()
             .set_transact_items(Some(all))
             .client_request_token(token)
             .set_return_consumed_capacity(self.capacity.clone())
-            .customize()
-            .interceptor(probe.clone())
             .send();
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
-        let answer = self.clock.within(limit, Box::pin(request)).await;
-        let seen = probe.seen();
-        self.clock.observe(seen.time);
+        let (answer, seen) = self.send(Box::pin(request), limit).await;
         let units = consumed(answer.as_ref());
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),

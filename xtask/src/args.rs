@@ -4,10 +4,20 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+const ROUNDS: u32 = 7;
+
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
+  bench    what a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
+      --rounds N                 how often the sides take turns over a socket (default 7)
+      --peers                    the same work with Powertools for Python, TypeScript and Java
+      --built                    takes the programs as they are, and builds nothing
+      --cold-start               the start of the example's payments function alone
+      --bootstraps FOLDER        the same for FOLDER/NAME/bootstrap of each NAME; nothing is written
+                                 (needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL)
+
   check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
@@ -56,6 +66,7 @@ Environment:
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help,
+    Bench(BenchOptions),
     Check(CheckOptions),
     Cost,
     Infra,
@@ -63,6 +74,19 @@ pub(crate) enum Command {
     Test(TestOptions),
     E2e(E2eOptions),
     Torture(TortureOptions),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct BenchOptions {
+    pub(crate) rounds: u32,
+    /// Whether other libraries take part.
+    pub(crate) peers: bool,
+    /// Whether nothing is built.
+    pub(crate) built: bool,
+    /// Whether cold starts under the emulator are all that is measured.
+    pub(crate) cold_start: bool,
+    /// Builds of the payments function to compare.
+    pub(crate) bootstraps: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -109,6 +133,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
     }
     match own.split_first() {
         None => bail!("which command?"),
+        Some((command, flags)) if command == "bench" => {
+            bench_options(flags, &binary_args).map(Command::Bench)
+        }
         Some((command, flags)) if command == "check" => {
             check_options(flags, &binary_args).map(Command::Check)
         }
@@ -139,6 +166,30 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
         }
         Some((command, _)) => bail!("there is no command `{command}`"),
     }
+}
+
+fn bench_options(flags: &[String], binary_args: &[String]) -> Result<BenchOptions> {
+    ensure!(binary_args.is_empty(), "`bench` passes nothing on: nothing may follow `--`");
+    let mut options = BenchOptions { rounds: ROUNDS, ..BenchOptions::default() };
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match flag.as_str() {
+            "--peers" => options.peers = true,
+            "--built" => options.built = true,
+            "--cold-start" => options.cold_start = true,
+            "--bootstraps" => {
+                let folder = flags.next().context("`--bootstraps` needs a folder")?;
+                options.bootstraps = Some(folder.into());
+            }
+            "--rounds" => {
+                let value = flags.next().context("`--rounds` needs a value")?;
+                options.rounds = number(flag, value)?.try_into().context("too many rounds")?;
+            }
+            other => bail!("`bench` does not know `{other}`"),
+        }
+    }
+    ensure!(options.rounds > 0, "`--rounds` is at least 1");
+    Ok(options)
 }
 
 fn check_options(flags: &[String], binary_args: &[String]) -> Result<CheckOptions> {
@@ -244,6 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn bench_takes_its_rounds_and_peers() {
+        let plain = BenchOptions { rounds: ROUNDS, ..BenchOptions::default() };
+        let bench = |line: &str| match parse_line(line) {
+            Ok(Command::Bench(options)) => options,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bench("bench"), plain);
+        let options = bench("bench --rounds 3 --peers --built --cold-start --bootstraps builds");
+        let [peers, built, cold_start] = [true; 3];
+        let bootstraps = Some("builds".into());
+        let expected = BenchOptions { rounds: 3, peers, built, cold_start, bootstraps };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
     fn infra_and_cost_take_nothing() {
         assert_eq!(parse_line("infra").unwrap(), Command::Infra);
         assert_eq!(parse_line("cost").unwrap(), Command::Cost);
@@ -300,6 +366,10 @@ mod tests {
             ("infra -- sam", "no arguments"),
             ("playground --fix", "`--screenshot`"),
             ("playground --screenshot -- pay", "nothing else"),
+            ("bench --fast", "`--fast`"),
+            ("bench --rounds", "needs a value"),
+            ("bench --rounds 0", "at least 1"),
+            ("bench -- parts", "passes nothing on"),
             ("cost json", "no arguments"),
             ("check -- lease", "passes nothing on"),
             ("e2e --bootstraps", "needs a folder"),

@@ -30,23 +30,42 @@ use template::Template;
 /// The stage that is made here. The others have their defaults.
 const PARAMETERS: [(&str, &str); 1] = [("Stage", "dev")];
 
+/// What a deployment of the SAM template comes to on this machine.
+pub(crate) struct Stack {
+    /// The Runtime Interface Emulator.
+    pub(crate) emulator: PathBuf,
+    /// Their names, by the names that the template has for them.
+    tables: BTreeMap<String, String>,
+    /// By the name of the binary: what Lambda gives to each function.
+    pub(crate) functions: Value,
+}
+
+impl Stack {
+    /// Makes the tables.
+    pub(crate) fn deploy(workspace: &Workspace, server: &Server) -> Result<Self> {
+        let sam = infra::sam(workspace)?;
+        let template = Template::new(sam.template, &PARAMETERS);
+        let tables = table_names(&template)?;
+        tables::make(&template, &tables, server)?;
+        let functions = functions(&template, &tables)?;
+        Ok(Self { emulator: sam.emulator, tables, functions })
+    }
+}
+
 /// `false` if a scenario has failed.
 pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let sam = infra::sam(&workspace)?;
-    let template = Template::new(sam.template, &PARAMETERS);
     let mut server = match dynamodb_local::endpoint_from_environment() {
         Some(endpoint) => dynamodb_local::running(&endpoint)?,
         None => dynamodb_local::start(&workspace.target)
             .map_err(|reason| anyhow::anyhow!("DynamoDB Local is {reason}"))?,
     };
-    let tables = table_names(&template)?;
-    tables::make(&template, &tables, &server)?;
+    let Stack { emulator, tables, functions } = Stack::deploy(&workspace, &server)?;
     let deployment = json!({
-        "emulator": sam.emulator,
+        "emulator": emulator,
         "endpoint": server.endpoint(),
         "tables": tables,
-        "functions": functions(&template, &tables)?,
+        "functions": functions,
         "bootstraps": options.bootstraps.as_deref().map(bootstraps).transpose()?,
     });
     let passed = run_scenarios(&workspace, &deployment, options, &server)?;

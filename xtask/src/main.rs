@@ -6,6 +6,7 @@
 //! the options.
 
 mod args;
+mod bench;
 mod check;
 mod command;
 mod cost;
@@ -50,6 +51,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
             println!("{}", args::HELP);
             Ok(true)
         }
+        Command::Bench(options) => bench::run(&options).map(|()| true),
         Command::Check(options) => check::run(&options),
         Command::Cost => cost::run(),
         Command::Infra => infra::run(&workspace::Workspace::load()?),

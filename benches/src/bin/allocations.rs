@@ -1,0 +1,81 @@
+//! Allocations of each case, and the memory of a call that waits, as JSON.
+
+use std::alloc::System;
+use std::convert::Infallible;
+
+use anyhow::{Context, Result, ensure};
+use benches::canned::Canned;
+use benches::cases::{self, Prepare};
+use dynamodb_idempotency::Idempotency;
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Calls per measurement.
+const TIMES: usize = 50;
+/// Calls that wait at the same time.
+const WAITING: u32 = 10_000;
+
+fn main() -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut rows = Vec::new();
+    for case in runtime.block_on(cases::all())? {
+        let (ours, bare) = (count(&runtime, &case.ours)?, count(&runtime, &case.bare)?);
+        rows.push(json!({ "name": case.name, "ours": ours, "bare": bare }));
+    }
+    let waiting = runtime.block_on(waiting())?;
+    println!("{}", json!({ "cases": rows, "bytes_per_waiting_call": waiting }));
+    Ok(())
+}
+
+/// Per call: how often memory is asked for, and for how much.
+fn count(runtime: &Runtime, prepare: &Prepare) -> Result<Value> {
+    for _ in 0..3 {
+        runtime.block_on(prepare())?;
+    }
+    let (mut calls, mut bytes) = (0, 0);
+    for _ in 0..TIMES {
+        let work = prepare();
+        let region = Region::new(ALLOCATOR);
+        runtime.block_on(work)?;
+        let change = region.change();
+        calls += change.allocations + change.reallocations;
+        bytes += change.bytes_allocated;
+    }
+    Ok(json!({ "allocations": calls / TIMES, "bytes": bytes / TIMES }))
+}
+
+/// Bytes for each of many calls with keys of their own whose handlers are at work: the task, the
+/// future in it, and all that the call holds.
+async fn waiting() -> Result<usize> {
+    let idempotency = Idempotency::new(Canned::applied().client(), "idempotency");
+    let gate: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
+    let started: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
+    let mut tasks = Vec::with_capacity(WAITING as usize);
+    let region = Region::new(ALLOCATOR);
+    for n in 0..WAITING {
+        let idempotency = idempotency.clone();
+        tasks.push(tokio::spawn(async move {
+            let operation = idempotency.operation("payments").key(format!("order-{n}"));
+            let handler = async |_| {
+                started.add_permits(1);
+                Ok::<_, Infallible>(gate.acquire().await.is_ok())
+            };
+            operation.run(handler).await
+        }));
+    }
+    drop(started.acquire_many(WAITING).await?);
+    let change = region.change();
+    let live = (change.bytes_allocated - change.bytes_deallocated)
+        .checked_div(WAITING as usize)
+        .context("nobody waits")?;
+    gate.close();
+    for task in tasks {
+        ensure!(!task.await??, "the gate was not closed");
+    }
+    Ok(live)
+}

@@ -1,0 +1,120 @@
+//! An HTTP client of the SDK's that answers in process, and the clock that goes with it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
+use aws_sdk_dynamodb::config::{
+    BehaviorVersion, Credentials, Region, RuntimeComponents, SharedHttpClient,
+};
+use aws_sdk_dynamodb::{Client, Config};
+use aws_smithy_async::time::TimeSource;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use serde_json::{Value, json};
+
+/// Sun, 06 Nov 2044 08:49:37 GMT, in seconds.
+const NOW: u64 = 2_362_034_977;
+const DATE: &str = "Sun, 06 Nov 2044 08:49:37 GMT";
+
+/// A clock that stands still, so that the canned `Date` is always right.
+#[derive(Clone, Copy, Debug)]
+struct Stopped;
+
+impl TimeSource for Stopped {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
+    }
+}
+
+/// What each request is answered with.
+#[derive(Clone, Debug)]
+pub struct Canned {
+    status: u16,
+    body: Arc<str>,
+    heard: Option<Heard>,
+}
+
+/// The bodies of the requests that were sent.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<Mutex<Vec<Value>>>);
+
+impl Heard {
+    /// All of them, in their order.
+    #[must_use]
+    pub fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Canned {
+    /// Every write is applied.
+    #[must_use]
+    pub fn applied() -> Self {
+        Self { status: 200, body: "{}".into(), heard: None }
+    }
+
+    /// Every write is refused, for the sake of this item.
+    #[must_use]
+    pub fn refused(item: &Value) -> Self {
+        let body = json!({
+            "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
+            "message": "The conditional request failed",
+            "Item": item,
+        });
+        Self { status: 400, body: body.to_string().into(), heard: None }
+    }
+
+    /// The same, and the requests are kept.
+    #[must_use]
+    pub fn recorded(mut self) -> (Self, Heard) {
+        let heard = Heard::default();
+        self.heard = Some(heard.clone());
+        (self, heard)
+    }
+
+    /// The SDK as users have it, signing and retrying, but for the socket.
+    #[must_use]
+    pub fn client(self) -> Client {
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::from_static("us-east-1"))
+            .credentials_provider(Credentials::new("AKID", "secret", None, None, "canned"))
+            .time_source(Stopped)
+            .http_client(SharedHttpClient::new(self))
+            .build();
+        Client::from_conf(config)
+    }
+}
+
+impl HttpClient for Canned {
+    fn http_connector(
+        &self,
+        _: &HttpConnectorSettings,
+        _: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for Canned {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        if let (Some(heard), Some(body)) = (&self.heard, request.body().bytes()) {
+            let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+            heard.0.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+        }
+        HttpConnectorFuture::ready(answer(self.status, &self.body))
+    }
+}
+
+fn answer(status: u16, body: &str) -> Result<HttpResponse, ConnectorError> {
+    let status =
+        status.try_into().map_err(|error| ConnectorError::other(Box::from(error), None))?;
+    let mut response = HttpResponse::new(status, body.to_owned().into());
+    let headers = response.headers_mut();
+    headers.insert("content-type", "application/x-amz-json-1.0");
+    headers.insert("date", DATE);
+    Ok(response)
+}

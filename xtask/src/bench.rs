@@ -1,0 +1,140 @@
+//! `cargo xtask bench`: what the crate costs, written into `docs/benchmarks.md`.
+//!
+//! The work is done by the workspace member `benches`. What is counted (instructions, allocations) is
+//! the same in every run; what is timed is compared within a round, in which all sides take turns.
+
+mod chart;
+mod counted;
+mod document;
+mod figures;
+mod lambda;
+mod machine;
+mod parts;
+mod sizes;
+mod sockets;
+mod tls;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::{
+    args::BenchOptions,
+    command::describe,
+    dynamodb_local::{self, Server},
+    workspace::Workspace,
+};
+
+use chart::{Bar, chart};
+use document::Document;
+
+/// The profile that cargo has unasked, for figures that others can compare theirs with; and the one of
+/// this workspace, by which the example is deployed.
+const PLAIN: &str = "plain";
+const RELEASE: &str = "release";
+
+/// Measures anew what the options ask for; what cannot be measured is an error, and the page stays as it
+/// is.
+pub(crate) fn run(options: &BenchOptions) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let mut document = Document::open(&workspace.root.join("docs/benchmarks.md"))?;
+    document.replace("machine", &machine::described(options)?)?;
+    if let Some(folder) = &options.bootstraps {
+        let server = server(&workspace)?;
+        return lambda(&workspace, &server, builds(folder)?, options, &mut document);
+    }
+    if !options.built {
+        build(&workspace, PLAIN)?;
+        build(&workspace, RELEASE)?;
+    }
+    if !options.cold_start {
+        counted(&workspace, &mut document)?;
+        println!("\n==> parts");
+        document.replace("parts", &parts::table(&workspace)?)?;
+    }
+    let server = server(&workspace)?;
+    if !options.cold_start {
+        println!("\n==> over a socket");
+        let sockets = sockets::measure(&workspace, &server, options)?;
+        document.replace("sockets", &sockets.table())?;
+        document.replace("cold", &sockets.cold_table())?;
+        let title = "CPU of the calling process for a call, in microseconds";
+        document.picture("benchmarks-cpu.svg", &chart(title, 0.0, &sockets.bars()))?;
+        let title = "A process that makes one call by HTTPS, in milliseconds";
+        document.picture("benchmarks-cold.svg", &chart(title, 0.0, &sockets.cold_bars()))?;
+    }
+    let builds = [PLAIN, RELEASE]
+        .map(|profile| (format!("`{profile}`"), program(&workspace, profile, "payments")));
+    lambda(&workspace, &server, builds.to_vec(), options, &mut document)
+}
+
+/// Instructions and allocations.
+fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
+    println!("\n==> allocations");
+    let allocations = counted::allocations(workspace)?;
+    document.replace("allocations", &allocations.table())?;
+
+    println!("\n==> instructions");
+    let instructions = counted::instructions(workspace, &allocations.names())?;
+    document.replace("instructions", &counted::table(&instructions))?;
+    let bars = instructions.iter().map(|row| Bar { name: row.name.clone(), value: row.ratio() });
+    let title = "Instructions of a call, as a multiple of the same SDK calls by hand";
+    document.picture("benchmarks-instructions.svg", &chart(title, 1.0, &bars.collect::<Vec<_>>()))
+}
+
+/// The cold start of the example's payments function; then all is written.
+fn lambda(
+    workspace: &Workspace,
+    server: &Server,
+    builds: Vec<(String, PathBuf)>,
+    options: &BenchOptions,
+    document: &mut Document,
+) -> Result<()> {
+    println!("\n==> under the Runtime Interface Emulator");
+    let table = lambda::table(workspace, server, builds, options.rounds)?;
+    document.replace("lambda", &table)?;
+    if options.bootstraps.is_some() {
+        return Ok(());
+    }
+    document.save()?;
+    println!("\nwritten: docs/benchmarks.md");
+    Ok(())
+}
+
+/// `FOLDER/NAME/bootstrap`: each a build of the payments function.
+fn builds(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("no folder {}", folder.display()))?;
+    let mut builds = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let bootstrap = entry.path().join("bootstrap").canonicalize()?;
+        builds.push((entry.file_name().to_string_lossy().into_owned(), bootstrap));
+    }
+    builds.sort();
+    Ok(builds)
+}
+
+fn server(workspace: &Workspace) -> Result<Server> {
+    match dynamodb_local::endpoint_from_environment() {
+        Some(endpoint) => dynamodb_local::running(&endpoint),
+        None => dynamodb_local::start(&workspace.target).map_err(|reason| anyhow!("{reason}")),
+    }
+}
+
+/// A program of `benches`, or of the example.
+fn program(workspace: &Workspace, profile: &str, name: &str) -> PathBuf {
+    workspace.target.join(profile).join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// The example too: on its own it would have the SDK built once more, with other features.
+fn build(workspace: &Workspace, profile: &str) -> Result<()> {
+    let mut command = workspace.cargo(["build", "--profile", profile, "--bins"]);
+    command.args(["--package", "benches", "--package", "lambda-example"]);
+    println!("==> {}", describe(&command));
+    ensure!(command.status()?.success(), "the benchmarks could not be built");
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! What is uploaded, as Lambda takes it: a ZIP archive.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context, Result};
+
+use crate::command::output;
+
+/// Adds what the paths name to an archive in memory, folders with all that is in them.
+const SCRIPT: &str = "
+import io, os, sys, zipfile
+archive = io.BytesIO()
+with zipfile.ZipFile(archive, 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+    for path in sys.argv[1:]:
+        if os.path.isfile(path):
+            file.write(path, 'bootstrap')
+        for folder, _, names in os.walk(path):
+            for name in names:
+                file.write(os.path.join(folder, name))
+print(len(archive.getvalue()))
+";
+
+/// The bytes of an archive of these files and folders.
+pub(super) fn zipped(paths: &[&Path]) -> Result<u64> {
+    let said = output(Command::new("python3").args(["-c", SCRIPT]).args(paths))?;
+    said.trim().parse().context("the size of an archive")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "of some digits")]
+pub(super) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

@@ -1,0 +1,274 @@
+//! Whole calls over a socket to DynamoDB Local: the sides take turns, and each turn is a process.
+
+use std::{
+    collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{PLAIN, RELEASE, chart::Bar, figures::median, program, sizes, tls::Front};
+use crate::{args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace};
+
+/// What the callers do, over and over.
+struct Case {
+    name: &'static str,
+    /// How many at a time.
+    callers: u32,
+    /// Calls of each before those that are measured: just-in-time compilers need them.
+    warm_up: u32,
+    calls: u32,
+}
+
+const CASES: [Case; 6] = [
+    Case { name: "first", callers: 1, warm_up: 1500, calls: 500 },
+    Case { name: "replay", callers: 1, warm_up: 1500, calls: 500 },
+    Case { name: "in-progress", callers: 1, warm_up: 1500, calls: 500 },
+    Case { name: CACHED, callers: 1, warm_up: 20_000, calls: 20_000 },
+    Case { name: "first", callers: 16, warm_up: 100, calls: 100 },
+    Case { name: "first", callers: 64, warm_up: 25, calls: 25 },
+];
+
+/// A replay from memory, which there is not by hand.
+const CACHED: &str = "cached";
+
+/// How often a process starts for one call, by HTTP and by HTTPS.
+const COLD: [&str; 2] = ["HTTP", "TLS"];
+
+/// What every other is compared with.
+const MEASURE: &str = "ours";
+
+/// One way to do the work.
+struct Side {
+    argument: &'static str,
+    label: &'static str,
+    /// The program and its first arguments.
+    command: Vec<String>,
+    has_cache: bool,
+    /// What is uploaded of it, beside what Lambda's runtime has; in bytes.
+    zipped: u64,
+}
+
+fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let own = |profile, argument, label| {
+        let program = program(workspace, profile, "end-to-end");
+        let zipped = sizes::zipped(&[&program])?;
+        let has_cache = argument == MEASURE;
+        anyhow::Ok(Side { argument, label, command: vec![text(&program)], has_cache, zipped })
+    };
+    let mut sides = vec![
+        own(PLAIN, MEASURE, "the crate, `current_thread`")?,
+        own(RELEASE, MEASURE, "the crate, `current_thread`, built to deploy")?,
+        own(PLAIN, "bare", "SDK by hand, `current_thread`")?,
+        own(PLAIN, "bare-threads", "SDK by hand, `multi_thread`")?,
+    ];
+    if options.peers {
+        let (peers, sources) =
+            (workspace.target.join("peers"), workspace.root.join("benches/peers"));
+        println!("    set-up.sh");
+        let status = Command::new(sources.join("set-up.sh")).arg(&peers).status()?;
+        ensure!(status.success(), "the peers could not be set up");
+        let python = [peers.join("python/bin/python"), sources.join("python/main.py")];
+        let packages = fs::read_dir(peers.join("python/lib"))?.next().context("no Python")??;
+        sides.push(Side {
+            argument: "python",
+            label: "Powertools for Python",
+            command: python.iter().map(|path| text(path)).collect(),
+            has_cache: true,
+            zipped: sizes::zipped(&[&packages.path().join("site-packages")])?,
+        });
+        let typescript = peers.join("typescript");
+        sides.push(Side {
+            argument: "typescript",
+            label: "Powertools for TypeScript",
+            command: vec![
+                "node".into(),
+                "--no-warnings".into(),
+                text(&typescript.join("main.mjs")),
+            ],
+            has_cache: true,
+            zipped: sizes::zipped(&[&typescript.join("node_modules")])?,
+        });
+        let java = text(&peers.join("java"));
+        let classpath = format!("{java}:{java}/*");
+        sides.push(Side {
+            argument: "java",
+            label: "Powertools for Java",
+            command: vec!["java".into(), "-cp".into(), classpath, "Peer".into()],
+            has_cache: true,
+            zipped: sizes::zipped(&[&peers.join("java")])?,
+        });
+    }
+    Ok(sides)
+}
+
+type Key = (usize, usize);
+
+pub(super) struct Sockets {
+    labels: Vec<&'static str>,
+    zipped: Vec<u64>,
+    /// By case and side: one result a round.
+    results: BTreeMap<Key, Vec<Value>>,
+    /// By scheme and side: milliseconds from the start of a process to its end, one a round.
+    cold: BTreeMap<Key, Vec<f64>>,
+}
+
+pub(super) fn measure(
+    workspace: &Workspace,
+    server: &Server,
+    options: &BenchOptions,
+) -> Result<Sockets> {
+    let sides = sides(workspace, options)?;
+    let front = Front::start(workspace, server.endpoint())?;
+    let (mut results, mut cold) =
+        (BTreeMap::<Key, Vec<Value>>::new(), BTreeMap::<_, Vec<_>>::new());
+    for round in 1..=options.rounds {
+        println!("    round {round} of {}", options.rounds);
+        for (index, case) in CASES.iter().enumerate() {
+            for (side, it) in sides.iter().enumerate() {
+                if case.name == CACHED && !it.has_cache {
+                    continue;
+                }
+                let numbers = [case.callers, case.warm_up, case.calls].map(|n| n.to_string());
+                let said = output(it.run(server.endpoint(), case.name).args(numbers))?;
+                results.entry((index, side)).or_default().push(serde_json::from_str(&said)?);
+            }
+        }
+        for (scheme, endpoint) in [server.endpoint(), &front.endpoint].into_iter().enumerate() {
+            for (side, it) in sides.iter().enumerate() {
+                let mut program = it.run(endpoint, "cold");
+                program.args(["1", "0", "1"]).envs(front.environment());
+                let start = Instant::now();
+                output(&mut program)?;
+                let took = start.elapsed().as_secs_f64() * 1000.0;
+                cold.entry((scheme, side)).or_default().push(took);
+            }
+        }
+    }
+    let zipped = sides.iter().map(|side| side.zipped).collect();
+    Ok(Sockets { labels: sides.iter().map(|side| side.label).collect(), zipped, results, cold })
+}
+
+impl Side {
+    fn run(&self, endpoint: &str, case: &str) -> Command {
+        let mut program = Command::new(&self.command[0]);
+        program
+            .args(&self.command[1..])
+            .args([self.argument, endpoint, case])
+            .env("AWS_ACCESS_KEY_ID", "local")
+            .env("AWS_SECRET_ACCESS_KEY", "local")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+            .env("IDEMPOTENCY_TABLE", "idempotency");
+        program
+    }
+}
+
+impl Sockets {
+    fn values(&self, key: Key, what: &str) -> Vec<f64> {
+        let results = self.results.get(&key).into_iter().flatten();
+        results.map(|result| result[what].as_f64().unwrap_or(f64::NAN)).collect()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut table = "| call | callers | side | CPU | × the crate (least – most) | p50 | p99 | \
+                         calls a second | RSS |\n|---|--:|---|--:|--:|--:|--:|--:|--:|\n"
+            .to_owned();
+        for (case, Case { name, callers, .. }) in CASES.iter().enumerate() {
+            for (side, label) in self.labels.iter().enumerate() {
+                let key = (case, side);
+                if !self.results.contains_key(&key) {
+                    continue;
+                }
+                let of = |what| median(&self.values(key, what));
+                let ratio = ratio(&self.values(key, "cpu_us"), &self.values((case, 0), "cpu_us"));
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    table,
+                    "| {name} | {callers} | {label} | {} | {ratio} | {} | {} | {:.0} | {:.1} MB |",
+                    time(of("cpu_us")),
+                    time(of("p50_us")),
+                    time(of("p99_us")),
+                    of("per_second"),
+                    of("rss_kb") / 1000.0,
+                );
+            }
+        }
+        table
+    }
+
+    /// A process that makes one call, and what is uploaded.
+    pub(super) fn cold_table(&self) -> String {
+        let mut table =
+            "| side | HTTP | × the crate (least – most) | TLS | × the crate (least – most) \
+                         | zipped |\n|---|--:|--:|--:|--:|--:|\n"
+                .to_owned();
+        let none = Vec::new();
+        for (side, label) in self.labels.iter().enumerate() {
+            let _ = write!(table, "| {label} |");
+            for scheme in 0..COLD.len() {
+                let of = |side| self.cold.get(&(scheme, side)).unwrap_or(&none);
+                let _ = write!(table, " {:.1} ms | {} |", median(of(side)), ratio(of(side), of(0)));
+            }
+            let _ = writeln!(table, " {:.1} MB |", sizes::megabytes(self.zipped[side]));
+        }
+        table
+    }
+
+    /// The CPU of calls by one caller.
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let is_shown = |case: &Case| case.callers == 1 && case.name != CACHED;
+        let cases = CASES.iter().enumerate().filter(|(_, case)| is_shown(case));
+        let bars = cases.flat_map(|(index, case)| {
+            self.labels.iter().enumerate().map(move |(side, label)| Bar {
+                name: format!("{}: {}", case.name, label.replace('`', "")),
+                value: median(&self.values((index, side), "cpu_us")),
+            })
+        });
+        bars.collect()
+    }
+
+    /// Processes that make one call by HTTPS.
+    pub(super) fn cold_bars(&self) -> Vec<Bar> {
+        let bars = self.labels.iter().enumerate().map(|(side, label)| Bar {
+            name: label.replace('`', ""),
+            value: self.cold.get(&(1, side)).map_or(f64::NAN, |values| median(values)),
+        });
+        bars.collect()
+    }
+}
+
+/// One side as a multiple of another: within each round, the median of the rounds, least and most.
+fn ratio(theirs: &[f64], ours: &[f64]) -> String {
+    let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours).collect();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{:.2} ({least:.2} – {most:.2})", median(&ratios))
+}
+
+fn time(micros: f64) -> String {
+    match micros {
+        ..10.0 => format!("{micros:.1} µs"),
+        ..1000.0 => format!("{micros:.0} µs"),
+        _ => format!("{:.1} ms", micros / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_compared_within_a_round() {
+        // The second round was slow for everybody.
+        let ours = [100.0, 400.0, 100.0];
+        assert_eq!(ratio(&[110.0, 440.0, 120.0], &ours), "1.10 (1.10 – 1.20)");
+        assert_eq!(ratio(&ours, &ours), "1.00 (1.00 – 1.00)");
+    }
+
+    #[test]
+    fn times_have_the_digits_that_matter() {
+        assert_eq!([1.23, 123.4, 1234.0].map(time), ["1.2 µs", "123 µs", "1.2 ms"]);
+    }
+}
