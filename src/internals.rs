@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use crate::answer_codec::Coding;
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::fingerprint::{Fingerprint, json};
@@ -48,7 +49,9 @@ pub fn encode_answer(
     compression: Compression,
 ) -> Option<AttributeValue> {
     let policy = Policy::default().compression(compression);
-    let packed = pack(answer::draft(response), 0, None, &policy).ok()?;
+    let key = RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048).ok()?;
+    let coding = Coding::default();
+    let packed = pack(answer::draft(response), 0, None, coding.of(&key), &policy).ok()?;
     Some(packed.response)
 }
 
@@ -88,10 +91,11 @@ impl Calls {
     /// Whether it is an answer of the first one's that can be replayed.
     #[must_use]
     pub fn is_answer(&self, stored: AttributeValue) -> bool {
-        let answer = match Stored::decode(stored, &self.claim.owner) {
-            Some(Stored::Readable(answer)) => answer,
-            Some(Stored::Packed(coded)) => coded.open(self.policy.max_answer_bytes),
-            Some(Stored::Parts(_)) | None => return false,
+        let Some(stored) = Stored::decode(stored, &self.claim.owner) else { return false };
+        let coding = Coding::default();
+        let coder = coding.of(&self.claim.key);
+        let Ok(answer) = stored.in_record(self.policy.max_answer_bytes, coder) else {
+            return false;
         };
         let Answer::Http(answer) = answer else { return false };
         answer::replay::<Bytes>(answer).is_some()
