@@ -183,7 +183,7 @@ pub use crate::execution::Execution;
 pub use crate::finding::{Finding, Verdict};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
-pub use crate::from_env::TABLE_VARIABLE;
+pub use crate::from_env::{TABLE_VARIABLE, sdk_config};
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
