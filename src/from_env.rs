@@ -79,8 +79,6 @@ impl Idempotency {
 ///
 /// ```
 /// use aws_sdk_dynamodb::Client;
-use aws_smithy_http_client::tls::Provider;
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 /// use dynamodb_idempotency::{Error, Idempotency, sdk_config};
 ///
 /// # async fn example() -> Result<(), Error> {

@@ -35,7 +35,11 @@ impl Draft<'_> {
     /// What follows the body; `None` for what is never stored as bytes.
     pub(super) fn tail(&self) -> Option<Vec<u8>> {
         let mut tail = match self {
-            Self::Json(_) => vec![JSON],
+            Self::Json(_) => {
+                let mut head = Vec::with_capacity(5);
+                head.push(JSON);
+                head
+            }
             Self::Http { status, headers, body } => http_head(*status, headers, *body)?,
             Self::Unavailable(_) => return None,
         };
@@ -46,7 +50,10 @@ impl Draft<'_> {
 }
 
 fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> Option<Vec<u8>> {
-    let mut head = vec![HTTP];
+    let header = |(name, value): &(String, Vec<u8>)| 8 + name.len() + value.len();
+    // With room for its length.
+    let mut head = Vec::with_capacity(8 + headers.iter().map(header).sum::<usize>());
+    head.push(HTTP);
     head.extend(status.to_be_bytes());
     head.push(match body {
         BodyRef::Empty => EMPTY,
