@@ -116,7 +116,6 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
     let (client, heard) = Canned::applied().recorded();
     call(idempotency(client.client()), payload.clone(), Expected::Executed).await?;
     let [pending, completed] = items(heard.take())?;
-    let json = serde_json::to_string(&Receipt::example())?;
 
     let named = |name: &str| {
         let suffix = if with_payload { ", payload of 0.5 KB" } else { "" };
@@ -134,10 +133,11 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
         Case {
             name: named("first run"),
             ours: ours(applied.clone(), Expected::Executed),
-            bare: prepare(applied, move |client| {
-                let json = json.clone();
+            bare: prepare(applied, |client| {
+                let answer = Receipt::example();
                 async move {
                     raw::create(&client, &pk()).await?;
+                    let json = serde_json::to_string(&answer)?;
                     raw::complete(&client, &pk(), raw::json_answer(json)).await
                 }
             }),
@@ -146,8 +146,9 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
             name: named("replay"),
             ours: ours(replayed.clone(), Expected::Replayed),
             bare: prepare(replayed.clone(), |client| async move {
-                let answer = raw::answer(raw::refused(&client, &pk()).await?, "json")?;
-                ensure!(!answer.is_empty(), "the answer is lost");
+                let json = raw::answer(raw::refused(&client, &pk()).await?, "json")?;
+                let answer: Receipt = serde_json::from_str(&json)?;
+                ensure!(answer.id == KEY, "the answer is lost");
                 Ok(())
             }),
         },

@@ -13,6 +13,7 @@ Commands:
   bench    what a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
       --rounds N                 how often the sides take turns over a socket (default 7)
       --peers                    the same work with Powertools for Python, TypeScript and Java
+      --built                    takes the programs as they are, and builds nothing
       --cold-start               the start of the example's payments function alone
       --bootstraps FOLDER        the same for FOLDER/NAME/bootstrap of each NAME; nothing is written
                                  (needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL)
@@ -75,11 +76,13 @@ pub(crate) enum Command {
     Torture(TortureOptions),
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct BenchOptions {
     pub(crate) rounds: u32,
     /// Whether other libraries take part.
     pub(crate) peers: bool,
+    /// Whether nothing is built.
+    pub(crate) built: bool,
     /// Whether cold starts under the emulator are all that is measured.
     pub(crate) cold_start: bool,
     /// Builds of the payments function to compare.
@@ -167,12 +170,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
 
 fn bench_options(flags: &[String], binary_args: &[String]) -> Result<BenchOptions> {
     ensure!(binary_args.is_empty(), "`bench` passes nothing on: nothing may follow `--`");
-    let mut options =
-        BenchOptions { rounds: ROUNDS, peers: false, cold_start: false, bootstraps: None };
+    let mut options = BenchOptions { rounds: ROUNDS, ..BenchOptions::default() };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match flag.as_str() {
             "--peers" => options.peers = true,
+            "--built" => options.built = true,
             "--cold-start" => options.cold_start = true,
             "--bootstraps" => {
                 let folder = flags.next().context("`--bootstraps` needs a folder")?;
@@ -293,16 +296,17 @@ mod tests {
 
     #[test]
     fn bench_takes_its_rounds_and_peers() {
-        let plain =
-            BenchOptions { rounds: ROUNDS, peers: false, cold_start: false, bootstraps: None };
+        let plain = BenchOptions { rounds: ROUNDS, ..BenchOptions::default() };
         let bench = |line: &str| match parse_line(line) {
             Ok(Command::Bench(options)) => options,
             other => panic!("{other:?}"),
         };
         assert_eq!(bench("bench"), plain);
-        let options = bench("bench --rounds 3 --peers --cold-start --bootstraps builds");
+        let options = bench("bench --rounds 3 --peers --built --cold-start --bootstraps builds");
+        let [peers, built, cold_start] = [true; 3];
         let bootstraps = Some("builds".into());
-        assert_eq!(options, BenchOptions { rounds: 3, peers: true, cold_start: true, bootstraps });
+        let expected = BenchOptions { rounds: 3, peers, built, cold_start, bootstraps };
+        assert_eq!(options, expected);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod counted;
 mod document;
 mod figures;
 mod lambda;
+mod machine;
 mod parts;
 mod sizes;
 mod sockets;
@@ -40,12 +41,15 @@ const RELEASE: &str = "release";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut document = Document::open(&workspace.root.join("docs/benchmarks.md"))?;
+    document.replace("machine", &machine::described(options)?)?;
     if let Some(folder) = &options.bootstraps {
         let server = server(&workspace)?;
         return lambda(&workspace, &server, builds(folder)?, options, &mut document);
     }
-    build(&workspace, PLAIN)?;
-    build(&workspace, RELEASE)?;
+    if !options.built {
+        build(&workspace, PLAIN)?;
+        build(&workspace, RELEASE)?;
+    }
     if !options.cold_start {
         counted(&workspace, &mut document)?;
         println!("\n==> parts");
