@@ -23,7 +23,8 @@ impl Idempotency {
     /// The table named by `IDEMPOTENCY_TABLE`, with region, credentials and endpoint as the AWS SDK
     /// finds them (`AWS_ENDPOINT_URL_DYNAMODB` points it at DynamoDB Local).
     ///
-    /// The SDK's missing time-outs are set: 1 s to connect, 2 s for each try.
+    /// The SDK's missing time-outs are set: 1 s to connect, 2 s for each try; [`sdk_config`] has the
+    /// rest.
     ///
     /// ```
     /// use dynamodb_idempotency::{Error, Idempotency};

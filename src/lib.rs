@@ -97,7 +97,7 @@
 //! | feature | default | what it brings |
 //! |---|---|---|
 //! | `compression` | yes | answers stored compressed, by zstd (a C library); without it, such an answer is [`ErrorKind::AnswerUnavailable`] |
-//! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
+//! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config`], by `aws-config`; HTTPS by rustls with ring |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
