@@ -101,7 +101,7 @@
 //! | feature | default | what it brings |
 //! |---|---|---|
 //! | `compression` | yes | answers stored compressed, by zstd (a C library); without it, such an answer is [`ErrorKind::AnswerUnavailable`] |
-//! | `from-env` | yes | [`Idempotency::from_env`], by `aws-config` with its HTTPS client |
+//! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], by `aws-config`; HTTPS by rustls with ring |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
@@ -189,7 +189,7 @@ pub use crate::execution::Execution;
 pub use crate::finding::{Finding, Verdict};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
-pub use crate::from_env::TABLE_VARIABLE;
+pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use aws_config::Region;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::Client;
-use dynamodb_idempotency::{Attribute, Idempotency, TableSchema};
+use dynamodb_idempotency::{Attribute, Idempotency, TableSchema, sdk_config_loader};
 
 use crate::args::Target;
 use crate::failure::Failure;
@@ -32,8 +32,7 @@ pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(2))
         .operation_attempt_timeout(Duration::from_secs(5));
-    let mut loader =
-        aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts.build());
+    let mut loader = sdk_config_loader().timeout_config(timeouts.build());
     if let Some(url) = &target.endpoint_url {
         loader = loader.endpoint_url(url);
     }

@@ -1,9 +1,5 @@
 //! DynamoDB as both functions use it.
 
-use std::time::Duration;
-
-use aws_config::BehaviorVersion;
-use aws_config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{
@@ -11,15 +7,10 @@ use aws_sdk_dynamodb::types::{
 };
 use lambda_http::Error;
 
-/// A client for the business's own tables, by the environment; it does not wait longer than a caller
-/// would.
+/// A client for the business's own tables, as the crate makes its own: by the environment, and it does
+/// not wait longer than a caller would.
 pub async fn client() -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(Duration::from_secs(2))
-        .build();
-    let config = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts);
-    Client::new(&config.load().await)
+    Client::new(&dynamodb_idempotency::sdk_config_loader().load().await)
 }
 
 /// Creates a table with this partition key and the sort key `id`, where there is none.

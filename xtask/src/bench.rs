@@ -54,17 +54,21 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         counted(&workspace, &mut document)?;
         println!("\n==> parts");
         document.replace("parts", &parts::table(&workspace)?)?;
+        document.save()?;
     }
     let server = server(&workspace)?;
     if !options.cold_start {
         println!("\n==> over a socket");
         let sockets = sockets::measure(&workspace, &server, options)?;
-        document.replace("sockets", &sockets.table())?;
-        document.replace("cold", &sockets.cold_table())?;
         let title = "CPU of the calling process for a call, in microseconds";
-        document.picture("benchmarks-cpu.svg", &chart(title, 0.0, &sockets.bars()))?;
+        let svg = chart(title, 0.0, &sockets.bars());
+        document.replace("sockets", &sockets.table())?;
+        document.picture("cpu", &svg)?;
         let title = "A process that makes one call by HTTPS, in milliseconds";
-        document.picture("benchmarks-cold.svg", &chart(title, 0.0, &sockets.cold_bars()))?;
+        let svg = chart(title, 0.0, &sockets.cold_bars());
+        document.replace("cold", &sockets.cold_table())?;
+        document.picture("cold-start", &svg)?;
+        document.save()?;
     }
     let builds = [PLAIN, RELEASE]
         .map(|profile| (format!("`{profile}`"), program(&workspace, profile, "payments")));
@@ -79,10 +83,12 @@ fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
 
     println!("\n==> instructions");
     let instructions = counted::instructions(workspace, &allocations.names())?;
-    document.replace("instructions", &counted::table(&instructions))?;
     let bars = instructions.iter().map(|row| Bar { name: row.name.clone(), value: row.ratio() });
     let title = "Instructions of a call, as a multiple of the same SDK calls by hand";
-    document.picture("benchmarks-instructions.svg", &chart(title, 1.0, &bars.collect::<Vec<_>>()))
+    let svg = chart(title, 1.0, &bars.collect::<Vec<_>>());
+    document.replace("instructions", &counted::table(&instructions))?;
+    document.picture("instructions", &svg)?;
+    document.save()
 }
 
 /// The cold start of the example's payments function; then all is written.

@@ -61,7 +61,7 @@ async fn cold(is_ours: bool, key: String) -> Result<()> {
         ensure!(came_to == Case::First, "{came_to:?} and no first call");
         return Ok(());
     }
-    let client = Client::new(&aws_config::load_defaults(BehaviorVersion::latest()).await);
+    let client = Client::new(&dynamodb_idempotency::sdk_config_loader().load().await);
     first_by_hand(&client, &pk(&key)).await
 }
 

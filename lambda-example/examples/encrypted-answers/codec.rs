@@ -1,4 +1,4 @@
-//! Answers encrypted by AES-256-GCM, with aws-lc-rs, which the AWS SDK's TLS stack has already.
+//! Answers encrypted by AES-256-GCM, with ring, which the crate's HTTPS client has already.
 //!
 //! ```text
 //! key id     4 bytes     which of the keys it is
@@ -13,15 +13,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use dynamodb_idempotency::{AnswerCodec, CodecError};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 /// The keys of one function, fetched when it starts: the data keys that AWS KMS has decrypted, or a
 /// secret of Secrets Manager.
 pub(crate) struct AesGcm {
     /// By which answers are encrypted; the others are only for reading.
     current: u32,
-    keys: HashMap<u32, RandomizedNonceKey>,
+    keys: HashMap<u32, LessSafeKey>,
 }
 
 impl AesGcm {
@@ -36,8 +36,10 @@ impl AesGcm {
         current: u32,
         keys: impl IntoIterator<Item = (u32, [u8; 32])>,
     ) -> Result<Self, CodecError> {
-        let key =
-            |(id, bytes): (u32, [u8; 32])| Ok((id, RandomizedNonceKey::new(&AES_256_GCM, &bytes)?));
+        let key = |(id, bytes): (u32, [u8; 32])| {
+            let key = UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| "not a key for AES-256")?;
+            Ok((id, LessSafeKey::new(key)))
+        };
         let keys = keys.into_iter().map(key).collect::<Result<HashMap<_, _>, CodecError>>()?;
         if !keys.contains_key(&current) {
             return Err(no_key(current));
@@ -45,7 +47,7 @@ impl AesGcm {
         Ok(Self { current, keys })
     }
 
-    fn key(&self, id: u32) -> Result<&RandomizedNonceKey, CodecError> {
+    fn key(&self, id: u32) -> Result<&LessSafeKey, CodecError> {
         self.keys.get(&id).ok_or_else(|| no_key(id))
     }
 }
@@ -53,8 +55,15 @@ impl AesGcm {
 impl AnswerCodec for AesGcm {
     fn encode(&self, pk: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
         let key = self.key(self.current)?;
-        let nonce = key.seal_in_place_append_tag(Aad::from(pk), &mut plain)?;
-        Ok([&self.current.to_be_bytes(), nonce.as_ref().as_slice(), &plain].concat())
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce)?;
+        key.seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(pk),
+            &mut plain,
+        )
+        .map_err(|_| "it is too long for AES-GCM")?;
+        Ok([&self.current.to_be_bytes(), nonce.as_slice(), &plain].concat())
     }
 
     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {

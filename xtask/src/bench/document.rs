@@ -29,9 +29,11 @@ impl Document {
         Ok(())
     }
 
-    /// Writes a picture beside the page.
-    pub(super) fn picture(&self, name: &str, svg: &str) -> Result<()> {
-        Ok(fs::write(self.path.with_file_name(name), svg)?)
+    /// Writes a picture beside the page, and shows it where `<!-- NAME picture -->` marks the place.
+    pub(super) fn picture(&mut self, name: &str, svg: &str) -> Result<()> {
+        let file = format!("benchmarks-{name}.svg");
+        fs::write(self.path.with_file_name(&file), svg)?;
+        self.replace(&format!("{name} picture"), &format!("![{name}]({file})\n"))
     }
 
     pub(super) fn save(&self) -> Result<()> {

@@ -21,12 +21,12 @@ struct Case {
 }
 
 const CASES: [Case; 6] = [
-    Case { name: "first", callers: 1, warm_up: 1500, calls: 500 },
-    Case { name: "replay", callers: 1, warm_up: 1500, calls: 500 },
-    Case { name: "in-progress", callers: 1, warm_up: 1500, calls: 500 },
+    Case { name: "first", callers: 1, warm_up: 700, calls: 300 },
+    Case { name: "replay", callers: 1, warm_up: 700, calls: 300 },
+    Case { name: "in-progress", callers: 1, warm_up: 700, calls: 300 },
     Case { name: CACHED, callers: 1, warm_up: 20_000, calls: 20_000 },
-    Case { name: "first", callers: 16, warm_up: 100, calls: 100 },
-    Case { name: "first", callers: 64, warm_up: 25, calls: 25 },
+    Case { name: "first", callers: 16, warm_up: 50, calls: 50 },
+    Case { name: "first", callers: 64, warm_up: 12, calls: 12 },
 ];
 
 /// A replay from memory, which there is not by hand.

@@ -36,6 +36,11 @@ pub(super) const ALL: &[Promise] = &[
         ],
     },
     Promise {
+        name: "HTTPS is by ring alone, whose first connection is quick",
+        features: &[],
+        absent: &["aws-lc-rs", "aws-lc-sys"],
+    },
+    Promise {
         name: "the embedded engine is for tests only",
         // All features but `testing`, which is it.
         features: &["--features", "admin,fault-injection,fuzzing,jmespath,messages,metrics"],
