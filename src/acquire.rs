@@ -339,14 +339,14 @@ impl<'a> Acquirer<'a> {
                         continue;
                     }
                     Decision::TakeOver(orphan) => {
-                        next = self.take_over(orphan);
+                        next = self.take_over(orphan)?;
                         continue;
                     }
                     Decision::Reconcile { orphan, lease_ended_at } => {
                         let Some(verdict) = self.verdict_on(&orphan.version) else {
                             return Ok(self.put_to_hook(orphan, lease_ended_at));
                         };
-                        let Some(carried_out) = self.carry_out(orphan, verdict) else {
+                        let Some(carried_out) = self.carry_out(orphan, verdict)? else {
                             return Ok(Acquisition::Abandoned);
                         };
                         next = carried_out;
@@ -432,14 +432,18 @@ impl<'a> Acquirer<'a> {
         Next::Own(way)
     }
 
-    /// The operation goes on in our hands.
-    fn take_over(&mut self, orphan: Orphan) -> Next {
+    /// The operation goes on in our hands, unless it has steps that another codec than ours wrote: who
+    /// has that one can go on with it.
+    fn take_over(&mut self, orphan: Orphan) -> Result<Next, Error> {
         let Orphan { version, attempt, created_at, steps } = orphan;
+        if let Some(steps) = &steps {
+            steps.check(self.core.coding.of(&self.call.key))?;
+        }
         let next = u32::from(!mutant(Mutant::AttemptStays));
         (self.claim.attempt, self.claim.created_at) = (attempt.saturating_add(next), created_at);
         self.steps = steps;
         self.taken = Some(version.clone());
-        Next::Own(Way::TakeOver(version))
+        Ok(Next::Own(Way::TakeOver(version)))
     }
 
     fn decide(&self, item: Option<Item>, time: Option<StoreTime>) -> Result<Decision, Error> {

@@ -33,7 +33,7 @@ pub(crate) enum Completion {
     Stored,
     /// There was no record to write to: the execution ran unprotected.
     Unprotected,
-    /// A commit of this execution's, or an earlier try of this completion, has: with this answer.
+    /// A commit of this execution's has, with this answer.
     Landed(Answer),
     /// Another owner has the key; with its answer, if it has completed.
     LeaseLost(Option<Answer>),
@@ -60,7 +60,7 @@ impl Execution {
 
     async fn see_completed(&self, draft: Draft<'_>) -> Completion {
         let table = &self.inner.core.table;
-        let completed_at = table.clock.store_now();
+        let completed_at = self.inner.commits.next_completion(table.clock.store_now()).await;
         let claim = &self.inner.claim;
         let mut unstorable = false;
         let mut retries = self.retries();
@@ -92,10 +92,10 @@ impl Execution {
                     }
                     return self.stored();
                 }
-                Write::Refused(Some(item)) => return self.refused(item).await,
+                Write::Refused(Some(item)) => return self.refused(item, completed_at).await,
                 Write::Refused(None) => {
                     match table.get(&claim.key, retries.limit()).await.outcome {
-                        Ok(Some(item)) => return self.refused(item).await,
+                        Ok(Some(item)) => return self.refused(item, completed_at).await,
                         Ok(None) => {
                             Error::new(ErrorKind::Unavailable, "the record changes too fast")
                         }
@@ -227,11 +227,16 @@ impl Execution {
         if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
     }
 
-    /// Refused means that the record is another owner's, or was completed by a commit of ours.
-    async fn refused(&self, item: Item) -> Completion {
-        if let Some(answer) = self.own_answer(&item).await {
+    /// Refused means that the record is another owner's, or was completed by a commit of ours, or by an
+    /// earlier try of this very completion.
+    async fn refused(&self, item: Item, completed_at: Timestamp) -> Completion {
+        if let Some(answer) = self.own_stored(&item) {
+            let schema = &self.inner.core.table.schema;
+            if record::completed_at(schema, &item) == Some(completed_at) {
+                return self.stored();
+            }
             self.succeeded();
-            Completion::Landed(answer)
+            Completion::Landed(self.own(answer).await)
         } else if self.is_protected() {
             self.came_to(Ending::LeaseLost);
             Completion::LeaseLost(self.others(item).await)
@@ -256,12 +261,10 @@ impl Execution {
     }
 
     /// The answer in a record that this execution has completed.
-    pub(crate) async fn own_answer(&self, item: &Item) -> Option<Answer> {
+    fn own_stored(&self, item: &Item) -> Option<Stored> {
         let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
         match record.state {
-            State::Completed { answer } if record.owner == self.inner.claim.owner => {
-                Some(self.own(answer).await)
-            }
+            State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
             State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
         }
     }
@@ -334,11 +337,11 @@ impl Execution {
             return;
         }
         let landed = match &ended {
-            Ended::Refused(Some(item)) => self.own_answer(item).await,
+            Ended::Refused(Some(item)) => self.own_stored(item),
             Ended::Applied | Ended::Refused(None) | Ended::Unknown => None,
         };
         match landed {
-            Some(answer) => self.inner.commits.landed(answer).await,
+            Some(answer) => self.inner.commits.landed(self.own(answer).await).await,
             // Without a record nothing keeps a late commit from landing where there is none.
             None if matches!(ended, Ended::Unknown) || !self.is_protected() => {
                 self.inner.commits.unfinished().await;

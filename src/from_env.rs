@@ -5,6 +5,9 @@ use std::time::Duration;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, ConfigLoader};
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::RuntimeComponents;
+use aws_smithy_http_client::ConnectorBuilder;
+use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 
@@ -71,10 +74,10 @@ impl Idempotency {
 /// The AWS SDK's configuration as [`Idempotency::from_env`] takes it, for clients of your own beside it
 /// and for what you want otherwise: settings made on the loader replace these.
 ///
-/// Region, credentials and endpoints are found as the SDK finds them. Its missing time-outs are set, 1 s
+/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK finds them. Its missing time-outs are set, 1 s
 /// to connect and 2 s for each try. HTTPS is by rustls with ring: a process makes its first TLS
 /// connection in a fraction of the time that it takes with aws-lc, which draws 20 ms of entropy first,
-/// and is a megabyte smaller when zipped. For another one (a FIPS build, a proxy) set an `http_client`.
+/// and is a megabyte smaller when zipped. For another one (a FIPS build) set an `http_client`.
 /// Clients made of one loaded configuration share their connections.
 ///
 /// ```
@@ -88,13 +91,22 @@ impl Idempotency {
 /// # Ok(())
 /// # }
 /// ```
+#[must_use]
 pub fn sdk_config_loader() -> ConfigLoader {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
         .operation_attempt_timeout(Duration::from_secs(2))
         .build();
-    let https = aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https();
+    // As the SDK makes its default client (`default_https_client` in aws-smithy-runtime), but for ring:
+    // its `build_https` knows no proxy.
+    let https =
+        aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
+            let mut connector = ConnectorBuilder::default()
+                .tls_provider(Provider::Rustls(CryptoMode::Ring))
+                .proxy_config(ProxyConfig::from_env());
+            connector.set_connector_settings(settings.cloned());
+            connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
+            connector.build()
+        });
     aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts).http_client(https)
 }

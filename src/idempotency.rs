@@ -62,6 +62,10 @@ pub(crate) struct Core {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
+    /// Through a copy of it: where its configuration names no `http_client`, as that of
+    /// `aws_config::load_defaults` does not, the copy has connections of its own.
+    /// [`client`](Self::client) gives your own code the ones that are there.
+    ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
     /// use dynamodb_idempotency::Idempotency;
@@ -75,7 +79,24 @@ impl Idempotency {
         Builder::new(client, table.into()).assemble()
     }
 
-    /// Uses `table` through `client`, with choices.
+    /// The client by which the table is used, for the tables of your business: the connection that is
+    /// open serves both.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::from_env().await?;
+    /// let orders = idempotency.client().clone();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.core.table.client
+    }
+
+    /// Uses `table` through `client`, with choices; as [`new`](Self::new).
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {

@@ -53,6 +53,10 @@ impl Core {
         (key, owner): (&RecordKey, &Owner),
         policy: &Policy,
     ) -> Result<Packed<'a>, Unstorable> {
+        if self.table.is_disabled {
+            // No record is written.
+            return Ok(Packed { response: AttributeValue::Null(true), parts: None });
+        }
         let has_room = key.longest_part(owner.as_str()) <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);

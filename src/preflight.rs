@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{TableDescription, TableStatus, TimeToLiveStatus};
 use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
 use crate::idempotency::Idempotency;
-use crate::key::{RecordKey, Scope};
+use crate::key::{PartName, RecordKey, Scope};
 use crate::kill_switch::DISABLED_VARIABLE;
 use crate::policy::Outage;
 use crate::record::Owner;
@@ -73,9 +73,10 @@ pub struct Preflight<'a> {
 }
 
 impl Preflight<'_> {
-    /// Also tries whether records of this scope may be read and written: four round trips, and the
-    /// write units of three small writes that do not happen. A role that may do so in the scope of
-    /// an operation may do so for its tenants; no need to name these.
+    /// Also tries whether records of this scope may be read and written: six round trips, two of
+    /// them for the parts of large answers, and the write units of four small writes that do not
+    /// happen. A role that may do so in the scope of an operation may do so for its tenants; no need to
+    /// name these. One that is held to its tenant asks for the scope of that.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -252,12 +253,19 @@ impl<'a> Checks<'a> {
         let nobody = Owner::random()?;
         let limit = self.table.request_timeout;
         let subject = format!("records of {}", scope.as_str());
+        // Parts of large answers have other leading keys than their record.
+        let name = PartName { owner: nobody.as_str(), digest: &[], number: 0 };
+        let part = key.part(&name, self.table.schema.max_key_bytes());
+        let of_record = Access::ALL.map(|access| (access, key, "records"));
+        let of_parts = part
+            .iter()
+            .flat_map(|part| Access::OF_PARTS.map(|access| (access, part, "parts of answers")));
         let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-        for access in Access::ALL {
+        for (access, key, what) in of_record.into_iter().chain(of_parts) {
             match self.table.try_access(access, key, &nobody, limit).await {
                 Look::Denied(said) => {
                     self.answered();
-                    denied.push(access.action());
+                    denied.push(format!("{} on {what}", access.action()));
                     words = said;
                 }
                 look @ (Look::Wrong(_) | Look::Silent(_)) => {
@@ -270,8 +278,7 @@ impl<'a> Checks<'a> {
         let (table, scope) = (&self.table.name, scope.as_str());
         if !denied.is_empty() {
             let actions = denied.join(", ");
-            let detail =
-                format!("the role may not do {actions} on records of `{scope}` in table `{table}`");
+            let detail = format!("the role may not do {actions} of `{scope}` in table `{table}`");
             self.findings.push(Finding::error(subject, detail).mend(format!(
                 "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` where they \
                  are limited (DynamoDB says: {words})"

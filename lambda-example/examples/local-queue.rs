@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::config::{Credentials, Region};
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier, MessageService, Sqs};
-use dynamodb_idempotency::{Idempotency, Lease};
+use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Ledger, book, payment_events};
 use lambda_http::lambda_runtime::{Context, LambdaEvent};
 use lambda_http::tracing::subscriber;
@@ -104,13 +104,13 @@ async fn dynamodb() -> Result<Client, Error> {
         endpoint = format!("http://{}", listener.local_addr()?);
         tokio::spawn(dynoxide::server::serve_on(listener, dynoxide::Database::memory()?));
     }
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
+    let config = sdk_config_loader()
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "local"))
         .endpoint_url(endpoint)
-        .build();
-    Ok(Client::from_conf(config))
+        .load()
+        .await;
+    Ok(Client::new(&config))
 }
 
 fn unique() -> Result<u64, Error> {

@@ -1,4 +1,4 @@
-//! DynamoDB as both functions use it.
+//! Tables of the business.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
@@ -6,12 +6,6 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use lambda_http::Error;
-
-/// A client for the business's own tables, as the crate makes its own: by the environment, and it does
-/// not wait longer than a caller would.
-pub async fn client() -> Client {
-    Client::new(&dynamodb_idempotency::sdk_config_loader().load().await)
-}
 
 /// Creates a table with this partition key and the sort key `id`, where there is none.
 pub(crate) async fn create_table(

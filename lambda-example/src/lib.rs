@@ -39,7 +39,6 @@ mod payments;
 mod transfers;
 
 pub use api::{PAYMENTS_SCOPE, TRANSFERS_SCOPE, service};
-pub use dynamodb::client;
 pub use ledger::{Entry, Ledger};
 pub use payment_events::{PAYMENT_EVENTS_SCOPE, book, payment_events};
 pub use payments::{Payment, Payments};

@@ -1,7 +1,7 @@
 //! The payments API as a Lambda function: `IDEMPOTENCY_TABLE` and `PAYMENTS_TABLE` name its tables.
 
 use dynamodb_idempotency::{Idempotency, lambda};
-use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, client, service};
+use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, service};
 use lambda_http::{Error, tracing};
 
 // One invocation at a time needs one thread.
@@ -14,6 +14,6 @@ async fn main() -> Result<(), Error> {
     }
     let idempotency = Idempotency::from_env().await?;
     idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;
-    let payments = Payments::new(client().await, table);
+    let payments = Payments::new(idempotency.client().clone(), table);
     lambda::run(service(&idempotency, payments)).await
 }

@@ -42,19 +42,24 @@ impl Acquirer<'_> {
         };
         self.word = None;
         match self.carry_out(orphan, verdict) {
-            Some(next) => self.go_on(next).await,
-            None => Ok(Acquisition::Abandoned),
+            Ok(Some(next)) => self.go_on(next).await,
+            Ok(None) => Ok(Acquisition::Abandoned),
+            Err(error) => self.give_up(error).await,
         }
     }
 
     /// What the hook's word asks to send, if anything.
-    pub(super) fn carry_out(&mut self, orphan: Orphan, verdict: Verdict) -> Option<Next> {
+    pub(super) fn carry_out(
+        &mut self,
+        orphan: Orphan,
+        verdict: Verdict,
+    ) -> Result<Option<Next>, Error> {
         self.verdict = Some((orphan.version.clone(), verdict.clone()));
         self.steps_bytes = orphan.steps.as_ref().map_or(0, Checkpoints::bytes);
         match verdict {
-            Verdict::Settle(word) => Some(self.settling(orphan, word)),
-            Verdict::Execute => Some(self.take_over(orphan)),
-            Verdict::Refuse => None,
+            Verdict::Settle(word) => Ok(Some(self.settling(orphan, word))),
+            Verdict::Execute => self.take_over(orphan).map(Some),
+            Verdict::Refuse => Ok(None),
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -133,12 +133,22 @@ fn changed(
     change: &impl Fn(Response<Bytes>) -> Response<Bytes>,
     answer: HttpAnswer,
 ) -> Result<Answer, &'static str> {
-    let kind = BodyKind::of(&answer.body);
+    let (kind, bytes) = (BodyKind::of(&answer.body), answer.body.as_ref().as_bytes().len());
     let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
     let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
-    let (head, body) = changed.map_err(|_| "Http::on_store panicked")?.into_parts();
+    let mut changed = changed.map_err(|_| "Http::on_store panicked")?;
+    forget_length(&mut changed, bytes);
+    let (head, body) = changed.into_parts();
     let body = kind.again(body);
     Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
+}
+
+/// Takes the length of the body before a user's hook, which had so many bytes, from the response after
+/// it: whoever sends it knows its own.
+pub(super) fn forget_length(changed: &mut Response<Bytes>, bytes: usize) {
+    if changed.body().len() != bytes {
+        changed.headers_mut().remove(CONTENT_LENGTH);
+    }
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.

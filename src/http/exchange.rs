@@ -278,8 +278,9 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// The response of a replay, as the user wants it.
 fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Response<B>> {
     let Some(change) = &config.on_replay else { return answer::replay(answer) };
-    let kind = BodyKind::of(&answer.body);
-    let response = change(answer::replay(answer)?);
+    let (kind, bytes) = (BodyKind::of(&answer.body), answer.body.as_ref().as_bytes().len());
+    let mut response = change(answer::replay(answer)?);
+    answer::forget_length(&mut response, bytes);
     Some(response.map(|body| B::from_stored(kind.again(body))))
 }
 

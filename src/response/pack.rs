@@ -166,11 +166,17 @@ pub(crate) fn pack<'a>(
     };
     let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
     let compressed = match policy.compression {
-        Compression::Auto if units(plain) > 1 => compression::compress(&draft, &tail),
+        // What a codec adds is not known yet; it may as much as double a short answer.
+        Compression::Auto if units(plain) > 1 || coder.is_set() && units(2 * plain) > 1 => {
+            compression::compress(&draft, &tail)
+        }
         Compression::Auto | Compression::Off => None,
     };
-    // Where it saves no unit, an answer that can be read is worth more.
-    let compressed = compressed.filter(|bytes| units(rest + header + bytes.len()) < units(plain));
+    // Where it saves no unit, an answer that can be read is worth more; a codec's cannot be.
+    let compressed = compressed.filter(|bytes| {
+        let length = rest + header + bytes.len();
+        if coder.is_set() { length < plain } else { units(length) < units(plain) }
+    });
     let form = match compressed {
         Some(bytes) => Form::Bytes(Encoded::compressed(bytes, plain_bytes)),
         None => Form::Plain(draft, tail),
@@ -185,7 +191,9 @@ pub(crate) fn pack<'a>(
         Form::Bytes(encoded) => rest + HEADER_BYTES + encoded.len(),
     };
     let owner = match policy.large_answers {
-        LargeAnswers::InParts { above } => owner.filter(|_| record > above.min(MAX_ITEM_BYTES)),
+        LargeAnswers::InParts { above } => {
+            owner.filter(|_| record > above.min(MAX_ITEM_BYTES) && !form.is_empty())
+        }
         LargeAnswers::InRecord => None,
     };
     let too_large = || Unstorable::TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
@@ -203,6 +211,11 @@ pub(crate) fn pack<'a>(
 }
 
 impl<'a> Form<'a> {
+    /// No part has nothing in it.
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Bytes(encoded) if encoded.len() == 0)
+    }
+
     fn bytes(self, plain_bytes: usize) -> Encoded<'a> {
         match self {
             Self::Plain(draft, tail) => Encoded::raw(draft, tail, plain_bytes),

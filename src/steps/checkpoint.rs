@@ -77,11 +77,7 @@ impl Checkpoint {
         name: &str,
         coder: Coder<'_>,
     ) -> Result<T, Error> {
-        let json = self.json(name, coder).map_err(|reason| {
-            let message =
-                format!("step `{name}` was done in an earlier attempt, and its result {reason}");
-            Error::new(ErrorKind::AnswerUnavailable, message)
-        })?;
+        let json = self.json(name, coder).map_err(|reason| lost(name, &reason))?;
         serde_json::from_str(&json).map_err(|source| {
             let message =
                 format!("the stored result of step `{name}` is not of the type asked for");
@@ -110,6 +106,11 @@ impl Checkpoint {
     }
 }
 
+fn lost(name: &str, reason: &str) -> Error {
+    let message = format!("step `{name}` was done in an earlier attempt, and its result {reason}");
+    Error::new(ErrorKind::AnswerUnavailable, message)
+}
+
 /// What the codec is given before a result: with the name, so that no step's result stands in for
 /// another's.
 fn head(name: &str) -> Vec<u8> {
@@ -132,6 +133,15 @@ impl Checkpoints {
     pub(crate) fn encode(&self) -> AttributeValue {
         let written = |(name, value): (&String, &Checkpoint)| (name.clone(), value.encode());
         AttributeValue::M(self.0.iter().map(written).collect())
+    }
+
+    /// Whether this codec reads what is stored of them.
+    pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
+        let stored = self.0.iter().filter(|(_, step)| !matches!(step, Checkpoint::Unavailable));
+        for (name, step) in stored {
+            step.json(name, coder).map_err(|reason| lost(name, &reason))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Checkpoint> {

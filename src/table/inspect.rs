@@ -44,6 +44,9 @@ pub(crate) enum Access {
 impl Access {
     pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Put, Self::Update, Self::Delete];
 
+    /// Those that parts of answers take.
+    pub(crate) const OF_PARTS: [Self; 2] = [Self::Get, Self::Put];
+
     /// As policies call it.
     pub(crate) const fn action(self) -> &'static str {
         match self {

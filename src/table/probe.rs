@@ -28,8 +28,8 @@ pub(super) struct Probe(Arc<Mutex<Seen>>);
 #[derive(Debug)]
 struct Lookout;
 
-/// The same client, whose requests a [`Probe`] can watch. Connections, identities and retry tokens stay
-/// shared with the one that was given.
+/// The same client, whose requests a [`Probe`] can watch. It has connections of its own, unless the
+/// configuration of the one that was given names an HTTP client.
 pub(crate) fn watchable(client: &Client) -> Client {
     // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
     // twenty hooks whether it is.

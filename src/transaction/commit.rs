@@ -45,6 +45,12 @@ struct Ledger {
     completed_at: Option<Timestamp>,
 }
 
+impl Ledger {
+    fn next_completion(&self, now: Timestamp) -> Timestamp {
+        self.completed_at.map_or(now, |last| now.max(last.shifted(1)))
+    }
+}
+
 #[derive(Debug, Default)]
 enum Stage {
     /// The handler has the word.
@@ -95,6 +101,14 @@ pub(crate) struct Commit<'a> {
 impl Commits {
     pub(crate) fn were_sent(&self) -> bool {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// When an operation is completed that ends now without a commit: at no commit's time.
+    pub(crate) async fn next_completion(&self, now: Timestamp) -> Timestamp {
+        if !self.were_sent() {
+            return now;
+        }
+        self.ledger.lock().await.next_completion(now)
     }
 
     pub(crate) fn are_in_doubt(&self) -> bool {
@@ -335,8 +349,7 @@ impl<'a> Attempt<'a> {
         };
         let table = &inner.core.table;
         let now = table.clock.store_now();
-        let after = |last: Timestamp| last.shifted(1);
-        let completed_at = ledger.completed_at.map_or(now, |last| now.max(after(last)));
+        let completed_at = ledger.next_completion(now);
         let changed = inner.answers.stored(&commit.stored);
         let stored = changed.as_ref().map_or(commit.stored, Answer::draft);
         let Packed { response, parts } = execution.pack(stored, completed_at)?;

@@ -154,7 +154,11 @@ impl<'a> Attempt<'a> {
         let draft = changed.as_ref().map_or(draft, Answer::draft);
         let packed = match self.pack(draft) {
             Ok(packed) => packed,
-            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
+            // Nothing is sent, but it may have been executed long ago.
+            Err(unstorable) => {
+                let found = self.find().await?;
+                return Ok(found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found));
+            }
         };
         let record = self.record(packed.response.clone());
         match items::prepare(&self.core.table, &self.claim.key, &record, &mut items) {

@@ -99,7 +99,8 @@ impl Store {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new("us-east-1"))
             .credentials_provider(Credentials::new("local", "local", None, None, "test"))
-            .endpoint_url(&endpoint);
+            .endpoint_url(&endpoint)
+            .http_client(aws_smithy_http_client::Builder::new().build_http());
         Self { endpoint, table: unique(), client: Client::from_conf(config.build()) }
     }
 

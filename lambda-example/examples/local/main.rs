@@ -16,12 +16,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::config::{Credentials, Region};
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use dynamodb_idempotency::lambda::LambdaResponse;
-use dynamodb_idempotency::{Idempotency, Lease};
+use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Payments, service};
 use lambda_http::http::{Request, StatusCode};
 use lambda_http::tracing::subscriber;
@@ -131,13 +131,13 @@ async fn dynamodb() -> Result<Client, Error> {
         tokio::spawn(dynoxide::server::serve_on(listener, dynoxide::Database::memory()?));
         endpoint
     };
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
+    let config = sdk_config_loader()
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "local"))
         .endpoint_url(endpoint)
-        .build();
-    Ok(Client::from_conf(config))
+        .load()
+        .await;
+    Ok(Client::new(&config))
 }
 
 /// Hands a request to the Lambda handler, as API Gateway would.

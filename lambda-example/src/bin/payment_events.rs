@@ -2,7 +2,7 @@
 //! mapping has `ReportBatchItemFailures`: `IDEMPOTENCY_TABLE` and `LEDGER_TABLE` name its tables.
 
 use dynamodb_idempotency::Idempotency;
-use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, client, payment_events};
+use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, payment_events};
 use lambda_http::{Error, lambda_runtime, tracing};
 
 // One invocation at a time needs one thread.
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Error> {
     }
     let idempotency = Idempotency::from_env().await?;
     idempotency.preflight().scope(PAYMENT_EVENTS_SCOPE).await?;
-    let ledger = Ledger::new(client().await, table);
+    let ledger = Ledger::new(idempotency.client().clone(), table);
     let consumer = payment_events(&idempotency);
     let service =
         consumer.handler(move |message, execution| book(ledger.clone(), message, execution));

@@ -9,6 +9,7 @@ pub fn client(endpoint: &str) -> Client {
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "test"))
         .endpoint_url(endpoint)
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
         .build();
     Client::from_conf(config)
 }
