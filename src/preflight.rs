@@ -150,6 +150,17 @@ pub(crate) struct Checks<'a> {
     pub(crate) silence: Option<Error>,
 }
 
+/// What became of some accesses that were tried.
+enum Tried {
+    Permitted,
+    /// These were not, and what DynamoDB says of the last one.
+    Denied(Vec<&'static str>, String),
+    /// Of one of them nobody knows.
+    Unchecked,
+    /// No further one has to be tried.
+    InVain,
+}
+
 impl<'a> Checks<'a> {
     pub(crate) fn new(table: &'a Table) -> Self {
         Self { table, findings: Vec::new(), silence: None }
@@ -248,46 +259,68 @@ impl<'a> Checks<'a> {
         });
     }
 
-    /// Tries every access to the records of a scope; `false` if the next scope needs none.
+    /// Tries every access to the records of a scope, and to the parts of its large answers, which have
+    /// other leading keys; `false` if the next scope needs none.
     async fn may_use(&mut self, scope: &Scope, key: &RecordKey) -> Result<bool, Error> {
         let nobody = Owner::random()?;
-        let limit = self.table.request_timeout;
-        let subject = format!("records of {}", scope.as_str());
-        // Parts of large answers have other leading keys than their record.
         let name = PartName { owner: nobody.as_str(), digest: &[], number: 0 };
         let part = key.part(&name, self.table.schema.max_key_bytes());
-        let of_record = Access::ALL.map(|access| (access, key, "records"));
-        let of_parts = part
-            .iter()
-            .flat_map(|part| Access::OF_PARTS.map(|access| (access, part, "parts of answers")));
+        let (table, scope) = (self.table.name.clone(), scope.as_str());
+        let subject = format!("records of {scope}");
+        let of_parts = part.iter().map(|part| (&Access::OF_PARTS[..], part, "parts of answers"));
+        for (accesses, key, what) in
+            std::iter::once((&Access::ALL[..], key, "records")).chain(of_parts)
+        {
+            match self.try_all(accesses, key, &nobody, &subject).await {
+                Tried::Permitted => {}
+                Tried::Unchecked => return Ok(true),
+                Tried::InVain => return Ok(false),
+                Tried::Denied(actions, words) => {
+                    let actions = actions.join(", ");
+                    let detail = format!(
+                        "the role may not do {actions} on {what} of `{scope}` in table `{table}`"
+                    );
+                    self.findings.push(Finding::error(subject, detail).mend(format!(
+                        "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
+                         where they are limited (DynamoDB says: {words})"
+                    )));
+                    return Ok(true);
+                }
+            }
+        }
+        let detail = format!("records of `{scope}` may be read and written");
+        self.findings.push(Finding::ok(subject, detail));
+        Ok(true)
+    }
+
+    async fn try_all(
+        &mut self,
+        accesses: &[Access],
+        key: &RecordKey,
+        nobody: &Owner,
+        subject: &str,
+    ) -> Tried {
+        let limit = self.table.request_timeout;
         let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-        for (access, key, what) in of_record.into_iter().chain(of_parts) {
-            match self.table.try_access(access, key, &nobody, limit).await {
+        for &access in accesses {
+            match self.table.try_access(access, key, nobody, limit).await {
                 Look::Denied(said) => {
                     self.answered();
-                    denied.push(format!("{} on {what}", access.action()));
+                    denied.push(access.action());
                     words = said;
                 }
                 look @ (Look::Wrong(_) | Look::Silent(_)) => {
-                    self.seen(&subject, access.action(), look);
-                    return Ok(false);
+                    self.seen(subject, access.action(), look);
+                    return Tried::InVain;
                 }
-                look => is_whole &= self.seen(&subject, access.action(), look).is_some(),
+                look => is_whole &= self.seen(subject, access.action(), look).is_some(),
             }
         }
-        let (table, scope) = (&self.table.name, scope.as_str());
-        if !denied.is_empty() {
-            let actions = denied.join(", ");
-            let detail = format!("the role may not do {actions} of `{scope}` in table `{table}`");
-            self.findings.push(Finding::error(subject, detail).mend(format!(
-                "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` where they \
-                 are limited (DynamoDB says: {words})"
-            )));
-        } else if is_whole {
-            let detail = format!("records of `{scope}` may be read and written");
-            self.findings.push(Finding::ok(subject, detail));
+        match (denied.is_empty(), is_whole) {
+            (false, _) => Tried::Denied(denied, words),
+            (true, false) => Tried::Unchecked,
+            (true, true) => Tried::Permitted,
         }
-        Ok(true)
     }
 
     /// What was seen; what was not is a finding, or a silence.

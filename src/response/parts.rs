@@ -28,7 +28,7 @@ const MAX_PARTS: u32 = 1 << 20;
 pub(crate) const MOST_AT_ONCE: usize = 9;
 
 /// How many bytes of parts may be written at once in any case.
-const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
+const LEAST_AT_ONCE_BYTES: usize = 32 * 1024;
 
 /// How many bytes of memory each byte takes that is being written (`tests/cost/memory.rs`): as it is, as
 /// base64, as JSON, and what the SDK has to spare.

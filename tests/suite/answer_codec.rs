@@ -14,7 +14,7 @@ use dynamodb_idempotency::{
 
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, Item, map, s, status, with};
-use crate::support::{Link, Runs, Store, handlers, kind};
+use crate::support::{Act, Link, Runs, Store, handlers, kind};
 
 const SECRET: &str = "DE02120300000000202051";
 
@@ -377,9 +377,7 @@ async fn a_plain_step_is_read_unless_that_is_refused() {
         });
         match (step.await, expected) {
             (Ok(step), None) => assert_eq!(step, SECRET),
-            (Err(RunError::Handler(StepError::NotRun(error))), Some(kind)) => {
-                assert_eq!(error.kind(), kind);
-            }
+            (Err(RunError::Idempotency(error)), Some(kind)) => assert_eq!(error.kind(), kind),
             other => panic!("{other:?}"),
         }
         assert_eq!(runs.count(), 0);
@@ -469,6 +467,77 @@ async fn what_cannot_be_encoded_is_not_committed() {
         );
         assert_eq!(everything(&store).await, Vec::<Item>::new(), "{does:?}");
     }
+}
+
+/// Whoever asks for what was done gets it, though no answer could be stored any more.
+#[tokio::test]
+async fn a_transaction_that_is_done_is_found_by_a_codec_that_does_not_encode() {
+    let (store, mask) = (Store::open().await, Mask::default());
+    let idempotency = masking(&store, &mask).build().unwrap();
+    for (does, expected) in [(Does::Work, executed()), (Does::Fail, replayed())] {
+        mask.encoding(does);
+        let operation = idempotency.operation("charge").key("k");
+        let ran = operation.run_transaction_with_outcome(async || {
+            let items = [count(store.table(), "effect")];
+            Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
+        });
+        assert_eq!(ran.await.unwrap(), expected);
+    }
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+/// A completion that meets itself does not read its own answer back.
+#[tokio::test]
+async fn the_first_caller_gets_its_answer_though_it_cannot_be_read_back() {
+    let (store, mask, link) = (Store::open().await, Mask::default(), Link::without_retries());
+    let idempotency = store.builder(&link).answer_codec(mask.clone()).build().unwrap();
+    mask.decoding(Does::Fail);
+    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
+        assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+        link.wire.next("PutItem", Act::LoseResponse);
+        Ok::<_, CommitError>(SECRET.to_owned())
+    });
+    assert_eq!(outcome.await.unwrap(), executed());
+    assert_eq!(link.wire.count("PutItem"), 3);
+}
+
+/// An encoded answer cannot be read, so it may as well be short, whatever that saves by itself.
+#[tokio::test]
+async fn what_a_codec_encodes_is_compressed_where_it_may_save_the_unit_that_the_codec_costs() {
+    let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
+    let idempotency = masking(&store, &mask).build().unwrap();
+    let text = "1234567890".repeat(70);
+    let ran = idempotency.operation("charge").key("k").run(async |_| {
+        runs.add();
+        Ok::<_, String>(text.clone())
+    });
+    assert_eq!(ran.await.unwrap(), text);
+    let length = bytes(&store.record("charge#k").await).len();
+    assert!(length < 200, "{length}");
+    let repeat = idempotency.operation("charge").key("k");
+    assert_eq!(repeat.run(async |_| Ok::<_, String>(String::new())).await.unwrap(), text);
+    assert_eq!(runs.count(), 1);
+}
+
+/// There is no part with nothing in it.
+#[tokio::test]
+async fn a_codec_may_make_nothing_of_an_answer() {
+    struct Forgetful;
+    impl AnswerCodec for Forgetful {
+        fn encode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            Ok(Vec::new())
+        }
+        fn decode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            Err("it is gone".into())
+        }
+    }
+    let (store, runs) = (Store::open().await, Runs::default());
+    let parts = LargeAnswers::InParts { above: 0 };
+    let builder = store.builder(&Link::default()).answer_codec(Forgetful);
+    let idempotency = builder.policy(|policy| policy.large_answers(parts)).build().unwrap();
+    assert_eq!(charge(&idempotency, &runs).await.unwrap(), executed());
+    is_refused(&store, &idempotency, "it is gone").await;
 }
 
 #[tokio::test]
@@ -583,7 +652,7 @@ async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<Stri
     });
     ran.await.map_err(|error| match error {
         RunError::Handler(said) => said,
-        RunError::Idempotency(error) => panic!("{error:?}"),
+        RunError::Idempotency(error) => format!("did not run: {:?}", error.kind()),
     })
 }
 
@@ -606,14 +675,17 @@ async fn a_step_that_cannot_be_decoded_is_not_done_again() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     assert_eq!(step(&idempotency, "charge", &runs).await.unwrap_err(), SECRET);
-    for (does, reader) in [
-        (Does::Fail, idempotency.clone()),
-        (Does::Panic, idempotency.clone()),
-        (Does::Work, store.idempotency()),
-    ] {
-        mask.decoding(does);
-        let said = step(&reader, "charge", &runs).await;
-        assert_eq!(said.unwrap_err(), "not run: AnswerUnavailable", "{does:?}");
+    let record = store.record("charge#k").await;
+    for failure in [Failure::Release, Failure::Replay] {
+        let policy = |policy: Policy| policy.failure(failure);
+        let bare = store.builder(&Link::default()).policy(policy).build().unwrap();
+        let masked = masking(&store, &mask).policy(policy).build().unwrap();
+        for (does, reader) in [(Does::Fail, &masked), (Does::Panic, &masked), (Does::Work, &bare)] {
+            mask.decoding(does);
+            let said = step(reader, "charge", &runs).await;
+            assert_eq!(said.unwrap_err(), "did not run: AnswerUnavailable", "{does:?}");
+            assert_eq!(store.record("charge#k").await, record);
+        }
     }
     assert_eq!(step(&idempotency, "charge", &runs).await.unwrap_err(), SECRET);
     assert_eq!(runs.count(), 1);
@@ -626,12 +698,11 @@ async fn one_steps_result_does_not_open_as_anothers_nor_as_an_answer() {
     step(&idempotency, "charge", &runs).await.unwrap_err();
     let record = store.record("charge#k").await;
     let stored = record["steps"].as_m().unwrap()["charge"].clone();
-    let steps =
-        HashMap::from(["charge", "charg", "refund"].map(|to| (to.to_owned(), stored.clone())));
-    store.put(with(record.clone(), "steps", AttributeValue::M(steps))).await;
     for name in ["charg", "refund"] {
+        let steps = map(name, stored.clone());
+        store.put(with(record.clone(), "steps", steps)).await;
         let said = step(&idempotency, name, &runs).await;
-        assert_eq!(said.unwrap_err(), "not run: AnswerUnavailable", "{name}");
+        assert_eq!(said.unwrap_err(), "did not run: AnswerUnavailable", "{name}");
     }
     let sealed = stored.as_b().unwrap().as_ref()[1..].to_vec();
     let answer = [b"\x02\0\0\0\x20".as_slice(), &sealed].concat();

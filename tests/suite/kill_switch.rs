@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use dynamodb_idempotency::{
-    CommitError, ErrorKind, Failure, Idempotency, Outcome, Reconciled, RunError, Transaction,
-    TransactionError, Verdict,
+    AnswerCodec, CodecError, CommitError, ErrorKind, Failure, Idempotency, Outcome, Reconciled,
+    RunError, Transaction, TransactionError, Verdict,
 };
 
 use crate::support::effects::{count, debit};
@@ -98,6 +98,36 @@ async fn commits_write_the_effect_each_time_and_no_record() {
     empty.await.unwrap();
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
     assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
+}
+
+/// There is no record, so nothing of it can be in the way.
+#[tokio::test]
+async fn no_codec_is_asked_and_no_answer_is_too_large() {
+    struct Broken;
+    impl AnswerCodec for Broken {
+        fn encode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            Err("its keys are gone".into())
+        }
+        fn decode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            Err("its keys are gone".into())
+        }
+    }
+    let (store, runs) = (Store::open().await, Runs::default());
+    let builder = store.builder(&Link::default()).disabled(true).answer_codec(Broken);
+    let idempotency = builder.policy(|policy| policy.max_answer_bytes(1024)).build().unwrap();
+    let (operation, long) = (|| idempotency.operation("charge").key("k"), "x".repeat(2048));
+    charge(operation(), &runs).await.unwrap();
+    let committed = operation().run(async |execution| {
+        execution.commit(&long, [count(store.table(), "effect")]).await?;
+        Ok::<_, CommitError>(long.clone())
+    });
+    assert_eq!(committed.await.unwrap(), long);
+    let transaction = operation().run_transaction(async || {
+        let items = [count(store.table(), "effect")];
+        Ok::<_, Infallible>(Transaction::new(long.clone()).items(items))
+    });
+    assert_eq!(transaction.await.unwrap(), long);
+    assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn a_right_deployment_is_all_ok() {
             ["table", "keys", "time to live", "records of payments", "records of transfers"];
         assert_eq!(subjects, expected);
         assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:?}");
-        assert_eq!(link.wire.requests().len(), 10);
+        assert_eq!(link.wire.requests().len(), 14);
     }
 }
 
@@ -172,6 +172,17 @@ async fn missing_permissions_on_records_are_told_together() {
         }
         assert!(message.contains("`payments#*`") && message.contains("as the test told"));
     }
+}
+
+/// A role whose leading keys admit the records of a scope, and not what lies below it.
+#[tokio::test]
+async fn parts_that_may_not_be_written_are_told() {
+    let (store, link) = (Store::open().await, Link::default());
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.next("PutItem", DENIED);
+    let message = stopped(&store.over(&link)).await;
+    assert!(message.contains("dynamodb:PutItem on parts of answers of `payments`"), "{message}");
+    assert!(message.contains("`payments/*#*`") && !message.contains("on records"), "{message}");
 }
 
 #[tokio::test]

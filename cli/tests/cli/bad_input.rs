@@ -96,6 +96,25 @@ async fn denying() -> String {
     endpoint
 }
 
+/// As by the SDK's own client.
+#[tokio::test]
+async fn what_a_proxy_stands_before_is_asked_through_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let mut program = program(&["--table", "table", "--region", "eu-west-3", "stats"]);
+    program.env("HTTPS_PROXY", proxy);
+    let asked = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 1024];
+        let bytes = stream.read(&mut request).await.unwrap();
+        drop(listener);
+        String::from_utf8_lossy(&request[..bytes]).into_owned()
+    };
+    let (asked, ended) = tokio::join!(asked, ended(&mut program));
+    assert!(asked.starts_with("CONNECT dynamodb.eu-west-3.amazonaws.com:443 "), "{asked}");
+    assert!(ended.error().contains("could not be reached"), "{ended:?}");
+}
+
 #[tokio::test]
 async fn nobody_there() {
     for command in COMMANDS {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 
-use super::message::{assert_same, is_replay, post, problem, with};
+use super::message::{assert_same, is_replay, post, problem, values, with};
 use super::site::everywhere;
 use crate::answer_codec::{Mask, shows};
 use crate::support::Runs;
@@ -34,6 +34,26 @@ async fn a_replay_is_changed_before_it_goes_out_and_the_record_is_not() {
         assert_eq!(site.item("k").await, before);
         problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
         assert_eq!((asked.count(), site.runs.count()), (2, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_was_changed_does_not_go_out_with_the_length_that_it_had() {
+    everywhere(async |site| {
+        let http = site.http().on_replay(|response: Response<Bytes>| {
+            response.map(|body| [&body, &b" again"[..]].concat().into())
+        });
+        let answer = |_| {
+            let response = Response::builder().header("content-length", "4");
+            response.body(Bytes::from_static(b"paid")).expect("a response")
+        };
+        let api = site.answering(http, answer).await;
+        assert_eq!(api.send(post("k", "{}")).await.body(), "paid");
+        let repeat = api.send(post("k", "{}")).await;
+        assert_eq!(repeat.body(), "paid again");
+        let told = values(repeat.headers(), "content-length");
+        assert!(told.is_empty() || told == ["10"], "{told:?}");
     })
     .await;
 }

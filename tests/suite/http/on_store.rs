@@ -19,11 +19,12 @@ use crate::support::{Act, Link, Store, raw};
 
 const TOKEN: &str = "tok_5f3a";
 
-/// With a token in a header and in the body.
+/// With a token in a header and in the body, and with the body's length.
 fn session(status: u16, run: u32) -> Response<Bytes> {
+    let body = format!(r#"{{"run":{run},"token":"{TOKEN}"}}"#);
     let response = Response::builder().status(status).header("x-token", TOKEN);
     let response = response.header("x-run", run).header("set-cookie", "a=1");
-    response.body(format!(r#"{{"run":{run},"token":"{TOKEN}"}}"#).into()).expect("a response")
+    response.header("content-length", body.len()).body(body.into()).expect("a response")
 }
 
 /// Leaves the token out; a cookie that it adds is not stored either.
@@ -42,6 +43,12 @@ fn check(first: &Response<Bytes>, repeat: &Response<Bytes>, record: &raw::Item) 
     assert_eq!(values(first.headers(), "x-token"), [TOKEN]);
     assert!(String::from_utf8_lossy(first.body()).contains(TOKEN));
     assert!(!shows(record, TOKEN), "{record:?}");
+    for response in [first, repeat] {
+        let length = response.body().len().to_string();
+        let told = values(response.headers(), "content-length");
+        assert!(told.iter().all(|told| *told == length), "{told:?} for {length}");
+    }
+    assert!(!shows(record, "content-length"), "{record:?}");
     assert_eq!(repeat.status(), first.status());
     assert_eq!(values(repeat.headers(), "x-run"), values(first.headers(), "x-run"));
     for absent in ["x-token", "set-cookie"] {
