@@ -27,8 +27,10 @@ const MAX_PARTS: u32 = 1 << 20;
 /// The most parts that are under way at once, and how many an answer of up to a megabyte has.
 pub(crate) const MOST_AT_ONCE: usize = 9;
 
-/// How many bytes of parts may be written at once in any case.
-const LEAST_AT_ONCE_BYTES: usize = 32 * 1024;
+/// How many bytes of parts of an answer that is not longer than this may be written at once in any case:
+/// two round trips more would be worth more than the memory.
+const SHORT_BYTES: usize = 256 * 1024;
+const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
 
 /// How many bytes of memory each byte takes that is being written (`tests/cost/memory.rs`): as it is, as
 /// base64, as JSON, and what the SDK has to spare.
@@ -119,10 +121,11 @@ impl Manifest {
     pub(crate) fn writes_at_once(&self) -> usize {
         let encoded = if self.codec == Codec::Raw { 0 } else { self.bytes };
         let room = (self.plain_bytes / 2 * 3).saturating_sub(encoded) / MEMORY_OF_A_WRITE;
-        let room = room.max(LEAST_AT_ONCE_BYTES);
+        let is_short = self.plain_bytes <= SHORT_BYTES;
+        let room = if is_short { room.max(LEAST_AT_ONCE_BYTES) } else { room };
         let parts = usize::try_from(self.parts).unwrap_or(usize::MAX);
-        // To the nearest.
-        let at_once = (room.saturating_mul(parts) + self.bytes / 2) / self.bytes.max(1);
+        // The last part may be short.
+        let at_once = (room.saturating_mul(parts) + self.bytes / 4) / self.bytes.max(1);
         at_once.clamp(1, MOST_AT_ONCE)
     }
 }

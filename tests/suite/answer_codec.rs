@@ -1,6 +1,5 @@
 //! With a codec, nothing of an answer stands in the table as it is, and nothing but its codec opens it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -675,7 +674,9 @@ async fn a_step_that_cannot_be_decoded_is_not_done_again() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     assert_eq!(step(&idempotency, "charge", &runs).await.unwrap_err(), SECRET);
-    let record = store.record("charge#k").await;
+    let steps = store.record("charge#k").await["steps"].clone();
+    let record = with(raw::abandoned("charge#k"), "steps", steps);
+    store.put(record.clone()).await;
     for failure in [Failure::Release, Failure::Replay] {
         let policy = |policy: Policy| policy.failure(failure);
         let bare = store.builder(&Link::default()).policy(policy).build().unwrap();

@@ -1,6 +1,6 @@
 //! Built without the feature `compression`.
 
-pub(super) fn compress(_: &[&[u8]]) -> Option<Vec<u8>> {
+pub(super) fn compress(_: &[&[u8]], _: usize) -> Option<Vec<u8>> {
     None
 }
 

@@ -57,10 +57,14 @@ const SAMPLED_ABOVE: usize = 128 * 1024;
 /// The compressed bytes of an answer, if there are fewer of them.
 pub(super) fn compress(draft: &Draft<'_>, tail: &[u8]) -> Option<Vec<u8>> {
     let body = draft.body();
-    if says_compressed(draft) || !sample(body).is_none_or(shrinks) {
+    if says_compressed(draft) {
         return None;
     }
-    let compressed = codec::compress(&[body, tail])?;
+    let expected = match sample(body) {
+        Some(sample) => expected(body.len(), sample)?,
+        None => 0,
+    };
+    let compressed = codec::compress(&[body, tail], expected)?;
     (compressed.len() < body.len() + tail.len()).then_some(compressed)
 }
 
@@ -74,9 +78,12 @@ fn sample(body: &[u8]) -> Option<&[u8]> {
     (body.len() > SAMPLED_ABOVE).then(|| &body[body.len() / 2 - length / 2..][..length])
 }
 
-/// Whether it is worth the time: by a sixteenth at least.
-fn shrinks(sample: &[u8]) -> bool {
-    codec::compress(&[sample]).is_some_and(|shorter| shorter.len() <= sample.len() / 16 * 15)
+/// The length that so many bytes may come to which compress as the sample does; `None` if that is not
+/// worth the time: by a sixteenth at least.
+fn expected(bytes: usize, sample: &[u8]) -> Option<usize> {
+    let shorter = codec::compress(&[sample], 0)?.len();
+    let expected = (bytes / sample.len()).saturating_mul(shorter) + bytes / 16;
+    (shorter <= sample.len() / 16 * 15).then_some(expected)
 }
 
 fn says_compressed(draft: &Draft<'_>) -> bool {

@@ -28,11 +28,12 @@ impl Write for Compressed {
     }
 }
 
-/// The pieces one after the other as one frame, which tells its plain length. `None` where the library
+/// The pieces one after the other as one frame, which tells its plain length, and which `expected` bytes
+/// may be enough for. `None` where the library
 /// has no memory.
-pub(super) fn compress(pieces: &[&[u8]]) -> Option<Vec<u8>> {
+pub(super) fn compress(pieces: &[&[u8]], expected: usize) -> Option<Vec<u8>> {
     let plain: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let compressed = Compressed { bytes: Vec::new(), step: plain / 16 };
+    let compressed = Compressed { bytes: Vec::with_capacity(expected), step: plain / 16 };
     let mut encoder = Encoder::new(compressed, LEVEL).ok()?;
     // Lets the library size its tables and its window to what comes.
     encoder.set_pledged_src_size(u64::try_from(plain).ok()).ok()?;
@@ -40,7 +41,10 @@ pub(super) fn compress(pieces: &[&[u8]]) -> Option<Vec<u8>> {
         encoder.write_all(piece).ok()?;
     }
     let mut bytes = encoder.finish().ok()?.bytes;
-    bytes.shrink_to_fit();
+    // To shrink may take both lengths for a moment.
+    if bytes.capacity() - bytes.len() > plain / 8 {
+        bytes.shrink_to_fit();
+    }
     Some(bytes)
 }
 
