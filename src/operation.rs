@@ -17,10 +17,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
+#[cfg(feature = "http")]
+pub(crate) use self::answer::answer_unavailable;
 use self::answer::{NOT_SERIALISABLE, encode_error, encode_value, serialise};
-pub(crate) use self::answer::{
-    answer_unavailable, decode, lease_lost, outcome_unknown, refusal, stored_error,
-};
+pub(crate) use self::answer::{decode, lease_lost, outcome_unknown, refusal, stored_error};
 pub use self::errors::{ErrorReplay, ForgetErrors, ReplayErrors};
 pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
