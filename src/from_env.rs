@@ -74,10 +74,11 @@ impl Idempotency {
 /// The AWS SDK's configuration as [`Idempotency::from_env`] takes it, for clients of your own beside it
 /// and for what you want otherwise: settings made on the loader replace these.
 ///
-/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK finds them. Its missing time-outs are set, 1 s
-/// to connect and 2 s for each try. HTTPS is by rustls with ring: a process makes its first TLS
-/// connection in a fraction of the time that it takes with aws-lc, which draws 20 ms of entropy first,
-/// and is a megabyte smaller when zipped. For another one (a FIPS build) set an `http_client`.
+/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK finds
+/// them. Its missing time-outs are set, 1 s to connect and 2 s for each try. HTTPS is by rustls with
+/// ring: a process makes its first TLS connection in a fraction of the time that it takes with aws-lc,
+/// which draws 20 ms of entropy first, and has less to load. For what ring lacks (FIPS, post-quantum
+/// key exchange) set an `http_client`.
 /// Clients made of one loaded configuration share their connections.
 ///
 /// ```
