@@ -18,6 +18,7 @@ mod commit;
 mod commit_doubt;
 mod deployment;
 mod derived_keys;
+mod events;
 mod failures;
 mod faq;
 mod hiccups;
