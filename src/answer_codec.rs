@@ -31,20 +31,30 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 ///
 /// It is called on the way of each answer and must not block: fetch keys when the function starts. It
 /// is given the bytes to keep, so that it can change them in place; while it works, an answer takes about
-/// three times its size in memory. A panic counts as an error. Where `encode` fails, the operation completes all the same, since its
+/// three times its size in memory. A panic counts as an error.
+///
+/// Where `encode` fails, the operation completes all the same, since its
 /// effect has happened, with the reason in the place of the answer: the first caller gets its answer,
 /// repeats get [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is
-/// ever stored unencoded instead. A commit and a transaction are not sent then. Where `decode` fails,
-/// a repeat gets `AnswerUnavailable` (of a failure that is kept [`Failed`](crate::ErrorKind::Failed), as
-/// ever), nothing runs, and the record stays as it is.
+/// ever stored unencoded instead. A commit and a transaction are not sent then. Where it fails for a
+/// step, that has happened too, and its result is lost: it gets
+/// [`StepError::NotStored`](crate::StepError::NotStored), and each later attempt `AnswerUnavailable` at
+/// that step, which is never repeated.
+///
+/// Where `decode` fails, a repeat gets `AnswerUnavailable` (of a failure that is kept
+/// [`Failed`](crate::ErrorKind::Failed), as ever), nothing runs, and the record stays as it is. Steps are
+/// read before an abandoned operation is taken over: a process whose codec does not decode them
+/// refuses with `AnswerUnavailable` and leaves the record to one that can.
 ///
 /// In memory answers are as they are: in the [local cache](crate::Builder::local_cache), and on their
-/// way to calls that share one.
+/// way to calls that share one. The answer of a commit whose future was dropped comes back from the
+/// table, as it was stored.
 ///
 /// What is under a key can be bound to that key, as with the associated data of an authenticated
 /// cipher: then no answer opens under another key. It protects contents. Whoever may write to the table
-/// can still delete a record, and so have its operation run again, or put back what this very key
-/// held before.
+/// can still delete a record, and so have its operation run again, put back what this very key
+/// held before, or change the record's status: a failure that is kept would be replayed as a success.
+/// Nor does the key name the table: take one data key for each table.
 ///
 /// ```
 /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -73,11 +83,48 @@ pub trait AnswerCodec: Send + Sync {
     /// What is to be stored in the place of `plain` in the record `pk`, which is `scope#key` as it
     /// stands in the table. May be asked several times about one answer.
     ///
+    /// ```
+    /// use dynamodb_idempotency::{AnswerCodec, CodecError};
+    ///
+    /// // In a test of a codec of yours: one answer, twice, and each time something else.
+    /// fn is_fresh_each_time(codec: &impl AnswerCodec) -> Result<bool, CodecError> {
+    ///     let encode = || codec.encode("charge#order-42", b"[1]".to_vec());
+    ///     Ok(encode()? != encode()?)
+    /// }
+    /// # struct Counts(std::sync::atomic::AtomicU8);
+    /// # impl AnswerCodec for Counts {
+    /// #     fn encode(&self, _: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+    /// #         plain.push(self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    /// #         Ok(plain)
+    /// #     }
+    /// #     fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> { Ok(encoded) }
+    /// # }
+    /// # assert!(is_fresh_each_time(&Counts(Default::default()))?);
+    /// # Ok::<_, CodecError>(())
+    /// ```
+    ///
     /// # Errors
     /// Where it cannot: the error goes to the log, not into the table.
     fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 
     /// What was given to [`encode`](Self::encode), exactly.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{AnswerCodec, CodecError};
+    ///
+    /// // In a test of a codec of yours.
+    /// fn comes_back(codec: &impl AnswerCodec, answer: &[u8]) -> Result<bool, CodecError> {
+    ///     let encoded = codec.encode("charge#order-42", answer.to_vec())?;
+    ///     Ok(codec.decode("charge#order-42", encoded)? == answer)
+    /// }
+    /// # struct Plain;
+    /// # impl AnswerCodec for Plain {
+    /// #     fn encode(&self, _: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> { Ok(plain) }
+    /// #     fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> { Ok(encoded) }
+    /// # }
+    /// # assert!(comes_back(&Plain, b"[1]")?);
+    /// # Ok::<_, CodecError>(())
+    /// ```
     ///
     /// # Errors
     /// Where these are no bytes of its own, or not those of `pk`. The error goes to the log, and into

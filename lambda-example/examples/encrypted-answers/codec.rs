@@ -16,6 +16,9 @@ use std::fmt;
 use dynamodb_idempotency::{AnswerCodec, CodecError};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
+/// The length of a key's id.
+const ID_LEN: usize = 4;
+
 /// The keys of one function, fetched when it starts: the data keys that AWS KMS has decrypted, or a
 /// secret of Secrets Manager.
 pub(crate) struct AesGcm {
@@ -66,17 +69,23 @@ impl AnswerCodec for AesGcm {
         Ok([&self.current.to_be_bytes(), nonce.as_slice(), &plain].concat())
     }
 
-    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+    fn decode(&self, pk: &str, mut encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
         let short = || CodecError::from("it is too short to be an encrypted answer");
-        let (id, rest) = encoded.split_first_chunk::<4>().ok_or_else(short)?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or_else(short)?;
-        let (key, mut sealed) = (self.key(u32::from_be_bytes(*id))?, sealed.to_vec());
+        let (id, rest) = encoded.split_first_chunk::<ID_LEN>().ok_or_else(short)?;
+        let (nonce, _) = rest.split_first_chunk::<NONCE_LEN>().ok_or_else(short)?;
+        let (key, nonce) = (self.key(u32::from_be_bytes(*id))?, *nonce);
+        // In place: the answer moves to the front.
         let plain = key
-            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(pk), &mut sealed)
+            .open_within(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(pk),
+                &mut encoded,
+                ID_LEN + NONCE_LEN..,
+            )
             .map_err(|_| "it was changed, or belongs to another key or record")?
             .len();
-        sealed.truncate(plain);
-        Ok(sealed)
+        encoded.truncate(plain);
+        Ok(encoded)
     }
 }
 
