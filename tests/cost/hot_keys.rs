@@ -13,6 +13,11 @@ use crate::support::{
 
 const CALLERS: usize = 1000;
 
+/// A unit each.
+fn units(requests: usize) -> f64 {
+    f64::from(u32::try_from(requests).unwrap())
+}
+
 fn waiting(policy: Policy) -> Policy {
     policy.in_progress(InProgress::Wait { timeout: Duration::from_secs(60) })
 }
@@ -86,6 +91,7 @@ async fn a_storm_without_single_flight_is_one_request_and_one_unit_a_caller() {
 async fn a_storm_that_waits_looks_as_one_caller_does() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, process, gate) = (store.idempotency(), store.over(&link), Gate::default());
+    link.wire.measure();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, waited) = tokio::join!(running, async {
         gate.reached().await;
@@ -108,6 +114,41 @@ async fn a_storm_that_waits_looks_as_one_caller_does() {
     // One write, three looks while it ran, and those until one of them has seen the answer.
     let (writes, looks) = (link.wire.count("PutItem"), link.wire.count("GetItem"));
     assert!(writes == 1 && (4..=5).contains(&looks), "{writes} and {looks}");
+    assert_eq!(link.wire.units(), (units(looks), 1.0));
+}
+
+#[tokio::test]
+async fn a_storm_that_waits_without_single_flight_is_a_write_and_its_looks_a_caller() {
+    const ALONE: usize = 50;
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (owner, gate) = (store.idempotency(), Gate::default());
+    let processes = store.racing(&link).build().unwrap();
+    link.wire.measure();
+    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let (first, waited) = tokio::join!(running, async {
+        gate.reached().await;
+        // Some caller's second look is answered, and so has left, when the gate opens.
+        let second = Gate::default();
+        for _ in 0..ALONE {
+            link.wire.next("GetItem", crate::support::Act::Deliver);
+        }
+        link.wire.next("GetItem", crate::support::Act::HoldResponse(second.clone()));
+        let callers = (0..ALONE)
+            .map(|_| charge(processes.operation("charge").key("k").policy(waiting), &runs));
+        let (waited, ()) = tokio::join!(join_all(callers), async {
+            second.reached().await;
+            gate.open();
+            second.open();
+        });
+        waited
+    });
+    assert_eq!(first.unwrap(), executed(1, 1));
+    assert!(waited.into_iter().all(|outcome| outcome.unwrap() == replayed(1, 1)));
+    let (writes, looks) = (link.wire.count("PutItem"), link.wire.count("GetItem"));
+    assert_eq!((writes, runs.count()), (ALONE, 1));
+    // Once while it ran, for the first look of each is answered before it ends; within the wait of 60 s.
+    assert!((ALONE..=ALONE * (6 + 2 * 60)).contains(&looks), "{looks}");
+    assert_eq!(link.wire.units(), (units(looks), units(writes)));
 }
 
 #[tokio::test]
