@@ -18,7 +18,7 @@ Commands:
       --bootstraps FOLDER        the same for FOLDER/NAME/bootstrap of each NAME; nothing is written
                                  (needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL)
 
-  check    formatting, links, lints, docs, doc tests, feature promises, licences, infra
+  check    formatting, links, lints, docs, doc tests, feature promises, package, licences, infra
       --keep-going               run the checks after a failed one too
       --require-infra            fail if the tools for infra/ cannot be had; otherwise that is only said
 

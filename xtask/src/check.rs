@@ -87,6 +87,9 @@ fn checks(features: &[String], require_infra: bool) -> Vec<Check> {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
     }));
+    // What would be published; that it builds, the other checks say.
+    let package = ["package", "--package", PACKAGE, "--no-verify", "--offline", "--allow-dirty"];
+    checks.push(cargo("package", &package));
     checks.push(Check { name: "deny".into(), action: Action::Deny });
     let infra = Action::Infra { required: require_infra };
     checks.push(Check { name: "infra".into(), action: infra });
