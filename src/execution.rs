@@ -80,18 +80,74 @@ impl Execution {
     /// It grows with every takeover and with every run after a kept failure; a released record
     /// starts anew at 1, so use [`Failure::Retain`](crate::Failure::Retain) where another system
     /// fences by this number.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let charge = || idempotency.operation("charge").key("order-42").policy(|policy| {
+    ///     policy.failure(Failure::Retain { max_attempts: 3 })
+    /// });
+    /// let first = charge().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
+    /// assert!(first.is_err());
+    /// let attempt = charge().run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.claim.attempt
     }
 
     /// This attempt's identity, random and unique: 32 hex digits.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// let owner = operation
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
+    ///     .await?;
+    /// assert_eq!(owner.len(), 32);
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.owner, owner);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
         self.inner.claim.owner.as_str()
     }
 
     /// How long the lease still holds; zero once it is over or lost.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Lease;
+    ///
+    /// let operation = operation.policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))));
+    /// let left = operation
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
+    ///     .await?;
+    /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         if self.is_lease_lost() {
@@ -104,6 +160,31 @@ impl Execution {
     /// Whether a renewal or a step found that another execution owns the key: what this one still
     /// does, it does beside the other. For a lease that is not renewed,
     /// [`lease_remaining`](Self::lease_remaining) tells when it is over.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let record = sandbox.record("charge", "order-42");
+    /// let ran = operation
+    ///     .run(async |execution| {
+    ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
+    ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
+    ///         assert!(step.is_err() && execution.is_lease_lost());
+    ///         Ok::<_, dynamodb_idempotency::Error>(())
+    ///     })
+    ///     .await;
+    /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::LeaseLost);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
         self.inner.lease_lost.load(Ordering::Relaxed)
@@ -112,6 +193,23 @@ impl Execution {
     /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
     /// [`Outage::Open`](crate::Outage::Open), nor for a message without a key that runs all the same,
     /// nor where idempotency is [switched off](crate::Builder::disabled).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// operation
+    ///     .run(async |execution| {
+    ///         assert!(execution.is_protected());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.inner.is_protected
@@ -135,6 +233,27 @@ impl Execution {
     /// goes out unstored, the record is deleted, and the same key may come with a corrected
     /// payload. A record with [steps](Self::step) is not deleted: they have happened, so it is kept
     /// for the next attempt at the same request.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// let outcome = operation
+    ///     .run_with_outcome(async |execution| {
+    ///         execution.nothing_executed();
+    ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())
+    ///     })
+    ///     .await?;
+    /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
+    /// assert!(sandbox.record("charge", "order-42").read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nothing_executed(&self) {
         self.inner.nothing_executed.store(true, Ordering::Relaxed);
     }

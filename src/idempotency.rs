@@ -379,6 +379,25 @@ impl Builder {
     ///
     /// For tests of handlers, and for an emergency in which to run twice is better than not to run.
     /// It is loud: a warning when it is built, and one for each call.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// // In a test of a handler that is not about idempotency.
+    /// let off = sandbox.builder().disabled(true).build()?;
+    /// for _ in 0..2 {
+    ///     let operation = off.operation("charge").key("order-42");
+    ///     let outcome = operation.run_with_outcome(async |_| Ok::<_, std::io::Error>(1200)).await?;
+    ///     assert_eq!(outcome, Outcome::Unprotected(1200));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn disabled(mut self, disabled: bool) -> Self {
         self.disabled = disabled;
         self
@@ -392,6 +411,24 @@ impl Builder {
     /// and compared by its request's fingerprint. What this process runs again
     /// ([`Completed::Execute`](crate::Completed::Execute)) it forgets; what others do to a finished
     /// record (run it again, delete it by hand) does not reach its memory.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let cached = sandbox.builder().local_cache(1 << 20).build()?;
+    /// let charge = || cached.operation("charge").key("order-42");
+    /// charge().run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    ///
+    /// // Not even DynamoDB is asked.
+    /// drop(sandbox);
+    /// let repeat = charge().run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
+    /// assert_eq!(repeat, "re_1");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn local_cache(mut self, bytes: usize) -> Self {
         self.local_cache = bytes;
         self
@@ -409,6 +446,21 @@ impl Builder {
     /// a [reconcile hook](Operation::reconcile), under
     /// [`Completed::Execute`](crate::Completed::Execute) or of a
     /// [transaction](Operation::run_transaction) goes alone.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// // Each call reaches DynamoDB by itself.
+    /// let alone = sandbox.builder().single_flight(false).build()?;
+    /// # let charge = || alone.operation("charge").key("order-42");
+    /// # charge().run(async |_| Ok::<_, std::io::Error>(1)).await?;
+    /// # assert_eq!(charge().run(async |_| Ok::<_, std::io::Error>(2)).await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn single_flight(mut self, share: bool) -> Self {
         self.single_flight = share;
         self

@@ -63,6 +63,12 @@ impl Scope {
     }
 
     /// The encoded scope, as it stands before the `#` in the record's key.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").segment("tenant/7").as_str(), "charge/tenant%2F7");
+    /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

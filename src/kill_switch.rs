@@ -3,6 +3,16 @@
 /// The environment variable that switches idempotency off, for all of a process: `true`, `1`, `yes`
 /// or `on`, in any case of letters. Not set, empty, `false`, `0`, `no` and `off` leave it on, and so
 /// does anything else, with an error in the log. See [`Builder::disabled`](crate::Builder::disabled).
+///
+/// ```
+/// use dynamodb_idempotency::DISABLED_VARIABLE;
+///
+/// /// What a function's deployment switches it off by.
+/// fn variables(off: bool) -> Vec<(&'static str, &'static str)> {
+///     if off { vec![(DISABLED_VARIABLE, "true")] } else { Vec::new() }
+/// }
+/// assert_eq!(variables(true), [("IDEMPOTENCY_DISABLED", "true")]);
+/// ```
 pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
 /// What the environment says.

@@ -202,6 +202,26 @@ pub enum Completed {
 /// Whichever it is, nothing runs before the write that takes the key. It is not for transactions
 /// ([`Operation::run_transaction`](crate::Operation::run_transaction)): they write first, but for
 /// those whose answer has parts, which read first so that a repeat writes none.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// use dynamodb_idempotency::Acquire;
+///
+/// // A webhook that its sender repeats until it is tired.
+/// let hook = || idempotency.operation("hook").key("event-7").policy(|policy| {
+///     policy.acquire(Acquire::ReadFirst { consistent: true })
+/// });
+/// for expected in ["first", "first"] {
+///     let answer = hook().run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
+///     assert_eq!(answer, expected);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acquire {
@@ -229,6 +249,14 @@ pub enum Acquire {
 }
 
 /// Whether answers are stored compressed.
+///
+/// ```
+/// use dynamodb_idempotency::{Compression, Policy};
+///
+/// // Another program reads the records.
+/// let policy = Policy::default().compression(Compression::Off);
+/// assert_ne!(policy.compression, Policy::default().compression);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
@@ -245,6 +273,14 @@ pub enum Compression {
 /// DynamoDB bills a failed conditional write, which is what a repeat costs, by the size of the
 /// record that it lost to: a write unit a KB. Reading a part costs an eighth of a read unit a KB,
 /// about a fortieth of the price. `docs/cost.md` has the figures.
+///
+/// ```
+/// use dynamodb_idempotency::{LargeAnswers, Policy};
+///
+/// // Repeats are frequent: what is over 2 KB goes beside the record.
+/// let policy = Policy::default().large_answers(LargeAnswers::InParts { above: 2 * 1024 });
+/// assert_ne!(policy.large_answers, Policy::default().large_answers);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LargeAnswers {

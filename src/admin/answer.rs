@@ -4,6 +4,23 @@ use crate::answer_codec::Coder;
 use crate::response::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 
 /// What repeats of a finished operation get.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
+///
+/// let StoredState::Completed { answer, .. } = record.state else { panic!("it has run") };
+/// assert_eq!(answer, StoredAnswer::Json(r#""re_1""#.to_owned()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredAnswer {
     /// A function's result, or its error: JSON text, letter for letter.
@@ -37,6 +54,19 @@ pub enum StoredAnswer {
 }
 
 /// The body of a stored HTTP response.
+///
+/// ```
+/// use dynamodb_idempotency::admin::StoredBody;
+///
+/// fn shown(body: &StoredBody) -> String {
+///     match body {
+///         StoredBody::Empty => String::new(),
+///         StoredBody::Text(text) => text.clone(),
+///         StoredBody::Binary(bytes) => format!("{} bytes", bytes.len()),
+///     }
+/// }
+/// assert_eq!(shown(&StoredBody::Binary(vec![0; 3])), "3 bytes");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredBody {
     /// None.

@@ -26,6 +26,23 @@ impl Admin<'_> {
     /// checks stop where the rest makes no sense: without a table, or without an answer, which is
     /// an error among the findings.
     ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::{Scope, Verdict};
+    ///
+    /// let findings = idempotency.admin().doctor(&[Scope::new("payments")]).await?;
+    /// for finding in &findings {
+    ///     println!("{:8} {}: {finding}", finding.verdict, finding.subject);
+    /// }
+    /// assert!(findings.iter().all(|finding| finding.verdict < Verdict::Error));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a scope without a name.
     pub async fn doctor(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {

@@ -42,6 +42,18 @@ use crate::table::Table;
 
 impl Idempotency {
     /// What tools do with the table.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let admin = idempotency.admin();
+    /// assert_eq!(admin.approximate_items().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn admin(&self) -> Admin<'_> {
         Admin { core: &self.core }
@@ -49,6 +61,28 @@ impl Idempotency {
 }
 
 /// What tools do with a table; made by [`Idempotency::admin`].
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// use dynamodb_idempotency::admin::Admin;
+/// use dynamodb_idempotency::{KeyForm, Scope};
+///
+/// async fn attempts(admin: Admin<'_>, order: &str) -> Result<u32, dynamodb_idempotency::Error> {
+///     let record = admin.record(&Scope::new("payments"), order, KeyForm::Verbatim).await?;
+///     Ok(record.map_or(0, |record| record.attempt))
+/// }
+/// assert_eq!(attempts(idempotency.admin(), "order-42").await?, 1);
+/// assert_eq!(attempts(idempotency.admin(), "order-43").await?, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     core: &'a Core,
@@ -57,6 +91,25 @@ pub struct Admin<'a> {
 impl Admin<'_> {
     /// The record of a key, read strongly consistent, with its answer wherever that stands; `None` if
     /// there is none.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// use dynamodb_idempotency::{KeyForm, Scope};
+    ///
+    /// let admin = idempotency.admin();
+    /// let found = admin.record(&Scope::new("payments"), "order-42", KeyForm::Verbatim).await?;
+    /// assert_eq!(found.expect("a record").status(), "COMPLETED");
+    /// assert!(admin.record(&Scope::new("refunds"), "order-42", KeyForm::Verbatim).await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a

@@ -18,6 +18,24 @@ use crate::schema::{Keys, TableSchema};
 use crate::steps::Checkpoint;
 
 /// A record as it stood in the table when it was read.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// use dynamodb_idempotency::{Fingerprint, Scope};
+///
+/// assert_eq!(Scope::from_encoded(&record.scope)?, Scope::new("payments"));
+/// assert_eq!((record.key.as_str(), record.attempt), ("order-42", 1));
+/// assert_eq!(record.fingerprint, Fingerprint::of(&1200)?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredRecord {
@@ -47,6 +65,26 @@ pub struct StoredRecord {
 }
 
 /// Where an operation is.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::StoredState;
+///
+/// let record = pending.read().await?.expect("a record");
+/// match record.state {
+///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
+///     StoredState::Completed { .. } | StoredState::Failed { .. } => panic!("it is running"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
     /// Somebody runs it, or did.
@@ -71,6 +109,27 @@ pub enum StoredState {
 }
 
 /// A step that is done.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// let order = idempotency.operation("orders").key("42");
+/// order
+///     .run(async |execution| {
+///         execution.step("reserve", async { Ok::<_, std::io::Error>(7) }).await?;
+///         let record = sandbox.record("orders", "42").read().await?.expect("a record");
+///         let steps = record.steps.expect("a step is done");
+///         assert_eq!((steps[0].name.as_str(), steps[0].result.as_deref()), ("reserve", Some("7")));
+///         Ok::<_, Box<dyn std::error::Error>>(())
+///     })
+///     .await
+///     .map_err(|error| error.to_string())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredStep {
@@ -84,6 +143,23 @@ pub struct StoredStep {
 }
 
 /// Why a record must not be released without a second thought.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::Danger;
+///
+/// let record = pending.read().await?.expect("a record");
+/// assert_eq!(record.dangers(), [Danger::LiveLease]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Danger {
     /// Its owner's lease is live: the operation would run twice at once.
@@ -163,12 +239,41 @@ impl StoredRecord {
     }
 
     /// As the table has it: `PENDING`, `COMPLETED` or `FAILED`.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.status(), "COMPLETED");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn status(&self) -> &'static str {
         self.version.status.as_str()
     }
 
     /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// let record = pending.read().await?.expect("a record");
+    /// assert!(record.lease_left().is_some_and(|left| left <= Duration::from_secs(31)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn lease_left(&self) -> Option<Duration> {
         match self.state {
@@ -182,6 +287,24 @@ impl StoredRecord {
     /// How long its owner's lease had been over when it was read; `None` if the lease is live, or
     /// the operation has ended. The next request takes such an operation over, where its policy
     /// allows that.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// let record = pending.read().await?.expect("a record");
+    /// assert_eq!(record.abandoned_for(), None); // its lease is live
+    /// pending.abandoned().await?;
+    /// let record = pending.read().await?.expect("a record");
+    /// assert!(record.abandoned_for().is_some_and(|over| over > Duration::from_secs(30)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn abandoned_for(&self) -> Option<Duration> {
         match self.state {
@@ -194,12 +317,49 @@ impl StoredRecord {
     }
 
     /// Whether its retention is over, so that it counts as absent until DynamoDB deletes it.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// # use std::time::Duration;
+    /// assert!(!record.is_expired());
+    /// sandbox.clock().advance(Duration::from_secs(25 * 3600));
+    /// let record = sandbox.record("payments", "order-42").read().await?.expect("not deleted yet");
+    /// assert!(record.is_expired());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.lease_left().is_none() && self.seen_at > self.expires_at
     }
 
     /// What would come of [`release`](super::Admin::release) that nobody wants.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// use dynamodb_idempotency::admin::Danger;
+    ///
+    /// assert_eq!(record.dangers(), [Danger::Completed]);
+    /// sandbox.record("payments", "order-42").expired().await?;
+    /// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// assert!(record.dangers().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn dangers(&self) -> Vec<Danger> {
         if self.is_expired() {
@@ -218,6 +378,20 @@ impl StoredRecord {
     }
 
     /// The item, in DynamoDB's own JSON.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn raw(&self) -> Value {
         json::item(&self.item)

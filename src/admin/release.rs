@@ -5,6 +5,28 @@ use crate::error::{Error, ErrorKind};
 use crate::table::Write;
 
 /// What became of a release.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::Released;
+///
+/// pending.abandoned().await?;
+/// let shown = pending.read().await?.expect("a record");
+/// pending.pending(Duration::from_secs(30)).await?; // somebody has taken it over since
+/// match idempotency.admin().release(&shown).await? {
+///     Released::Changed(now) => assert_ne!(now.owner, shown.owner),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Released {
@@ -21,6 +43,30 @@ impl Admin<'_> {
     /// Deletes a record that is still exactly as it was read: same owner, state, lease and number of
     /// steps.
     ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// use dynamodb_idempotency::ErrorKind;
+    /// use dynamodb_idempotency::admin::Released;
+    ///
+    /// let admin = idempotency.admin();
+    /// let live = pending.read().await?.expect("a record");
+    /// assert_eq!(admin.release(&live).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    ///
+    /// pending.abandoned().await?;
+    /// let stuck = pending.read().await?.expect("a record");
+    /// assert!(matches!(admin.release(&stuck).await?, Released::Released));
+    /// assert!(pending.read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a record that has [dangers](StoredRecord::dangers), and
     /// nothing is sent; [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: the record may
@@ -36,6 +82,24 @@ impl Admin<'_> {
     /// As [`release`](Self::release), whatever its dangers are. What an owner that is still at work
     /// stores afterwards is stored as if there had never been a record; a later attempt that has
     /// begun by then wins over it.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// use dynamodb_idempotency::admin::Released;
+    ///
+    /// let live = pending.read().await?.expect("a record");
+    /// let released = idempotency.admin().release_in_spite(&live).await?;
+    /// assert!(matches!(released, Released::Released));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As `release`, but for the dangers.

@@ -8,6 +8,25 @@ use crate::record::{Item, Status};
 use crate::table::Part;
 
 /// Which records a scan gives. It reads, and costs, all of them in any case.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::Select;
+///
+/// sandbox.record("payments", "order-43").completed("re_1").await?;
+/// let admin = idempotency.admin();
+/// assert_eq!(admin.page(0, 1, Select::All, None).await?.records.len(), 2);
+/// assert_eq!(admin.page(0, 1, Select::Pending, None).await?.records.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Select {
@@ -19,10 +38,53 @@ pub enum Select {
 }
 
 /// Where a part of a scan goes on.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::{Cursor, Select};
+///
+/// let (mut after, mut records): (Option<Cursor>, _) = (None, 0);
+/// loop {
+///     let page = idempotency.admin().page(0, 1, Select::All, after).await?;
+///     records += page.records.len();
+///     after = page.next;
+///     if after.is_none() {
+///         break;
+///     }
+/// }
+/// assert_eq!(records, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cursor(Item);
 
 /// What one request of a scan brought.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # let pending = sandbox.record("payments", "order-42");
+/// # pending.pending(Duration::from_secs(30)).await?;
+/// use dynamodb_idempotency::admin::{Page, Select};
+///
+/// let page: Page = idempotency.admin().page(0, 1, Select::All, None).await?;
+/// assert_eq!((page.records.len(), page.scanned), (1, 1));
+/// assert!(page.unreadable.is_empty() && page.next.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page {
@@ -39,6 +101,23 @@ pub struct Page {
 }
 
 /// An item that is not understood.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// use aws_sdk_dynamodb::types::AttributeValue;
+/// use dynamodb_idempotency::admin::Select;
+///
+/// let put = sandbox.client().put_item().table_name(sandbox.table());
+/// put.item("pk", AttributeValue::S("somebody's".to_owned())).send().await?;
+/// let page = idempotency.admin().page(0, 1, Select::All, None).await?;
+/// assert_eq!(page.unreadable[0].pk.as_deref(), Some("somebody's"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unreadable {
@@ -50,6 +129,17 @@ pub struct Unreadable {
 
 impl Admin<'_> {
     /// How many items the table has; DynamoDB counts them about every six hours.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// assert_eq!(idempotency.admin().approximate_items().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`page`](Self::page), with `dynamodb:DescribeTable` in the place of the scan.
@@ -65,6 +155,27 @@ impl Admin<'_> {
     ///
     /// Reads are eventually consistent: a record that was written less than a second ago may be
     /// missing. Of a table with a composite key, part 0 has all records.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// use dynamodb_idempotency::admin::Select;
+    ///
+    /// let admin = idempotency.admin();
+    /// let (left, right) = tokio::try_join!(
+    ///     admin.page(0, 2, Select::All, None),
+    ///     admin.page(1, 2, Select::All, None),
+    /// )?;
+    /// assert_eq!(left.records.len() + right.records.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without a table, credentials or

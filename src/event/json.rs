@@ -29,6 +29,14 @@ pub struct JsonEvent(Box<RawValue>);
 impl JsonEvent {
     /// The event that a value is written as.
     ///
+    /// ```
+    /// use dynamodb_idempotency::event::JsonEvent;
+    ///
+    /// let event = JsonEvent::of(&["a.csv"])?;
+    /// assert_eq!(event.get(), r#"["a.csv"]"#);
+    /// # Ok::<_, serde_json::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
@@ -36,6 +44,14 @@ impl JsonEvent {
     }
 
     /// The text.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::event::JsonEvent;
+    ///
+    /// let event: JsonEvent = r#"{ "amount": 1.0 }"#.parse()?;
+    /// assert_eq!(event.get(), r#"{ "amount": 1.0 }"#); // letter for letter
+    /// # Ok::<_, serde_json::Error>(())
+    /// ```
     #[must_use]
     pub fn get(&self) -> &str {
         self.0.get()

@@ -66,6 +66,26 @@ impl<P> Clone for Config<P> {
 
 impl<P, F> Event<P, F> {
     /// Changes the inherited policy for these events.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
+    /// # use lambda_runtime::{Context, LambdaEvent, Service};
+    /// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
+    /// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
+    /// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
+    /// let mut service = service.policy(|policy| policy.retention(Duration::from_secs(1)));
+    /// assert_eq!(service.call(deliver(r#"["a.csv", 1]"#)?).await?, 1);
+    /// sandbox.clock().advance(Duration::from_secs(60));
+    /// assert_eq!(service.call(deliver(r#"["a.csv", 2]"#)?).await?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         let config = Arc::make_mut(&mut self.config);
@@ -74,6 +94,26 @@ impl<P, F> Event<P, F> {
     }
 
     /// What of an event must be the same in a repeat. Default: its JSON value.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
+    /// # use lambda_runtime::{Context, LambdaEvent, Service};
+    /// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
+    /// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
+    /// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
+    /// // The key says it all: another event under the same key is a repeat as well.
+    /// let mut service = service.fingerprint(|_| Fingerprint::builder().finish());
+    /// assert_eq!(service.call(deliver(r#"["a.csv", 1]"#)?).await?, 1);
+    /// assert_eq!(service.call(deliver(r#"["a.csv", 2]"#)?).await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fingerprint(
         mut self,
@@ -100,6 +140,25 @@ impl<P, F> fmt::Debug for Event<P, F> {
 }
 
 /// The answer of an [`Event`] on its way.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
+/// # use lambda_runtime::{Context, LambdaEvent, Service};
+/// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
+/// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
+/// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
+/// # let mut service = service;
+/// let answer: EventFuture<u32, std::io::Error> = service.call(deliver(r#"["a.csv", 3]"#)?);
+/// assert_eq!(answer.await?, 3);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct EventFuture<T, E>(Running<T, E>);
 

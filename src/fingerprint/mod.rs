@@ -30,6 +30,14 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Starts a fingerprint of chosen parts.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// // Without parts: that of an operation without a payload.
+    /// let fingerprint = Fingerprint::builder().finish();
+    /// assert_ne!(fingerprint, Fingerprint::builder().bytes(b"").finish());
+    /// ```
     pub fn builder() -> FingerprintBuilder {
         let mut hasher = Sha256::new();
         hasher.update(DOMAIN);
@@ -66,6 +74,13 @@ impl Fingerprint {
     ]);
 
     /// The hash itself.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"POST /payments").finish();
+    /// assert_eq!(fingerprint.as_bytes().len(), 32);
+    /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -113,12 +128,28 @@ enum Part {
 
 impl FingerprintBuilder {
     /// Adds bytes as they are.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// // Where a part ends counts.
+    /// let one = Fingerprint::builder().bytes(b"ab").bytes(b"c").finish();
+    /// assert_ne!(one, Fingerprint::builder().bytes(b"a").bytes(b"bc").finish());
+    /// ```
     pub fn bytes(self, bytes: &[u8]) -> Self {
         self.part(Part::Bytes, bytes)
     }
 
     /// Adds JSON text by value; text that is not valid JSON (or is nested more than 128 levels
     /// deep) is added as bytes.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let of = |text: &str| Fingerprint::builder().json(text.as_bytes()).finish();
+    /// assert_eq!(of(r#"{"a": 1, "b": 2}"#), of(r#"{"b":2,"a":1}"#));
+    /// assert_ne!(of("1"), of("1.0"));
+    /// ```
     pub fn json(self, text: &[u8]) -> Self {
         match json::canonical(text) {
             Some(canonical) => self.part(Part::Json, &canonical),
@@ -127,6 +158,13 @@ impl FingerprintBuilder {
     }
 
     /// The fingerprint of all parts added.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"GET").json(b"[1]").finish();
+    /// assert_eq!(fingerprint, Fingerprint::builder().bytes(b"GET").json(b"[ 1 ]").finish());
+    /// ```
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         Fingerprint(self.hasher.finalize().into())

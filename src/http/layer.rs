@@ -124,6 +124,29 @@ pub struct IdempotencyService<S> {
 pub type ResponseBody<B> = Either<B, Full<Bytes>>;
 
 /// The answer of an [`IdempotencyService`] on its way.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use bytes::Bytes;
+/// # use http_body_util::Full;
+/// use dynamodb_idempotency::http::ResponseFuture;
+/// use http::{Request, Response};
+/// use tower::{Layer, Service, service_fn};
+///
+/// let handler = service_fn(async |_: Request<Full<Bytes>>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
+/// });
+/// let mut service = idempotency.http("payments").layer().layer(handler);
+/// let request = Request::post("/payments").header("idempotency-key", "order-42");
+/// let answer: ResponseFuture<_, _> = service.call(request.body(Full::default())?);
+/// assert_eq!(answer.await?.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<B, E>(Running<B, E>);
 

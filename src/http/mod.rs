@@ -1,5 +1,28 @@
 //! HTTP: a handler whose repeats get the same answer.
 //!
+//! ```
+//! # use bytes::Bytes;
+//! # use dynamodb_idempotency::testing::Sandbox;
+//! # use http::{Request, Response};
+//! # use http_body_util::Full;
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let sandbox = Sandbox::start().await?;
+//! # let idempotency = sandbox.idempotency();
+//! let handler = service_fn(async |_: Request<Full<Bytes>>| {
+//!     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
+//! });
+//! let service = idempotency.http("payments").layer().layer(handler);
+//! for replayed in [false, true] {
+//!     let request = Request::post("/payments").header("idempotency-key", "order-42");
+//!     let response = service.clone().oneshot(request.body(Full::default())?).await?;
+//!     assert_eq!(response.headers().contains_key("idempotency-replayed"), replayed);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, with Stripe's habits where
 //! the draft leaves the choice:
 //!

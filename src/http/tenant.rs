@@ -1,4 +1,13 @@
 //! Whose key it is: extractors for [`Http::tenant`](super::Http::tenant).
+//!
+//! ```
+//! use dynamodb_idempotency::http::Tenant;
+//! use dynamodb_idempotency::http::tenant::header;
+//!
+//! let (parts, ()) = http::Request::post("/").header("x-tenant", "acme").body(())?.into_parts();
+//! assert_eq!(header("x-tenant")(&parts), Tenant::Known("acme".to_owned()));
+//! # Ok::<_, http::Error>(())
+//! ```
 
 use http::request::Parts;
 use sha2::{Digest, Sha256};

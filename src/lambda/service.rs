@@ -83,6 +83,25 @@ pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
     /// The response itself.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lambda_http::Error> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+    /// # use lambda_http::http;
+    ///
+    /// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
+    /// let mut service = idempotency.http("payments").wrap(handler);
+    /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+    /// let request: Request = request.body(Body::Empty)?;
+    /// let response = service.call(request).await?.into_inner();
+    /// assert_eq!(response.body().as_ref(), b"paid");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn into_inner(self) -> Response<Body> {
         self.0
@@ -96,6 +115,25 @@ impl IntoResponse for LambdaResponse {
 }
 
 /// The answer of an [`Idempotent`] service on its way.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lambda_http::Error> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+/// # use lambda_http::http;
+///
+/// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
+/// let mut service = idempotency.http("payments").wrap(handler);
+/// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+/// let request: Request = request.body(Body::Empty)?;
+/// let answer: dynamodb_idempotency::lambda::ResponseFuture<'_, Error> = service.call(request);
+/// assert_eq!(answer.await?.into_inner().status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<'a, E>(Running<'a, E>);
 

@@ -1,4 +1,12 @@
 //! Tenants that Lambda knows: extractors for [`Http::tenant`](crate::http::Http::tenant).
+//!
+//! ```
+//! use dynamodb_idempotency::lambda::tenant::{authorizer_claim, tenant_id};
+//!
+//! // A request that came neither under tenant isolation nor by an authorizer.
+//! let (parts, ()) = http::Request::new(()).into_parts();
+//! assert_eq!((tenant_id()(&parts), authorizer_claim("sub")(&parts)), (None, None));
+//! ```
 
 use http::request::Parts;
 use lambda_http::Context;

@@ -30,12 +30,63 @@ pub struct Message<R> {
 
 impl<R> Message<R> {
     /// The whole record, with every field that its source sent.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+    /// # let event: JsonEvent = r#"{"Records": [{
+    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+    /// # }]}"#.parse()?;
+    /// # let event = LambdaEvent::new(event, Context::default());
+    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
+    ///     assert_eq!(message.record().message_id.as_deref(), Some("m-1"));
+    ///     Ok::<_, Error>(())
+    /// };
+    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+    /// # assert!(response.batch_item_failures.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn record(&self) -> &R {
         &self.record
     }
 
     /// The whole record, owned.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+    /// # let event: JsonEvent = r#"{"Records": [{
+    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+    /// # }]}"#.parse()?;
+    /// # let event = LambdaEvent::new(event, Context::default());
+    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
+    ///     let record: SqsMessage = message.into_record();
+    ///     assert_eq!(record.event_source.as_deref(), Some("aws:sqs"));
+    ///     Ok::<_, Error>(())
+    /// };
+    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+    /// # assert!(response.batch_item_failures.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn into_record(self) -> R {
         self.record
@@ -43,12 +94,66 @@ impl<R> Message<R> {
 
     /// What the producer sent, decoded: see the table in [`messages`](super) for what that is of
     /// each source. Inside of an envelope that is opened, what the envelope carries.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+    /// # let event: JsonEvent = r#"{"Records": [{
+    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+    /// # }]}"#.parse()?;
+    /// # let event = LambdaEvent::new(event, Context::default());
+    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
+    ///     assert_eq!(message.payload(), br#"{"amount": 1200}"#);
+    ///     Ok::<_, Error>(())
+    /// };
+    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+    /// # assert!(response.batch_item_failures.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
     /// The payload as JSON.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+    /// # let event: JsonEvent = r#"{"Records": [{
+    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+    /// # }]}"#.parse()?;
+    /// # let event = LambdaEvent::new(event, Context::default());
+    /// #[derive(serde::Deserialize)]
+    /// struct Payment { amount: u64 }
+    ///
+    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
+    ///     let payment: Payment = message.json()?;
+    ///     assert_eq!(payment.amount, 1200);
+    ///     Ok::<_, Error>(())
+    /// };
+    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+    /// # assert!(response.batch_item_failures.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When it is not JSON, or not of this type.
@@ -58,6 +163,31 @@ impl<R> Message<R> {
 
     /// The idempotency key that was found; `None` only where
     /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+    /// # let event: JsonEvent = r#"{"Records": [{
+    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+    /// # }]}"#.parse()?;
+    /// # let event = LambdaEvent::new(event, Context::default());
+    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
+    ///     assert_eq!(message.key(), Some("order-42"));
+    ///     Ok::<_, Error>(())
+    /// };
+    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+    /// # assert!(response.batch_item_failures.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

@@ -51,6 +51,28 @@ impl<S: Source, F> fmt::Debug for MessageService<S, F> {
 }
 
 /// The answer of a [`MessageService`] on its way.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use dynamodb_idempotency::{Execution, event::JsonEvent};
+/// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
+/// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+/// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
+/// # let event: JsonEvent = r#"{"Records": [{
+/// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+/// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+/// # }]}"#.parse()?;
+/// # let event = LambdaEvent::new(event, Context::default());
+/// let mut service = idempotency.sqs("payments").handler(async |_, _| Ok::<_, Error>(()));
+/// let answer: BatchFuture<BatchResponse> = service.call(event);
+/// assert!(answer.await?.batch_item_failures.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct BatchFuture<T>(Running<T>);
 

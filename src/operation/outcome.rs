@@ -46,6 +46,13 @@ pub enum Outcome<T> {
 
 impl<T> Outcome<T> {
     /// The answer, however it came.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// assert_eq!(Outcome::Executed("paid").into_inner(), "paid");
+    /// assert_eq!(Outcome::Replayed("paid").into_inner(), "paid");
+    /// ```
     pub fn into_inner(self) -> T {
         match self {
             Self::Executed(value)
@@ -58,6 +65,13 @@ impl<T> Outcome<T> {
     }
 
     /// Whether the answer is one that was stored before.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// assert!(Outcome::Replayed("paid").is_replayed());
+    /// assert!(!Outcome::Reconciled("paid").is_replayed()); // stored by this very call
+    /// ```
     #[must_use]
     pub const fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed(_))

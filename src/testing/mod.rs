@@ -59,6 +59,19 @@ const TABLE: &str = "idempotency";
 ///
 /// Waiting is real: what the crate sleeps (renewals, `InProgress::Wait`) is not shortened by the
 /// [clock](Self::clock), and tokio's paused time does not go together with a port.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use dynamodb_idempotency::testing::Sandbox;
+///
+/// let sandbox = Sandbox::start().await?;
+/// let idempotency = sandbox.idempotency();
+/// let charge = idempotency.operation("charge").key("order-42");
+/// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>(1200)).await?, 1200);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Sandbox {
     client: Client,
     clock: SandboxClock,
@@ -70,6 +83,17 @@ pub struct Sandbox {
 impl Sandbox {
     /// Starts one, with a table of the default schema.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use dynamodb_idempotency::testing::Sandbox;
+    ///
+    /// let sandbox = Sandbox::start().await?;
+    /// assert!(sandbox.record("charge", "order-42").read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] where no port of the loopback interface can be listened on.
     pub async fn start() -> Result<Self, Error> {
@@ -77,6 +101,21 @@ impl Sandbox {
     }
 
     /// Starts one, with a table of this schema.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use dynamodb_idempotency::TableSchema;
+    /// use dynamodb_idempotency::testing::Sandbox;
+    ///
+    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    /// let sandbox = Sandbox::with_schema(schema).await?;
+    /// sandbox.record("charge", "order-42").completed("re_1").await?;
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.raw()["SK"]["S"], "charge#order-42");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`start`](Self::start); [`ErrorKind::Configuration`] for attribute names that collide.
@@ -103,36 +142,123 @@ impl Sandbox {
     }
 
     /// Its table, with the default policy.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// sandbox.record("charge", "order-42").completed("re_1").await?;
+    /// let idempotency = sandbox.idempotency();
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let answer = charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
+    /// assert_eq!(answer, "re_1");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn idempotency(&self) -> Idempotency {
         self.idempotency.clone()
     }
 
     /// Its table, with choices.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::{ErrorKind, Takeover};
+    ///
+    /// let idempotency =
+    ///     sandbox.builder().policy(|policy| policy.takeover(Takeover::Reject)).build()?;
+    /// sandbox.record("charge", "order-42").abandoned().await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Abandoned);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(&self) -> Builder {
         let builder = Idempotency::builder(self.client.clone(), TABLE);
         builder.schema(self.schema.clone()).disabled(false)
     }
 
     /// A client to it: for tables of your own beside the crate's.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let tables = sandbox.client().list_tables().send().await?;
+    /// assert_eq!(tables.table_names(), [sandbox.table()]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
     /// The name of its table.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// assert_eq!(sandbox.table(), "idempotency");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn table(&self) -> &str {
         TABLE
     }
 
     /// The clock that its clients go by, and as which they take the store's.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::Duration;
+    /// # let pending = sandbox.record("payments", "order-42");
+    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// sandbox.clock().advance(Duration::from_secs(60)); // beyond the lease
+    /// let charge = idempotency.operation("payments").key("order-42");
+    /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn clock(&self) -> &SandboxClock {
         &self.clock
     }
 
     /// The record of a key, there or not.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let record = sandbox.record("charge", "order-42");
+    /// assert!(record.read().await?.is_none());
+    /// record.completed("re_1").await?;
+    /// assert_eq!(record.read().await?.expect("a record").status(), "COMPLETED");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
         SandboxRecord::new(self, scope.into(), key.into())
     }

@@ -30,6 +30,22 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// without a payload.
 ///
 /// The key is written as it is: not for [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use std::time::Duration;
+/// let record = sandbox.record("charge", "order-42").payload(&1200);
+/// record.pending(Duration::from_secs(30)).await?;
+/// record.completed("re_1").await?;
+/// let stored = record.read().await?.expect("a record");
+/// assert_eq!((stored.status(), stored.attempt), ("COMPLETED", 1));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is written before one of its states is asked for"]
 pub struct SandboxRecord<'a> {
     sandbox: &'a Sandbox,
@@ -45,17 +61,70 @@ impl<'a> SandboxRecord<'a> {
 
     /// It belongs to the request with this payload, as [`Operation::payload`](crate::Operation::payload)
     /// takes it.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// sandbox.record("charge", "order-42").payload(&1200).completed("re_1").await?;
+    /// let charge = |amount: u32| idempotency.operation("charge").key("order-42").payload(&amount);
+    /// let never = async |_| Ok::<_, std::io::Error>("re_2".to_owned());
+    /// assert_eq!(charge(1200).run(never).await?, "re_1");
+    /// let error = charge(1300).run(never).await.unwrap_err();
+    /// assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::Mismatch);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn payload<T: Serialize + ?Sized>(self, payload: &T) -> Self {
         let fingerprint = Fingerprint::of(payload).map(Some).map_err(|error| error.to_string());
         Self { fingerprint, ..self }
     }
 
     /// It belongs to the request with this fingerprint.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let request = Fingerprint::builder().bytes(b"order-42").finish();
+    /// sandbox.record("charge", "order-42").fingerprint(request).completed("re_1").await?;
+    /// let charge = idempotency.operation("charge").key("order-42").fingerprint(request);
+    /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?, "re_1");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fingerprint(self, fingerprint: Fingerprint) -> Self {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
     /// Somebody runs the operation, with so much of its lease left.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// sandbox.record("charge", "order-42").pending(Duration::from_secs(30)).await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// let error = ran.unwrap_err().into_handler().unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::InProgress { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialised,
@@ -68,6 +137,20 @@ impl<'a> SandboxRecord<'a> {
 
     /// Somebody ran the operation and never said how it ended: its lease has been over for a minute.
     ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// sandbox.record("charge", "order-42").abandoned().await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`pending`](Self::pending).
     pub async fn abandoned(&self) -> Result<(), Error> {
@@ -75,8 +158,38 @@ impl<'a> SandboxRecord<'a> {
         self.write_pending(now.minus(LONG_AGO)).await
     }
 
-    /// The operation is done, and this is its answer; of HTTP, let a request run instead, and so where
-    /// answers are [encoded](crate::AnswerCodec): this one is plain.
+    /// The operation is done, and this is its answer, stored plain. For an HTTP response, and for an answer
+    /// that is [encoded](crate::AnswerCodec) because plain ones are
+    /// [refused](crate::Builder::accept_plain_answers), let the operation run once instead.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::{AnswerCodec, CodecError};
+    ///
+    /// sandbox.record("charge", "order-42").completed("re_1").await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let never = async |_| Ok::<_, std::io::Error>("re_2".to_owned());
+    /// assert_eq!(charge.run(never).await?, "re_1");
+    ///
+    /// // Where answers are encoded.
+    /// struct Reversed;
+    /// # fn reversed(mut bytes: Vec<u8>) -> Result<Vec<u8>, CodecError> { bytes.reverse(); Ok(bytes) }
+    /// impl AnswerCodec for Reversed {
+    ///     # fn encode(&self, _: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> { reversed(plain) }
+    ///     # fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> { reversed(encoded) }
+    ///     // …
+    /// }
+    /// let coded = sandbox.builder().answer_codec(Reversed).accept_plain_answers(false).build()?;
+    /// let charge = || coded.operation("charge").key("order-43");
+    /// charge().run(async |_| Ok::<_, std::io::Error>("re_3".to_owned())).await?;
+    /// assert_eq!(charge().run(never).await?, "re_3");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`pending`](Self::pending).
@@ -91,6 +204,23 @@ impl<'a> SandboxRecord<'a> {
 
     /// The operation has failed, and that is kept, with nothing to replay.
     ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::{ErrorKind, Failure};
+    ///
+    /// sandbox.record("charge", "order-42").failed().await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let charge = charge.policy(|policy| policy.failure(Failure::Replay));
+    /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Failed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`pending`](Self::pending).
     pub async fn failed(&self) -> Result<(), Error> {
@@ -104,6 +234,21 @@ impl<'a> SandboxRecord<'a> {
 
     /// What there is is past its retention, and its lease is over: it counts as absent, until
     /// DynamoDB would have deleted it.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let record = sandbox.record("charge", "order-42");
+    /// record.completed("re_1").await?;
+    /// record.expired().await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?, "re_2");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`pending`](Self::pending); [`ErrorKind::InvalidInput`] where there is no record.
@@ -122,6 +267,20 @@ impl<'a> SandboxRecord<'a> {
     }
 
     /// The record as it is; `None` if there is none.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// charge.run(async |_| Ok::<_, std::io::Error>(())).await?;
+    /// let stored = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(stored.status(), "COMPLETED");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`pending`](Self::pending).

@@ -56,6 +56,38 @@ struct Failed {
 
 impl ConditionFailed {
     /// Which of the items it was, counted from 0; the first, where there are several.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     assert_eq!(failed.index(), 0); // the debit
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn index(&self) -> usize {
         self.first.index
@@ -65,6 +97,39 @@ impl ConditionFailed {
     /// none, or where the item asked for
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None)
     /// itself.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let account = failed.item().expect("the account exists");
+    ///     assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
         self.first.item.as_ref()
@@ -72,6 +137,39 @@ impl ConditionFailed {
 
     /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
     /// [`item`](Self::item).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
+    ///     assert_eq!(indexes, [0]);
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn all(
         &self,
     ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
@@ -396,6 +494,22 @@ impl<T> Transaction<T> {
     }
 
     /// An answer that is stored, so far without any writes.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let order = || idempotency.operation("orders").key("42");
+    /// let build = async || Ok::<_, std::io::Error>(Transaction::new("accepted".to_owned()));
+    /// assert_eq!(order().run_transaction(build).await?, "accepted");
+    /// assert_eq!(order().run_transaction(build).await?, "accepted"); // the stored answer
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(response: T) -> Self {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
     }
@@ -403,12 +517,55 @@ impl<T> Transaction<T> {
     /// An answer that goes out unstored, with nothing written and the key left free: the request
     /// was looked at and refused, and may come again corrected. Items that are added make it an
     /// ordinary answer.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::{Outcome, Transaction};
+    ///
+    /// let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refused = async || {
+    ///     Ok::<_, std::io::Error>(Transaction::nothing_executed("nothing to transfer".to_owned()))
+    /// };
+    /// let outcome = transfer.run_transaction_with_outcome(refused).await?;
+    /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
+    /// assert!(sandbox.record("transfers", "order-42").read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nothing_executed(response: T) -> Self {
         Self { nothing_executed: true, ..Self::new(response) }
     }
 
     /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`] in all. Those that do
     /// not say what they return when their condition fails return the item (`ALL_OLD`).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let row = AttributeValue::S("receipt-42".to_owned());
+    /// let put = Put::builder().table_name(sandbox.table()).item("pk", row.clone()).build()?;
+    /// let put = TransactWriteItem::builder().put(put).build();
+    /// let book = idempotency.operation("book").key("order-42");
+    /// book.run_transaction(async || {
+    ///     Ok::<_, std::io::Error>(Transaction::new("booked".to_owned()).items([put]))
+    /// })
+    /// .await?;
+    ///
+    /// let get = sandbox.client().get_item().table_name(sandbox.table()).key("pk", row);
+    /// assert!(get.send().await?.item.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn items(mut self, items: impl IntoIterator<Item = TransactWriteItem>) -> Self {
         self.items.extend(items);
         self
@@ -417,6 +574,37 @@ impl<T> Transaction<T> {
     /// The answer that is stored instead when a condition of these items does not hold: "insufficient
     /// funds", say. `None` stores nothing, and the call fails with
     /// [`TransactionError::ConditionFailed`]. It costs one more round trip.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let outcome = transfer
+    ///     .run_transaction_with_outcome(async || {
+    ///         let answer = Transaction::new("transferred".to_owned());
+    ///         let refuse = |_: &ConditionFailed| Some("insufficient funds".to_owned());
+    ///         Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    ///     })
+    ///     .await?;
+    /// assert_eq!(outcome, Outcome::Executed("insufficient funds".to_owned()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_condition_failed(
         mut self,
         answer: impl FnOnce(&ConditionFailed) -> Option<T> + Send + 'static,
