@@ -26,8 +26,8 @@ impl Idempotency {
     ///
     /// It is off unless it is called, and costs one round trip for each of: the table's state and
     /// keys (`dynamodb:DescribeTable`), its time to live (`dynamodb:DescribeTimeToLive`), and for
-    /// each [`scope`](Preflight::scope) the four permissions that a function needs. Nothing is
-    /// written: the writes that are tried ask for an owner that there is not, under a key that no
+    /// each [`scope`](Preflight::scope) the four permissions that a function needs on records, and
+    /// two of them on the parts of large answers. Nothing is written: the writes that are tried ask for an owner that there is not, under a key that no
     /// record can have (`scope#`).
     ///
     /// ```no_run
@@ -218,7 +218,7 @@ impl<'a> Checks<'a> {
                 format!("table `{name}` has the key {keys}, and the TableSchema says {expected}");
             Finding::error("keys", detail).mend(
                 "name another table, or describe this one by TableSchema::partition_key or \
-                 composite_key",
+                 composite_key (on the command line by --partition-key or --composite-key)",
             )
         });
         Some(description)

@@ -30,13 +30,13 @@ pub(crate) struct Target {
     /// The table's name
     #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
     pub(crate) table: Option<String>,
-    /// The DynamoDB to talk to, such as <http://127.0.0.1:8000> for DynamoDB Local
+    /// The DynamoDB to talk to, such as `http://127.0.0.1:8000` for DynamoDB Local
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint_url: Option<String>,
     /// The AWS region
     #[arg(long, global = true)]
     pub(crate) region: Option<String>,
-    /// The profile in the AWS configuration files
+    /// The profile in the AWS configuration files, before any credentials in the environment
     #[arg(long, global = true)]
     pub(crate) profile: Option<String>,
     /// The partition key that holds `scope#key` [default: pk]

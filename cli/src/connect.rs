@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::Region;
+use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::Client;
 use dynamodb_idempotency::{Attribute, Idempotency, TableSchema, sdk_config_loader};
@@ -34,15 +35,27 @@ pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
         .operation_attempt_timeout(Duration::from_secs(5));
     let mut loader = sdk_config_loader().timeout_config(timeouts.build());
     if let Some(url) = &target.endpoint_url {
+        if !(url.starts_with("http://") || url.starts_with("https://")) {
+            let said = format!("--endpoint-url is `{url}`: it begins with http:// or https://");
+            return Err(Failure::Usage(said));
+        }
         loader = loader.endpoint_url(url);
     }
     if let Some(region) = &target.region {
         loader = loader.region(Region::new(region.clone()));
     }
     if let Some(profile) = &target.profile {
-        loader = loader.profile_name(profile);
+        // Of its own accord the SDK would take credentials in the environment before a profile's.
+        let credentials = ProfileFileCredentialsProvider::builder().profile_name(profile).build();
+        loader = loader.profile_name(profile).credentials_provider(credentials);
     }
-    let client = Client::new(&loader.load().await);
+    let config = loader.load().await;
+    if config.region().is_none() {
+        return Err(Failure::Usage(
+            "name the region: --region, the variable AWS_REGION, or a profile's".to_owned(),
+        ));
+    }
+    let client = Client::new(&config);
     let builder = Idempotency::builder(client, table).schema(schema(target)?);
     // The switch is for handlers: whoever looks wants to see what is there.
     let builder = builder.disabled(false);

@@ -19,7 +19,8 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
 
 pub(crate) fn pages(folder: Option<&Path>) -> Result<ExitCode, Failure> {
     if let Some(folder) = folder {
-        clap_mangen::generate_to(Cli::command(), folder)?;
+        let made = clap_mangen::generate_to(Cli::command(), folder);
+        made.map_err(|error| Failure::Other(format!("folder {}: {error}", folder.display())))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut page = Vec::new();

@@ -23,9 +23,8 @@ pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRec
 /// What is said where there is no record.
 pub(crate) fn absent(key: &Key) -> String {
     let mut said = format!("there is no record `{}#{}`", key.scope, key.text);
-    if !key.sha256 {
-        said.push_str(" (with KeyForm::Sha256, ask with --sha256)");
-    }
+    let hashed = if key.sha256 { "" } else { "; with KeyForm::Sha256, ask with --sha256" };
+    let _ = write!(said, " (a tenant is part of the scope: `payments/tenant-7`{hashed})");
     said
 }
 

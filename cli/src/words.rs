@@ -50,8 +50,12 @@ pub(crate) fn span(duration: Duration) -> String {
     words
 }
 
-/// `5 s ago`, or `in 5 s`.
+/// `5 s ago`, `just now`, or `in 5 s`.
 pub(crate) fn distance(time: SystemTime, now: SystemTime) -> String {
+    let is_now = |distance: Duration| distance.as_secs() == 0;
+    if is_now(now.duration_since(time).unwrap_or_else(|ahead| ahead.duration())) {
+        return "just now".to_owned();
+    }
     match now.duration_since(time) {
         Ok(past) => format!("{} ago", span(past)),
         Err(ahead) => format!("in {}", span(ahead.duration())),
@@ -93,7 +97,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
         assert_eq!(distance(now - Duration::from_secs(5), now), "5 s ago");
         assert_eq!(distance(now + Duration::from_secs(5), now), "in 5 s");
-        assert_eq!(time_and_distance(now, now), "1970-01-01T00:01:40Z, 0 s ago");
+        assert_eq!(distance(now + Duration::from_millis(5), now), "just now");
+        assert_eq!(time_and_distance(now, now), "1970-01-01T00:01:40Z, just now");
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Admin<'_> {
         if scopes.is_empty() {
             checks.findings.push(
                 Finding::warning("records", "which records may be read and written is not checked")
-                    .mend("name the scopes of your operations"),
+                    .mend("name the scopes of your operations (on the command line by --scope)"),
             );
         }
         if let Some(description) = &description {
@@ -110,6 +110,7 @@ impl Admin<'_> {
                 Look::Seen(()) | Look::Denied(_) => trips.push(trip),
                 look => {
                     checks.seen("latency", Access::Get.action(), look);
+                    break;
                 }
             }
         }

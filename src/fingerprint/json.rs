@@ -148,12 +148,18 @@ impl Writer<'_> {
         let start = self.at;
         let mut escaped = false;
         self.at += 1;
-        while self.input[self.at] != b'"' {
-            let escape = self.input[self.at] == b'\\';
-            escaped |= escape;
-            self.at += 1 + usize::from(escape);
+        loop {
+            let rest = &self.input[self.at..];
+            let is_special = |byte: &u8| matches!(byte, b'"' | b'\\');
+            // Valid JSON closes what it opens.
+            let length = rest.iter().position(is_special).unwrap_or(rest.len());
+            self.at += length + 1;
+            if rest.get(length) != Some(&b'\\') {
+                break;
+            }
+            escaped = true;
+            self.at += 1;
         }
-        self.at += 1;
         let literal = &self.input[start..self.at];
         if !escaped {
             self.out.extend_from_slice(literal);

@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask check`, `cost`, `infra`, `playground`, `test`, `e2e` and
-//! `torture`.
+//! The project's own commands: `cargo xtask check`, `bench`, `cost`, `e2e`, `infra`, `playground`, `test`
+//! and `torture`.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
 //! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells

@@ -52,6 +52,39 @@ async fn no_credentials() {
     }
 }
 
+/// As by the AWS CLI: whoever names a profile means it.
+#[tokio::test]
+async fn a_profile_goes_before_credentials_in_the_environment() {
+    let store = Store::open().await;
+    for command in COMMANDS {
+        let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+        let mut program = program(&[&target[..], &["--profile", "nope"], command].concat());
+        program.env("AWS_CONFIG_FILE", "none").env("AWS_SHARED_CREDENTIALS_FILE", "none");
+        let ended = ended(&mut program).await;
+        assert!(ended.error().contains("credentials"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_region() {
+    for command in COMMANDS {
+        let mut program = program(&[&["--table", "t"][..], command].concat());
+        program.env_remove("AWS_REGION").env("AWS_CONFIG_FILE", "none");
+        program.env("AWS_SHARED_CREDENTIALS_FILE", "none");
+        let ended = ended(&mut program).await;
+        assert!(ended.code == 2 && ended.error().contains("--region"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_without_a_scheme() {
+    for command in COMMANDS {
+        let target = ["--endpoint-url", "127.0.0.1:8000", "--table", "t"];
+        let ended = run(&[&target[..], command].concat()).await;
+        assert!(ended.code == 2 && ended.error().contains("http://"), "{ended:?}");
+    }
+}
+
 #[tokio::test]
 async fn no_permission() {
     let endpoint = denying().await;

@@ -62,7 +62,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:?}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -76,7 +76,7 @@ async fn run() -> Result<(), Error> {
     let listener = TcpListener::bind(("127.0.0.1", port))
         .await
         .map_err(|error| format!("port {port} cannot be had ({error}): try --port 0"))?;
-    let client = dynamodb().await?;
+    let (client, endpoint) = dynamodb().await?;
     let idempotency = Idempotency::builder(client.clone(), RECORDS)
         .policy(|policy| policy.lease(Lease::Renewed(playground::LEASE)))
         .build()?;
@@ -92,7 +92,7 @@ async fn run() -> Result<(), Error> {
     };
     let app = playground::router(local.playground.clone())
         .merge(Router::new().fallback(serve).with_state(local.clone()));
-    print_welcome(&listener.local_addr()?.to_string());
+    print_welcome(&listener.local_addr()?.to_string(), &endpoint);
     axum::serve(listener, app)
         .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
         .await?;
@@ -118,8 +118,8 @@ fn port(mut arguments: impl Iterator<Item = String>) -> Result<Option<u16>, Erro
     Ok(Some(port))
 }
 
-/// A client of `DYNAMODB_ENDPOINT`, or of a DynamoDB inside this process.
-async fn dynamodb() -> Result<Client, Error> {
+/// A client of `DYNAMODB_ENDPOINT`, or of a DynamoDB inside this process; and where that is.
+async fn dynamodb() -> Result<(Client, String), Error> {
     let named = std::env::var("DYNAMODB_ENDPOINT").unwrap_or_default();
     let endpoint = if named.starts_with("http://") || named.starts_with("https://") {
         named
@@ -134,10 +134,10 @@ async fn dynamodb() -> Result<Client, Error> {
     let config = sdk_config_loader()
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "local"))
-        .endpoint_url(endpoint)
+        .endpoint_url(&endpoint)
         .load()
         .await;
-    Ok(Client::new(&config))
+    Ok((Client::new(&config), endpoint))
 }
 
 /// Hands a request to the Lambda handler, as API Gateway would.
@@ -197,16 +197,28 @@ fn into_axum(response: LambdaResponse) -> Response {
     response.into_inner().map(axum::body::Body::new)
 }
 
-fn print_welcome(address: &str) {
+fn print_welcome(address: &str, endpoint: &str) {
     println!("The payments API listens on http://{address}\n");
     println!("Open that address in a browser: it is a playground. Or pay from here;");
     println!("send it again and get the same answer; change the amount and be refused:\n");
-    for amount in [1200, 1200, 1300] {
-        println!(
+    let pay = |key: &str, amount: u32, source: &str, header: &str| {
+        format!(
             "curl -i http://{address}/payments -H 'content-type: application/json' \
-             -H 'Idempotency-Key: order-42' \
-             -d '{{\"amount\": {amount}, \"currency\": \"eur\", \"source\": \"tok_visa\"}}'"
-        );
+             -H 'Idempotency-Key: {key}'{header} \
+             -d '{{\"amount\": {amount}, \"currency\": \"eur\", \"source\": \"{source}\"}}'"
+        )
+    };
+    for amount in [1200, 1200, 1300] {
+        println!("{}", pay("order-42", amount, "tok_visa", ""));
     }
-    println!("\nWhat really happened: curl http://{address}/payments");
+    println!("\nTwice at once, or by a function that dies half-way:\n");
+    let slow = pay("order-43", 1200, "tok_slow", "");
+    println!("{slow} &\n{slow}");
+    println!("{}", pay("order-44", 1200, "tok_visa", " -H 'x-playground: crash'"));
+    println!("\nA record, by the command line (cargo install --path cli):\n");
+    println!(
+        "AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local idempotency --endpoint-url {endpoint} \
+         --region us-east-1 --table {RECORDS} show payments order-42\n"
+    );
+    println!("What really happened: curl http://{address}/payments");
 }
