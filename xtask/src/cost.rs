@@ -160,7 +160,11 @@ fn memory_table(text: &str) -> Result<String> {
         else {
             bail!("the test of the memory has printed `{line}`");
         };
-        let kind = if kind == "Random" { "random bytes" } else { &kind.to_uppercase() };
+        let kind = match kind {
+            "Random" => "random bytes",
+            "Base64" => "base64",
+            other => &other.to_uppercase(),
+        };
         let times = |percent: &str| Ok::<_, anyhow::Error>(percent.parse::<f64>()? / 100.0);
         let size = size(bytes.parse()?);
         let (stored, replayed) = (times(storing)?, times(replaying)?);

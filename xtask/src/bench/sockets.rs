@@ -121,6 +121,7 @@ pub(super) fn measure(
 ) -> Result<Sockets> {
     let sides = sides(workspace, options)?;
     let front = Front::start(workspace, server.endpoint())?;
+    let java = if options.peers { Some(front.java_options()?) } else { None };
     let (mut results, mut cold) =
         (BTreeMap::<Key, Vec<Value>>::new(), BTreeMap::<_, Vec<_>>::new());
     for round in 1..=options.rounds {
@@ -139,6 +140,7 @@ pub(super) fn measure(
             for (side, it) in sides.iter().enumerate() {
                 let mut program = it.run(endpoint, "cold");
                 program.args(["1", "0", "1"]).envs(front.environment());
+                program.envs(java.iter().map(|options| ("JAVA_TOOL_OPTIONS", options)));
                 let start = Instant::now();
                 output(&mut program)?;
                 let took = start.elapsed().as_secs_f64() * 1000.0;

@@ -55,6 +55,24 @@ impl Front {
         Ok(front)
     }
 
+    /// What has Java trust the front, and nothing else: it reads no PEM files.
+    pub(super) fn java_options(&self) -> Result<String> {
+        const PASSWORD: &str = "benches";
+        let store = self.authority.with_file_name("trusted.p12");
+        if store.exists() {
+            fs::remove_file(&store)?;
+        }
+        let mut command = Command::new("keytool");
+        command.args(["-importcert", "-noprompt", "-alias", PASSWORD, "-storepass", PASSWORD]);
+        command.arg("-file").arg(&self.authority).arg("-keystore").arg(&store);
+        let status = quiet(&mut command).context("certificates for Java are packed by keytool")?;
+        ensure!(status.success(), "{}: {status}", describe(&command));
+        let store = store.display();
+        Ok(format!(
+            "-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword={PASSWORD}"
+        ))
+    }
+
     /// What has each side trust the front.
     pub(super) fn environment(&self) -> [(&'static str, &Path); 3] {
         [
