@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use aws_config::Region;
 use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::timeout::TimeoutConfig;
+use aws_config::{Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::SharedCredentialsProvider;
 use dynamodb_idempotency::{Attribute, Idempotency, TableSchema, sdk_config_loader};
 
 use crate::args::Target;
@@ -45,11 +47,12 @@ pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
         loader = loader.region(Region::new(region.clone()));
     }
     if let Some(profile) = &target.profile {
-        // Of its own accord the SDK would take credentials in the environment before a profile's.
-        let credentials = ProfileFileCredentialsProvider::builder().profile_name(profile).build();
-        loader = loader.profile_name(profile).credentials_provider(credentials);
+        loader = loader.profile_name(profile);
     }
-    let config = loader.load().await;
+    let mut config = loader.load().await;
+    if let Some(profile) = &target.profile {
+        config = with_credentials_of(profile, &config);
+    }
     if config.region().is_none() {
         return Err(Failure::Usage(
             "name the region: --region, the variable AWS_REGION, or a profile's".to_owned(),
@@ -60,6 +63,18 @@ pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
     // The switch is for handlers: whoever looks wants to see what is there.
     let builder = builder.disabled(false);
     Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
+}
+
+/// Of its own accord the SDK takes credentials in the environment before those of a profile that is named.
+fn with_credentials_of(profile: &str, config: &SdkConfig) -> SdkConfig {
+    let mut provider = ProviderConfig::without_region().with_region(config.region().cloned());
+    if let Some(client) = config.http_client() {
+        provider = provider.with_http_client(client);
+    }
+    let credentials = ProfileFileCredentialsProvider::builder().configure(&provider);
+    let credentials = credentials.profile_name(profile).build();
+    let credentials = SharedCredentialsProvider::new(credentials);
+    config.to_builder().credentials_provider(credentials).build()
 }
 
 fn schema(target: &Target) -> Result<TableSchema, Failure> {

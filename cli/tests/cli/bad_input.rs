@@ -72,7 +72,7 @@ async fn no_region() {
         program.env_remove("AWS_REGION").env("AWS_CONFIG_FILE", "none");
         program.env("AWS_SHARED_CREDENTIALS_FILE", "none");
         let ended = ended(&mut program).await;
-        assert!(ended.code == 2 && ended.error().contains("--region"), "{ended:?}");
+        assert!(ended.code == 2 && ended.err.contains("--region"), "{ended:?}");
     }
 }
 
@@ -81,7 +81,7 @@ async fn an_endpoint_without_a_scheme() {
     for command in COMMANDS {
         let target = ["--endpoint-url", "127.0.0.1:8000", "--table", "t"];
         let ended = run(&[&target[..], command].concat()).await;
-        assert!(ended.code == 2 && ended.error().contains("http://"), "{ended:?}");
+        assert!(ended.code == 2 && ended.err.contains("http://"), "{ended:?}");
     }
 }
 
