@@ -140,12 +140,13 @@ async fn what_a_proxy_stands_before_is_asked_through_it() {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = vec![0; 1024];
         let bytes = stream.read(&mut request).await.unwrap();
-        drop(listener);
         String::from_utf8_lossy(&request[..bytes]).into_owned()
     };
-    let (asked, ended) = tokio::join!(asked, ended(&mut program));
+    let asked = tokio::select! {
+        asked = asked => asked,
+        ended = ended(&mut program) => panic!("the proxy was not asked: {ended:?}"),
+    };
     assert!(asked.starts_with("CONNECT dynamodb.eu-west-3.amazonaws.com:443 "), "{asked}");
-    assert!(ended.error().contains("could not be reached"), "{ended:?}");
 }
 
 #[tokio::test]
