@@ -4,10 +4,9 @@
 //! Not part of the API: the module is there with the feature `fuzzing` only, and may change with every
 //! release.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-
-use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::answer_codec::Coding;
 use crate::clock::Timestamp;

@@ -87,29 +87,40 @@ pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
 
 /// What a body was before a user's hook had it.
 #[derive(Clone, Copy)]
-pub(super) enum BodyKind {
+pub(super) struct BodyBefore {
+    kind: BodyKind,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+enum BodyKind {
     Empty,
     Text,
     Binary,
 }
 
-impl BodyKind {
+impl BodyBefore {
     pub(super) fn of(body: &HttpBody) -> Self {
-        match body {
-            HttpBody::Empty => Self::Empty,
-            HttpBody::Text(_) => Self::Text,
-            HttpBody::Binary(_) => Self::Binary,
-        }
+        let kind = match body {
+            HttpBody::Empty => BodyKind::Empty,
+            HttpBody::Text(_) => BodyKind::Text,
+            HttpBody::Binary(_) => BodyKind::Binary,
+        };
+        Self { kind, bytes: body.as_ref().as_bytes().len() }
     }
 
-    /// The body after the hook: of the same kind, if it can be.
-    pub(super) fn again(self, body: Bytes) -> HttpBody {
-        match (self, String::from_utf8(body.into())) {
-            (Self::Empty, Ok(text)) if text.is_empty() => HttpBody::Empty,
-            (Self::Empty | Self::Text, Ok(text)) => HttpBody::Text(text),
-            (Self::Binary, Ok(text)) => HttpBody::Binary(text.into_bytes()),
-            (_, Err(error)) => HttpBody::Binary(error.into_bytes()),
+    /// The response after the hook: its body is of the same kind, if it can be, and does not go with the
+    /// length of another one. Whoever sends it knows its own.
+    pub(super) fn after(self, mut changed: Response<Bytes>) -> Response<HttpBody> {
+        if changed.body().len() != self.bytes {
+            changed.headers_mut().remove(CONTENT_LENGTH);
         }
+        changed.map(|body| match (self.kind, String::from_utf8(body.into())) {
+            (BodyKind::Empty, Ok(text)) if text.is_empty() => HttpBody::Empty,
+            (BodyKind::Empty | BodyKind::Text, Ok(text)) => HttpBody::Text(text),
+            (BodyKind::Binary, Ok(text)) => HttpBody::Binary(text.into_bytes()),
+            (_, Err(error)) => HttpBody::Binary(error.into_bytes()),
+        })
     }
 }
 
@@ -133,22 +144,12 @@ fn changed(
     change: &impl Fn(Response<Bytes>) -> Response<Bytes>,
     answer: HttpAnswer,
 ) -> Result<Answer, &'static str> {
-    let (kind, bytes) = (BodyKind::of(&answer.body), answer.body.as_ref().as_bytes().len());
+    let before = BodyBefore::of(&answer.body);
     let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
     let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
-    let mut changed = changed.map_err(|_| "Http::on_store panicked")?;
-    forget_length(&mut changed, bytes);
-    let (head, body) = changed.into_parts();
-    let body = kind.again(body);
+    let changed = changed.map_err(|_| "Http::on_store panicked")?;
+    let (head, body) = before.after(changed).into_parts();
     Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
-}
-
-/// Takes the length of the body before a user's hook, which had so many bytes, from the response after
-/// it: whoever sends it knows its own.
-pub(super) fn forget_length(changed: &mut Response<Bytes>, bytes: usize) {
-    if changed.body().len() != bytes {
-        changed.headers_mut().remove(CONTENT_LENGTH);
-    }
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.

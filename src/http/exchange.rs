@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use http::{Response, StatusCode};
 use tracing::Instrument;
 
-use super::answer::{self, BodyKind, WholeBody};
+use super::answer::{self, BodyBefore, WholeBody};
 use super::problem::{Problem, ProblemKind};
 use super::{Config, problem, reconcile};
 use crate::acquire::{Acquisition, Call, acquire};
@@ -278,10 +278,9 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// The response of a replay, as the user wants it.
 fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Response<B>> {
     let Some(change) = &config.on_replay else { return answer::replay(answer) };
-    let (kind, bytes) = (BodyKind::of(&answer.body), answer.body.as_ref().as_bytes().len());
-    let mut response = change(answer::replay(answer)?);
-    answer::forget_length(&mut response, bytes);
-    Some(response.map(|body| B::from_stored(kind.again(body))))
+    let before = BodyBefore::of(&answer.body);
+    let changed = change(answer::replay(answer)?);
+    Some(before.after(changed).map(B::from_stored))
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.
