@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use crate::answer_codec::Coding;
 use crate::clock::Timestamp;
 use crate::error::Error;
-use crate::fingerprint::{Fingerprint, json};
+use crate::fingerprint::Fingerprint;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, Policy};
@@ -33,12 +33,6 @@ pub fn finds_key(headers: &HeaderMap) -> bool {
 #[must_use]
 pub fn headers(key: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(KEY_HEADER, HeaderValue::from_static(key))])
-}
-
-/// One spelling for each JSON value.
-#[must_use]
-pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
-    json::canonical(text)
 }
 
 /// An answer as it stands in its record, if it fits there.
