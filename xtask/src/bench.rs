@@ -5,7 +5,6 @@
 
 mod chart;
 mod counted;
-mod document;
 mod figures;
 mod lambda;
 mod machine;
@@ -24,12 +23,12 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::{
     args::BenchOptions,
     command::describe,
+    document::Document,
     dynamodb_local::{self, Server},
     workspace::Workspace,
 };
 
 use chart::{Bar, chart};
-use document::Document;
 
 /// The profile that cargo has unasked, for figures that others can compare theirs with; and the one of
 /// this workspace, by which the example is deployed.
@@ -60,12 +59,12 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if !options.cold_start {
         println!("\n==> over a socket");
         let sockets = sockets::measure(&workspace, &server, options)?;
-        let title = "CPU of the calling process for a call, in microseconds";
-        let svg = chart(title, 0.0, &sockets.bars());
+        let title = "CPU of the calling process for a call";
+        let svg = chart(title, "microseconds", None, &sockets.bars())?;
         document.replace("sockets", &sockets.table())?;
         document.picture("cpu", &svg)?;
-        let title = "A process that makes one call by HTTPS, in milliseconds";
-        let svg = chart(title, 0.0, &sockets.cold_bars());
+        let title = "A process that makes one call by HTTPS";
+        let svg = chart(title, "milliseconds", None, &sockets.cold_bars())?;
         document.replace("cold", &sockets.cold_table())?;
         document.picture("cold-start", &svg)?;
         document.save()?;
@@ -84,8 +83,9 @@ fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
     println!("\n==> instructions");
     let instructions = counted::instructions(workspace, &allocations.names())?;
     let bars = instructions.iter().map(|row| Bar { name: row.name.clone(), value: row.ratio() });
-    let title = "Instructions of a call, as a multiple of the same SDK calls by hand";
-    let svg = chart(title, 1.0, &bars.collect::<Vec<_>>());
+    let title = "Instructions of a call";
+    let unit = "multiple of the same SDK calls by hand";
+    let svg = chart(title, unit, Some(1.0), &bars.collect::<Vec<_>>())?;
     document.replace("instructions", &counted::table(&instructions))?;
     document.picture("instructions", &svg)?;
     document.save()

@@ -4,21 +4,16 @@
 mod chart;
 
 use std::fmt::Write as _;
-use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::command::describe;
+use crate::document::Document;
 use crate::dynamodb_local::{self, Server};
 use crate::workspace::Workspace;
 
 const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
-
-/// Between these, `docs/cost.md` is written here.
-const BEGIN: &str = "<!-- measured: cargo xtask cost -->";
-const BEGIN_MEMORY: &str = "<!-- memory: cargo xtask cost -->";
-const END: &str = "<!-- end of what was measured -->";
 
 const WAYS: [&str; 4] = ["obvious", "write first", "read first", "read first, consistent"];
 
@@ -56,16 +51,12 @@ pub(crate) fn run() -> Result<bool> {
     let memory = "memory::a_large_answer_takes_two_and_a_half_times_its_size_at_the_most";
     let Some(text) = measure(&workspace, &server, &[memory])? else { return Ok(false) };
     let memory = memory_table(&text)?;
-    println!("{tables}{memory}");
-    let docs = workspace.root.join("docs");
-    let page = docs.join("cost.md");
-    let text = fs::read_to_string(&page)?;
-    let written = insert(&text, BEGIN, &tables)
-        .and_then(|text| insert(&text, BEGIN_MEMORY, &memory))
-        .with_context(|| format!("{} has no place for the tables", page.display()))?;
-    fs::write(&page, written)?;
-    fs::write(docs.join("cost.svg"), chart::draw(&rows))?;
-    println!("written: docs/cost.md, docs/cost.svg");
+    let mut document = Document::open(&workspace.root.join("docs/cost.md"))?;
+    document.replace("costs", &tables)?;
+    document.replace("memory", &memory)?;
+    document.picture("replays", &chart::draw(&rows)?)?;
+    document.save()?;
+    println!("written: docs/cost.md, docs/cost-replays.svg");
     Ok(true)
 }
 
@@ -196,13 +187,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The page with a table after its beginning; `None` if it has no place for it.
-fn insert(page: &str, begin: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(begin)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{begin}\n{table}\n{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,15 +203,6 @@ mod tests {
         assert!(tables.contains("| 10 KB | 7.500 | – | – | – | – | – | – |"), "{tables}");
         assert!(tables.contains("| 10 KB | 0.625 | – | – | – | 6.875 | – | – | – |"), "{tables}");
         assert!(Row::read(r#"{"kind":"Json"}"#).is_err());
-    }
-
-    #[test]
-    fn the_tables_replace_what_was_there_and_nothing_else() {
-        let page = format!("before\n{BEGIN}\nold\n{END}\nafter");
-        let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter");
-        assert_eq!(insert(&page, BEGIN, "new"), Some(expected));
-        assert_eq!(insert("no place", BEGIN, "new"), None);
-        assert_eq!(insert(&page, BEGIN_MEMORY, "new"), None);
     }
 
     #[test]

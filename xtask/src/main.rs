@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod command;
 mod cost;
+mod document;
 mod dynamodb_local;
 mod e2e;
 mod infra;

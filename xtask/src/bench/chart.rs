@@ -1,75 +1,111 @@
-//! Horizontal bars as SVG: all that these figures need.
+//! Horizontal bars, as SVG.
 
-use std::fmt::Write as _;
+use anyhow::Result;
+use plotters::prelude::*;
 
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) value: f64,
 }
 
-const WIDTH: f64 = 820.0;
-const NAMES: f64 = 300.0;
-const ROW: usize = 22;
+const WIDTH: u32 = 820;
+const NAMES: u32 = 310;
+const ROW: u32 = 22;
+/// The title, the axis and what the axis shows.
+const REST: u32 = 100;
 
-/// Bars from zero, with a line at `mark` where that is not zero.
-pub(super) fn chart(title: &str, mark: f64, bars: &[Bar]) -> String {
-    let most = bars.iter().map(|bar| bar.value).fold(mark, f64::max).max(f64::MIN_POSITIVE);
-    let scale = (WIDTH - NAMES - 80.0) / most;
-    let height = 40 + ROW * bars.len();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"10\" y=\"20\" font-weight=\"bold\">{}</text>\n",
-        escaped(title)
-    );
-    for (row, bar) in bars.iter().enumerate() {
-        let y = 34 + ROW * row;
-        let width = bar.value * scale;
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.0}\" y=\"{}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{NAMES}\" y=\"{y}\" width=\"{width:.1}\" height=\"16\" fill=\"#4078c0\"/>\
-             <text x=\"{:.1}\" y=\"{}\">{:.2}</text>",
-            NAMES - 8.0,
-            y + 13,
-            escaped(&bar.name),
-            NAMES + width + 6.0,
-            y + 13,
-            bar.value
-        );
+/// Bars from zero, the first at the top, with a line at `mark` where there is one.
+pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) -> Result<String> {
+    let rows = u32::try_from(bars.len())?;
+    let most = bars.iter().map(|bar| bar.value).fold(mark.unwrap_or_default(), f64::max);
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, (WIDTH, REST + ROW * rows)).into_drawing_area();
+    area.fill(&WHITE)?;
+    // Room for the last bar's value.
+    let values = 0.0..most.max(f64::MIN_POSITIVE) * 1.12;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(10)
+        .x_label_area_size(45)
+        .y_label_area_size(NAMES)
+        .build_cartesian_2d(values, (0..rows).into_segmented())?;
+    // Places are counted from below.
+    let bar_at = |place: u32| bars.iter().rev().nth(usize::try_from(place).unwrap_or(usize::MAX));
+    let name = |segment: &SegmentValue<u32>| match segment {
+        SegmentValue::Exact(place) | SegmentValue::CenterOf(place) => {
+            bar_at(*place).map(|bar| bar.name.clone()).unwrap_or_default()
+        }
+        SegmentValue::Last => String::new(),
+    };
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", 13))
+        .x_desc(unit)
+        .y_labels(bars.len())
+        .y_label_formatter(&name)
+        .draw()?;
+    let values = (0..rows).filter_map(|place| Some((place, bar_at(place)?.value)));
+    chart.draw_series(
+        Histogram::horizontal(&chart)
+            .style(RGBColor(0x40, 0x78, 0xc0).filled())
+            .margin(4)
+            .data(values.clone()),
+    )?;
+    chart.draw_series(values.map(|(place, value)| {
+        let text = Text::new(format!("{value:.2}"), (4, -6), ("sans-serif", 13));
+        EmptyElement::at((value, SegmentValue::CenterOf(place))) + text
+    }))?;
+    if let Some(mark) = mark {
+        let ends = [SegmentValue::Exact(0), SegmentValue::Last];
+        chart.draw_series(LineSeries::new(ends.map(|end| (mark, end)), RED))?;
     }
-    if mark > 0.0 {
-        let x = NAMES + mark * scale;
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"30\" y2=\"{height}\" stroke=\"#c33\"/>"
-        );
-    }
-    svg.push_str("</svg>\n");
-    svg
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    area.present()?;
+    drop(chart);
+    drop(area);
+    Ok(svg)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn bars(values: &[f64]) -> Vec<Bar> {
+        values.iter().map(|&value| Bar { name: format!("<{value}>"), value }).collect()
+    }
+
+    /// The widths of the bars, and the heights at which they begin.
+    fn drawn(svg: &str) -> Vec<(f64, f64)> {
+        let rects = svg.split("<rect ").filter(|rect| rect.contains("#4078C0"));
+        let number = |rect: &str, name: &str| {
+            let (_, value) = rect.split_once(&format!(" {name}=\"")).unwrap();
+            value.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        rects.map(|rect| (number(rect, "width"), number(rect, "y"))).collect()
+    }
+
     #[test]
-    fn the_longest_bar_fills_its_room_and_others_are_in_proportion() {
-        let bar = |name: &str, value| Bar { name: name.into(), value };
-        let svg = chart("a < b", 0.0, &[bar("one", 1.0), bar("two", 2.0)]);
-        assert!(svg.contains("a &lt; b"), "{svg}");
-        assert!(svg.contains("width=\"440.0\"") && svg.contains("width=\"220.0\""), "{svg}");
-        assert!(!svg.contains("<line"), "{svg}");
+    fn bars_are_in_proportion_and_in_their_order() {
+        let svg = chart("title", "unit", None, &bars(&[1.0, 2.0])).unwrap();
+        let mut drawn = drawn(&svg);
+        drawn.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let [(first, _), (second, _)] = drawn[..] else { panic!("{svg}") };
+        assert!((second / first - 2.0).abs() < 0.02, "{svg}");
+        assert!(svg.contains("&lt;2&gt;") && svg.contains("2.00"), "{svg}");
+    }
+
+    #[test]
+    fn a_mark_is_a_line_and_nothing_else_is() {
+        let lines = |mark| {
+            let svg = chart("title", "unit", mark, &bars(&[1.0])).unwrap();
+            svg.matches("#FF0000").count()
+        };
+        assert_eq!((lines(None), lines(Some(1.0))), (0, 1));
     }
 
     #[test]
     fn nothing_to_show_is_no_division_by_zero() {
-        assert!(!chart("t", 0.0, &[]).contains("NaN"));
+        assert!(!chart("title", "unit", None, &[]).unwrap().contains("NaN"));
     }
 }

@@ -1,4 +1,4 @@
-//! The page with the figures: its prose is written by hand, its tables stand between marks.
+//! A page of measured figures: its prose is written by hand, its tables and charts stand between marks.
 
 use std::{
     fs,
@@ -7,19 +7,19 @@ use std::{
 
 use anyhow::{Context, Result};
 
-pub(super) struct Document {
+pub(crate) struct Document {
     path: PathBuf,
     text: String,
 }
 
 impl Document {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
         Ok(Self { path: path.to_owned(), text })
     }
 
-    /// Puts a table between `<!-- NAME -->` and `<!-- /NAME -->`.
-    pub(super) fn replace(&mut self, name: &str, table: &str) -> Result<()> {
+    /// Puts a table between `<!-- NAME -->` and `<!-- /NAME -->`, and shows it.
+    pub(crate) fn replace(&mut self, name: &str, table: &str) -> Result<()> {
         print!("{table}");
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
         let (before, rest) =
@@ -29,15 +29,15 @@ impl Document {
         Ok(())
     }
 
-    /// Writes a picture beside the page, and shows it where `<!-- NAME picture -->` marks the place.
-    pub(super) fn picture(&mut self, name: &str, svg: &str) -> Result<()> {
-        let file = format!("benchmarks-{name}.svg");
-        fs::write(self.path.with_file_name(&file), svg)?;
-        self.replace(&format!("{name} picture"), &format!("![{name}]({file})\n"))
+    /// Writes a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
+    pub(crate) fn picture(&self, name: &str, svg: &str) -> Result<()> {
+        let page = self.path.file_stem().context("a page has a name")?.to_string_lossy();
+        let file = format!("{page}-{name}.svg");
+        fs::write(self.path.with_file_name(&file), svg).context(file)
     }
 
-    pub(super) fn save(&self) -> Result<()> {
-        Ok(fs::write(&self.path, &self.text)?)
+    pub(crate) fn save(&self) -> Result<()> {
+        fs::write(&self.path, &self.text).with_context(|| format!("{}", self.path.display()))
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_takes_the_place_of_the_last_one() {
+    fn a_table_takes_the_place_of_the_last_one_and_of_nothing_else() {
         let mut document = document("a\n<!-- t -->\nold\n<!-- /t -->\nb");
         document.replace("t", "new\n").unwrap();
         assert_eq!(document.text, "a\n<!-- t -->\nnew\n<!-- /t -->\nb");
