@@ -75,6 +75,10 @@ impl Core {
         key: &RecordKey,
         policy: &Policy,
     ) -> Option<AttributeValue> {
+        if self.table.is_disabled {
+            // No record is written.
+            return None;
+        }
         match pack_failure(failure, steps, self.coding.of(key), policy) {
             Ok(response) => Some(response),
             Err(reason) => {

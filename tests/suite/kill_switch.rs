@@ -103,17 +103,20 @@ async fn commits_write_the_effect_each_time_and_no_record() {
 /// There is no record, so nothing of it can be in the way.
 #[tokio::test]
 async fn no_codec_is_asked_and_no_answer_is_too_large() {
-    struct Broken;
+    /// Counts how often it is asked.
+    struct Broken(Runs);
     impl AnswerCodec for Broken {
         fn encode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            self.0.add();
             Err("its keys are gone".into())
         }
-        fn decode(&self, _: &str, _: Vec<u8>) -> Result<Vec<u8>, CodecError> {
-            Err("its keys are gone".into())
+        fn decode(&self, pk: &str, stored: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+            self.encode(pk, stored)
         }
     }
-    let (store, runs) = (Store::open().await, Runs::default());
-    let builder = store.builder(&Link::default()).disabled(true).answer_codec(Broken);
+    let (store, runs, asked) = (Store::open().await, Runs::default(), Runs::default());
+    let builder = store.builder(&Link::default()).disabled(true);
+    let builder = builder.answer_codec(Broken(asked.clone()));
     let idempotency = builder.policy(|policy| policy.max_answer_bytes(1024)).build().unwrap();
     let (operation, long) = (|| idempotency.operation("charge").key("k"), "x".repeat(2048));
     charge(operation(), &runs).await.unwrap();
@@ -127,7 +130,9 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
         Ok::<_, Infallible>(Transaction::new(long.clone()).items(items))
     });
     assert_eq!(transaction.await.unwrap(), long);
+    handlers(decline(operation().replay_errors(), &runs).await);
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
+    assert_eq!(asked.count(), 0);
 }
 
 #[tokio::test]
