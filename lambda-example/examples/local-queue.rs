@@ -20,11 +20,14 @@ use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier, MessageServi
 use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Ledger, book, payment_events};
 use lambda_http::lambda_runtime::{Context, LambdaEvent};
-use lambda_http::tracing::subscriber;
 use lambda_http::{Error, Service};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 const USAGE: &str = "usage: cargo run -p lambda-example --example local-queue -- \
                      [--seed N] [--payments N]";
@@ -40,9 +43,6 @@ const RETRY: Duration = Duration::from_millis(500);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Failures are this example's work: they are counted, and not shown one by one.
-    let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "off".to_owned());
-    subscriber::fmt().with_env_filter(subscriber::EnvFilter::new(log)).init();
     match run().await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -55,6 +55,9 @@ async fn main() -> ExitCode {
 
 /// `false` if a payment was not booked exactly once.
 async fn run() -> Result<bool, Error> {
+    // Failures are this example's work: they are counted, and not shown one by one.
+    let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "off".to_owned());
+    tracing_subscriber::registry().with(fmt::layer()).with(log.parse::<Targets>()?).init();
     let Some(Arguments { seed, payments }) = arguments(std::env::args().skip(1))? else {
         println!("{USAGE}");
         return Ok(true);

@@ -56,9 +56,9 @@ fn is_transfer(request: &Request) -> bool {
     request.method() == Method::POST && route(request.uri().path()) == Some("transfers")
 }
 
-async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, Error> {
+async fn handle(payments: Payments, request: Request) -> Result<LambdaResponse, Error> {
     let (parts, body) = request.into_parts();
-    match (&parts.method, route(parts.uri.path())) {
+    let response = match (&parts.method, route(parts.uri.path())) {
         (&Method::POST, Some("payments")) => create(&payments, &parts, &body).await,
         (&Method::POST, Some("charges")) => create_charge(&payments, &parts, &body).await,
         (&Method::GET, Some("payments")) => list(&payments, &parts).await,
@@ -70,7 +70,8 @@ async fn handle(payments: Payments, request: Request) -> Result<Response<Body>, 
         }
         (_, Some(_)) => refuse(&parts, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         (_, None) => refuse(&parts, StatusCode::NOT_FOUND, "not_found"),
-    }
+    };
+    response.map(LambdaResponse::from)
 }
 
 /// The route, or a payment's id; with or without the stage that API Gateway puts before it.

@@ -34,11 +34,13 @@ mod charge;
 mod charges;
 mod dynamodb;
 mod ledger;
+mod logs;
 mod payment_events;
 mod payments;
 mod transfers;
 
 pub use api::{PAYMENTS_SCOPE, TRANSFERS_SCOPE, service};
 pub use ledger::{Entry, Ledger};
+pub use logs::write_logs;
 pub use payment_events::{PAYMENT_EVENTS_SCOPE, book, payment_events};
 pub use payments::{Payment, Payments};

@@ -1,13 +1,13 @@
 //! The payments API as a Lambda function: `IDEMPOTENCY_TABLE` and `PAYMENTS_TABLE` name its tables.
 
 use dynamodb_idempotency::{Idempotency, lambda};
-use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, service};
-use lambda_http::{Error, tracing};
+use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, service, write_logs};
+use lambda_http::Error;
 
 // One invocation at a time needs one thread.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    tracing::init_default_subscriber();
+    write_logs();
     let table = std::env::var("PAYMENTS_TABLE").unwrap_or_default();
     if table.is_empty() {
         return Err("set PAYMENTS_TABLE to the name of the payments table".into());

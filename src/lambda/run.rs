@@ -99,7 +99,9 @@ where
     }
 }
 
-/// An HTTP event of API Gateway, a function URL, an ALB or VPC Lattice.
+/// An HTTP event of API Gateway, a function URL or an ALB; and of the kinds for which your own
+/// dependency on `lambda_http` has a feature, as its default features do for VPC Lattice and
+/// WebSockets.
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::HttpEvent;
@@ -118,8 +120,7 @@ impl<'de> Deserialize<'de> for HttpEvent {
         let (single, multiple) = match &mut event {
             LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
             LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
-            LambdaRequest::WebSocket(event) => (&mut event.headers, &event.multi_value_headers),
-            // The others have one map of headers.
+            // The others have one map of headers, or no key in them: WebSockets.
             _ => return Ok(Self(event)),
         };
         // Only where they differ: `lambda_http` reads `Host` from the singles.

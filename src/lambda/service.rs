@@ -108,6 +108,39 @@ impl LambdaResponse {
     }
 }
 
+/// For a handler that builds its bodies itself: text as [`Body::Text`], anything else as
+/// [`Body::Binary`], which goes out in Base64. Other types of response are read, decoded by the
+/// charset of their `Content-Type` and copied by `lambda_http`; a function without any of them is
+/// without the tables of all encodings too.
+///
+/// ```
+/// use dynamodb_idempotency::lambda::LambdaResponse;
+/// use lambda_http::{Body, Error, Request, Response};
+///
+/// async fn create_payment(_: Request) -> Result<LambdaResponse, Error> {
+///     let response = Response::builder().status(201).body(Body::from(r#"{"status":"paid"}"#))?;
+///     Ok(response.into())
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # use lambda_http::Service;
+/// # let sandbox = dynamodb_idempotency::testing::Sandbox::start().await?;
+/// # let mut service =
+/// #     sandbox.idempotency().http("payments").wrap(lambda_http::service_fn(create_payment));
+/// # for _ in 0..2 {
+/// #     let request = lambda_http::http::Request::post("/payments").header("idempotency-key", "k");
+/// #     let response = service.call(request.body(Body::Empty)?).await?.into_inner();
+/// #     assert_eq!(response.body(), &Body::Text(r#"{"status":"paid"}"#.to_owned()));
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+impl From<Response<Body>> for LambdaResponse {
+    fn from(response: Response<Body>) -> Self {
+        Self(response)
+    }
+}
+
 impl IntoResponse for LambdaResponse {
     fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
         Box::pin(std::future::ready(self.0))

@@ -24,13 +24,16 @@ use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Payments, service};
 use lambda_http::http::{Request, StatusCode};
-use lambda_http::tracing::subscriber;
 use lambda_http::{Body, Error};
 use playground::{Crash, Playground};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 const DEFAULT_PORT: u16 = 3000;
 const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--port N]";
@@ -56,9 +59,6 @@ type Handler = BoxCloneSyncService<Request<Body>, Response, Error>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // The engine warns of every condition that fails; here, failing is their work.
-    let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "info,dynoxide=error".to_owned());
-    subscriber::fmt().with_env_filter(subscriber::EnvFilter::new(log)).init();
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -69,6 +69,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Error> {
+    // The engine warns of every condition that fails; here, failing is their work.
+    let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "info,dynoxide=error".to_owned());
+    tracing_subscriber::registry().with(fmt::layer()).with(log.parse::<Targets>()?).init();
     let Some(port) = port(std::env::args().skip(1))? else {
         println!("{USAGE}");
         return Ok(());

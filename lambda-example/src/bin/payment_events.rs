@@ -2,13 +2,13 @@
 //! mapping has `ReportBatchItemFailures`: `IDEMPOTENCY_TABLE` and `LEDGER_TABLE` name its tables.
 
 use dynamodb_idempotency::Idempotency;
-use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, payment_events};
-use lambda_http::{Error, lambda_runtime, tracing};
+use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, payment_events, write_logs};
+use lambda_http::{Error, lambda_runtime};
 
 // One invocation at a time needs one thread.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    tracing::init_default_subscriber();
+    write_logs();
     let table = std::env::var("LEDGER_TABLE").unwrap_or_default();
     if table.is_empty() {
         return Err("set LEDGER_TABLE to the name of the ledger's table".into());

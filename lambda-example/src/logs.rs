@@ -1,0 +1,56 @@
+//! What a function writes to its log, by Lambda's advanced logging controls.
+
+use std::{env, io};
+
+use tracing_subscriber::filter::LevelFilter;
+
+/// Writes the log from now on: as JSON if `AWS_LAMBDA_LOG_FORMAT` says so, and from the level in
+/// `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG` on, or from INFO.
+///
+/// `lambda_http::tracing::init_default_subscriber` does so too, and takes directives for single
+/// targets, for which it brings an engine for regular expressions: see `docs/benchmarks.md` for what
+/// that adds to a function. For the same reason DEBUG and TRACE are not compiled into a release
+/// (`release_max_level_info` in `Cargo.toml`).
+pub fn write_logs() {
+    let variable = |name| env::var(name).ok();
+    let level = variable("AWS_LAMBDA_LOG_LEVEL").or_else(|| variable("RUST_LOG"));
+    let format = variable("AWS_LAMBDA_LOG_FORMAT");
+    let logs = tracing_subscriber::fmt()
+        .with_max_level(level_of(level.as_deref()))
+        .with_target(false)
+        .without_time()
+        .with_writer(io::stdout);
+    if format.is_some_and(|format| format.eq_ignore_ascii_case("json")) {
+        logs.json().init();
+    } else {
+        logs.init();
+    }
+}
+
+fn level_of(name: Option<&str>) -> LevelFilter {
+    match name {
+        // Of Lambda's levels the only one that `tracing` does not have.
+        Some(name) if name.eq_ignore_ascii_case("fatal") => LevelFilter::ERROR,
+        name => name.and_then(|name| name.parse().ok()).unwrap_or(LevelFilter::INFO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_is_one_of_lambdas_or_info() {
+        let levels = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"].map(Some).map(level_of);
+        let expected = [
+            LevelFilter::TRACE,
+            LevelFilter::DEBUG,
+            LevelFilter::INFO,
+            LevelFilter::WARN,
+            LevelFilter::ERROR,
+            LevelFilter::ERROR,
+        ];
+        assert_eq!(levels, expected);
+        assert_eq!([level_of(None), level_of(Some("loud"))], [LevelFilter::INFO; 2]);
+    }
+}
