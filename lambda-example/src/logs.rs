@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// that adds to a function. For the same reason DEBUG and TRACE are not compiled into a release
 /// (`release_max_level_info` in `Cargo.toml`).
 pub fn write_logs() {
-    let variable = |name| env::var(name).ok();
+    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let level = variable("AWS_LAMBDA_LOG_LEVEL").or_else(|| variable("RUST_LOG"));
     let format = variable("AWS_LAMBDA_LOG_FORMAT");
     let logs = tracing_subscriber::fmt()
@@ -51,6 +51,7 @@ mod tests {
             LevelFilter::ERROR,
         ];
         assert_eq!(levels, expected);
-        assert_eq!([level_of(None), level_of(Some("loud"))], [LevelFilter::INFO; 2]);
+        let none = [None, Some("loud")].map(level_of);
+        assert_eq!(none, [LevelFilter::INFO; 2]);
     }
 }

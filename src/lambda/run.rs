@@ -120,7 +120,8 @@ impl<'de> Deserialize<'de> for HttpEvent {
         let (single, multiple) = match &mut event {
             LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
             LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
-            // The others have one map of headers, or no key in them: WebSockets.
+            // The others have one map of headers; or are events of WebSockets, which are none of the
+            // methods that take a key unless they are told to.
             _ => return Ok(Self(event)),
         };
         // Only where they differ: `lambda_http` reads `Host` from the singles.

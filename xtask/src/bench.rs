@@ -40,7 +40,7 @@ const RELEASE: &str = "release";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut document = Document::open(&workspace.root.join("docs/benchmarks.md"))?;
-    document.replace("machine", &machine::described(options)?)?;
+    let machine = machine::described(options)?;
     if let Some(folder) = &options.bootstraps {
         let server = server(&workspace)?;
         return lambda(&workspace, &server, builds(folder)?, options, &mut document);
@@ -50,6 +50,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         build(&workspace, RELEASE)?;
     }
     if !options.cold_start {
+        document.replace("machine", &machine)?;
         counted(&workspace, &mut document)?;
         println!("\n==> parts");
         document.replace("parts", &parts::table(&workspace)?)?;

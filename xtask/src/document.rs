@@ -1,4 +1,5 @@
-//! A page of measured figures: its prose is written by hand, its tables and charts stand between marks.
+//! A page of measured figures: its prose is written by hand, its tables stand between marks, its charts
+//! beside it.
 
 use std::{
     fs,

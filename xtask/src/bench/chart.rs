@@ -1,6 +1,6 @@
 //! Horizontal bars, as SVG.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use plotters::prelude::*;
 
 pub(super) struct Bar {
@@ -12,11 +12,12 @@ const WIDTH: u32 = 820;
 const NAMES: u32 = 310;
 const ROW: u32 = 22;
 /// The title, the axis and what the axis shows.
-const REST: u32 = 100;
+const REST: u32 = 88;
 
 /// Bars from zero, the first at the top, with a line at `mark` where there is one.
 pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) -> Result<String> {
     let rows = u32::try_from(bars.len())?;
+    let last = rows.checked_sub(1).context("there is nothing to draw")?;
     let most = bars.iter().map(|bar| bar.value).fold(mark.unwrap_or_default(), f64::max);
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH, REST + ROW * rows)).into_drawing_area();
@@ -28,7 +29,7 @@ pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) ->
         .margin(10)
         .x_label_area_size(45)
         .y_label_area_size(NAMES)
-        .build_cartesian_2d(values, (0..rows).into_segmented())?;
+        .build_cartesian_2d(values, (0..last).into_segmented())?;
     // Places are counted from below.
     let bar_at = |place: u32| bars.iter().rev().nth(usize::try_from(place).unwrap_or(usize::MAX));
     let name = |segment: &SegmentValue<u32>| match segment {
@@ -92,6 +93,8 @@ mod tests {
         drawn.sort_by(|a, b| a.1.total_cmp(&b.1));
         let [(first, _), (second, _)] = drawn[..] else { panic!("{svg}") };
         assert!((second / first - 2.0).abs() < 0.02, "{svg}");
+        let rows = drawn[1].1 - drawn[0].1;
+        assert!((f64::from(ROW) - rows).abs() < 2.0, "{rows}: a row that nobody asked for");
         assert!(svg.contains("&lt;2&gt;") && svg.contains("2.00"), "{svg}");
     }
 
@@ -105,7 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_no_division_by_zero() {
-        assert!(!chart("title", "unit", None, &[]).unwrap().contains("NaN"));
+    fn nothing_to_draw_is_an_error_and_one_bar_is_a_chart() {
+        assert!(chart("title", "unit", None, &[]).is_err());
+        assert_eq!(drawn(&chart("title", "unit", None, &bars(&[1.0])).unwrap()).len(), 1);
     }
 }

@@ -1,10 +1,11 @@
 //! What is made of many measurements of one thing.
 
-/// The middle one.
+/// The middle one; of an even number, what lies between the two in the middle.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    f64::midpoint(at(values.len().saturating_sub(1) / 2), at(values.len() / 2))
 }
 
 /// The least and the most, in words.
@@ -21,6 +22,8 @@ mod tests {
     #[test]
     fn the_median_is_the_middle_one_and_the_spread_goes_to_both_ends() {
         assert!((median(&[3.0, 1.0, 9.0]) - 3.0).abs() < f64::EPSILON);
+        assert!((median(&[3.0, 1.0, 9.0, 4.0]) - 3.5).abs() < f64::EPSILON);
+        assert!(median(&[]).is_nan());
         assert_eq!(spread(&[3.0, 1.0, 9.0]), "1.0 – 9.0");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn described(options: &BenchOptions) -> Result<String> {
     Ok(format!(
         "Taken on {}, Linux on {machine}, {count} processors ({model}), {gigabytes} GB; Rust {rustc}; \
          {rounds} rounds. The load average was {load} when it began: others worked on the machine if it \
-         is not near zero, and times, but not their ratios, are then longer than they would be.\n",
+         is not near zero; times are then longer than they would be, and ratios scatter more.\n",
         date.trim()
     ))
 }

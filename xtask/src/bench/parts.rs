@@ -1,35 +1,48 @@
 //! The pure parts, timed by the program `parts`.
 
-use std::{fmt::Write as _, process::Command};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{PLAIN, program};
+use super::{PLAIN, RELEASE, program};
 use crate::{command::output, workspace::Workspace};
 
 pub(super) fn table(workspace: &Workspace) -> Result<String> {
-    let said = output(&mut Command::new(program(workspace, PLAIN, "parts")))?;
-    let parts: Vec<Value> = serde_json::from_str(&said)?;
+    let of = |profile| -> Result<Vec<Value>> {
+        let said = output(&mut Command::new(program(workspace, profile, "parts")))?;
+        Ok(serde_json::from_str(&said)?)
+    };
     let mut table =
-        "| part | time | 10 % – 90 % of the turns | speed |\n|---|--:|--:|--:|\n".to_owned();
-    for part in &parts {
-        table.push_str(&row(part)?);
+        "| part | time | 10 % – 90 % of the turns | speed | built to deploy | speed |\n\
+                     |---|--:|--:|--:|--:|--:|\n"
+            .to_owned();
+    for (part, deployed) in of(PLAIN)?.iter().zip(&of(RELEASE)?) {
+        table.push_str(&row(part, deployed)?);
     }
     Ok(table)
 }
 
-fn row(part: &Value) -> Result<String> {
+/// A part as it is built plainly, and as it is built to deploy.
+fn row(part: &Value, deployed: &Value) -> Result<String> {
     let name = part["name"].as_str().context("no name")?;
-    let nanos = |what: &str| part[what].as_f64().with_context(|| format!("no `{what}`"));
-    let (median, low, high) = (nanos("ns")?, nanos("low")?, nanos("high")?);
-    let mut row = format!("| {name} | {} | {} – {} |", time(median), time(low), time(high));
-    // Writing to a string does not fail.
-    let _ = match part["bytes"].as_f64() {
-        Some(bytes) => writeln!(row, " {:.2} GB/s |", bytes / median),
-        None => writeln!(row, " |"),
+    ensure!(deployed["name"] == name, "`{name}` beside {}", deployed["name"]);
+    let nanos = |part: &Value, what: &str| {
+        part[what].as_f64().with_context(|| format!("no `{what}` of `{name}`"))
     };
-    Ok(row)
+    let speed = |part: &Value| match part["bytes"].as_f64() {
+        Some(bytes) => Ok(format!("{:.2} GB/s", bytes / nanos(part, "ns")?)),
+        None => anyhow::Ok("–".to_owned()),
+    };
+    Ok(format!(
+        "| {name} | {} | {} – {} | {} | {} | {} |\n",
+        time(nanos(part, "ns")?),
+        time(nanos(part, "low")?),
+        time(nanos(part, "high")?),
+        speed(part)?,
+        time(nanos(deployed, "ns")?),
+        speed(deployed)?,
+    ))
 }
 
 fn time(nanos: f64) -> String {
@@ -43,11 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_the_median_and_the_speed() {
+    fn a_row_has_both_builds() {
         let mut part =
             json!({ "name": "a", "bytes": 1000, "ns": 500.0, "low": 490.0, "high": 12_345.0 });
-        assert_eq!(row(&part).unwrap(), "| a | 500 ns | 490 ns – 12.3 µs | 2.00 GB/s |\n");
-        part["bytes"] = Value::Null;
-        assert_eq!(row(&part).unwrap(), "| a | 500 ns | 490 ns – 12.3 µs | |\n");
+        let mut deployed = json!({ "name": "a", "bytes": 1000, "ns": 1000.0 });
+        let expected = "| a | 500 ns | 490 ns – 12.3 µs | 2.00 GB/s | 1000 ns | 1.00 GB/s |\n";
+        assert_eq!(row(&part, &deployed).unwrap(), expected);
+        (part["bytes"], deployed["bytes"]) = (Value::Null, Value::Null);
+        let expected = "| a | 500 ns | 490 ns – 12.3 µs | – | 1000 ns | – |\n";
+        assert_eq!(row(&part, &deployed).unwrap(), expected);
+        deployed["name"] = json!("b");
+        assert!(row(&part, &deployed).is_err());
     }
 }

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::command::output;
 
-/// Adds what the paths name to an archive in memory, folders with all that is in them.
+/// Adds what the paths name to an archive in memory, folders with all that is in them but for what
+/// Python's `venv` has put there itself.
 const SCRIPT: &str = "
 import io, os, sys, zipfile
 archive = io.BytesIO()
@@ -14,7 +15,8 @@ with zipfile.ZipFile(archive, 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as fil
     for path in sys.argv[1:]:
         if os.path.isfile(path):
             file.write(path, 'bootstrap')
-        for folder, _, names in os.walk(path):
+        for folder, folders, names in os.walk(path):
+            folders[:] = [it for it in folders if it != '__pycache__' and not it.startswith(('pip', 'setuptools'))]
             for name in names:
                 file.write(os.path.join(folder, name))
 print(len(archive.getvalue()))

@@ -15,7 +15,7 @@ struct Case {
     name: &'static str,
     /// How many at a time.
     callers: u32,
-    /// Calls of each before those that are measured: just-in-time compilers need them.
+    /// Calls of each before those that are measured, for sides that are compiled ahead.
     warm_up: u32,
     calls: u32,
 }
@@ -32,11 +32,12 @@ const CASES: [Case; 6] = [
 /// A replay from memory, which there is not by hand.
 const CACHED: &str = "cached";
 
-/// How often a process starts for one call, by HTTP and by HTTPS.
+/// Processes that start for one call, by HTTP and by HTTPS; how many of each side in a round.
 const COLD: [&str; 2] = ["HTTP", "TLS"];
+const STARTS: usize = 3;
 
-/// What every other is compared with.
-const MEASURE: &str = "ours";
+/// The crate's side; as it is built to deploy, it is the first, with which every other is compared.
+const OURS: &str = "ours";
 
 /// One way to do the work.
 struct Side {
@@ -45,23 +46,32 @@ struct Side {
     /// The program and its first arguments.
     command: Vec<String>,
     has_cache: bool,
-    /// What is uploaded of it, beside what Lambda's runtime has; in bytes.
-    zipped: u64,
+    /// How much longer it warms up, for its just-in-time compiler.
+    warm_up_factor: u32,
+    /// What is uploaded of it; in bytes. None of the calls by hand, which are in the crate's program.
+    zipped: Option<u64>,
 }
 
 fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = |profile, argument, label| {
         let program = program(workspace, profile, "end-to-end");
-        let zipped = sizes::zipped(&[&program])?;
-        let has_cache = argument == MEASURE;
-        anyhow::Ok(Side { argument, label, command: vec![text(&program)], has_cache, zipped })
+        let is_ours = argument == OURS;
+        anyhow::Ok(Side {
+            argument,
+            label,
+            command: vec![text(&program)],
+            has_cache: is_ours,
+            warm_up_factor: 1,
+            zipped: if is_ours { Some(sizes::zipped(&[&program])?) } else { None },
+        })
     };
     let mut sides = vec![
-        own(PLAIN, MEASURE, "the crate, `current_thread`")?,
-        own(RELEASE, MEASURE, "the crate, `current_thread`, built to deploy")?,
-        own(PLAIN, "bare", "SDK by hand, `current_thread`")?,
-        own(PLAIN, "bare-threads", "SDK by hand, `multi_thread`")?,
+        own(RELEASE, OURS, "the crate, built to deploy")?,
+        own(RELEASE, "bare", "SDK by hand, built to deploy")?,
+        own(PLAIN, OURS, "the crate, built plainly")?,
+        own(PLAIN, "bare", "SDK by hand, built plainly")?,
+        own(PLAIN, "bare-threads", "SDK by hand, built plainly, many threads")?,
     ];
     if options.peers {
         let (peers, sources) =
@@ -76,7 +86,8 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             label: "Powertools for Python",
             command: python.iter().map(|path| text(path)).collect(),
             has_cache: true,
-            zipped: sizes::zipped(&[&packages.path().join("site-packages")])?,
+            warm_up_factor: 1,
+            zipped: Some(sizes::zipped(&[&packages.path().join("site-packages")])?),
         });
         let typescript = peers.join("typescript");
         sides.push(Side {
@@ -88,7 +99,8 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
                 text(&typescript.join("main.mjs")),
             ],
             has_cache: true,
-            zipped: sizes::zipped(&[&typescript.join("node_modules")])?,
+            warm_up_factor: 5,
+            zipped: Some(sizes::zipped(&[&typescript.join("node_modules")])?),
         });
         let java = text(&peers.join("java"));
         let classpath = format!("{java}:{java}/*");
@@ -97,7 +109,8 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             label: "Powertools for Java",
             command: vec!["java".into(), "-cp".into(), classpath, "Peer".into()],
             has_cache: true,
-            zipped: sizes::zipped(&[&peers.join("java")])?,
+            warm_up_factor: 20,
+            zipped: Some(sizes::zipped(&[&peers.join("java")])?),
         });
     }
     Ok(sides)
@@ -107,10 +120,11 @@ type Key = (usize, usize);
 
 pub(super) struct Sockets {
     labels: Vec<&'static str>,
-    zipped: Vec<u64>,
+    zipped: Vec<Option<u64>>,
     /// By case and side: one result a round.
     results: BTreeMap<Key, Vec<Value>>,
-    /// By scheme and side: milliseconds from the start of a process to its end, one a round.
+    /// By scheme and side: milliseconds from the start of a process to its end, the median of a
+    /// round's starts.
     cold: BTreeMap<Key, Vec<f64>>,
 }
 
@@ -126,25 +140,35 @@ pub(super) fn measure(
         (BTreeMap::<Key, Vec<Value>>::new(), BTreeMap::<_, Vec<_>>::new());
     for round in 1..=options.rounds {
         println!("    round {round} of {}", options.rounds);
+        // Another side begins each round: nobody always comes after the same one.
+        let first = usize::try_from(round)?;
+        let turns = || (0..sides.len()).map(|turn| (turn + first) % sides.len());
         for (index, case) in CASES.iter().enumerate() {
-            for (side, it) in sides.iter().enumerate() {
+            for side in turns() {
+                let it = &sides[side];
                 if case.name == CACHED && !it.has_cache {
                     continue;
                 }
-                let numbers = [case.callers, case.warm_up, case.calls].map(|n| n.to_string());
+                let warm_up = case.warm_up * it.warm_up_factor;
+                let numbers = [case.callers, warm_up, case.calls].map(|n| n.to_string());
                 let said = output(it.run(server.endpoint(), case.name).args(numbers))?;
                 results.entry((index, side)).or_default().push(serde_json::from_str(&said)?);
             }
         }
         for (scheme, endpoint) in [server.endpoint(), &front.endpoint].into_iter().enumerate() {
-            for (side, it) in sides.iter().enumerate() {
-                let mut program = it.run(endpoint, "cold");
+            for side in turns() {
+                let mut program = sides[side].run(endpoint, "cold");
                 program.args(["1", "0", "1"]).envs(front.environment());
                 program.envs(java.iter().map(|options| ("JAVA_TOOL_OPTIONS", options)));
-                let start = Instant::now();
+                // One that does not count: it reads the program from the disk.
                 output(&mut program)?;
-                let took = start.elapsed().as_secs_f64() * 1000.0;
-                cold.entry((scheme, side)).or_default().push(took);
+                let mut took = Vec::with_capacity(STARTS);
+                for _ in 0..STARTS {
+                    let start = Instant::now();
+                    output(&mut program)?;
+                    took.push(start.elapsed().as_secs_f64() * 1000.0);
+                }
+                cold.entry((scheme, side)).or_default().push(median(&took));
             }
         }
     }
@@ -213,7 +237,8 @@ impl Sockets {
                 let of = |side| self.cold.get(&(scheme, side)).unwrap_or(&none);
                 let _ = write!(table, " {:.1} ms | {} |", median(of(side)), ratio(of(side), of(0)));
             }
-            let _ = writeln!(table, " {:.1} MB |", sizes::megabytes(self.zipped[side]));
+            let zipped = self.zipped[side].map(|it| format!("{:.1} MB", sizes::megabytes(it)));
+            let _ = writeln!(table, " {} |", zipped.unwrap_or_else(|| "–".to_owned()));
         }
         table
     }
