@@ -25,8 +25,7 @@ pub(crate) fn canonical(text: &[u8]) -> Option<Cow<'_, [u8]>> {
         sorted: Vec::new(),
         scratch: Vec::new(),
     };
-    let at = writer.skip_space(0);
-    let at = writer.value(at, 0)?;
+    let at = writer.value(0, 0)?;
     let at = writer.skip_space(at);
     (at == text.len()).then(|| writer.finish())
 }
@@ -74,8 +73,15 @@ impl<'a> Writer<'a> {
             b't' => self.word(at, "true"),
             b'f' => self.word(at, "false"),
             b'n' => self.word(at, "null"),
+            b' ' | b'\t' | b'\n' | b'\r' => self.spaced_value(at, depth),
             _ => None,
         }
+    }
+
+    #[inline(never)]
+    fn spaced_value(&mut self, at: usize, depth: usize) -> Option<usize> {
+        let at = self.skip_space(at);
+        self.value(at, depth)
     }
 
     #[inline(never)]
@@ -91,7 +97,7 @@ impl<'a> Writer<'a> {
             at = self.value(at, depth)?;
             at = self.skip_space(at);
             match self.byte(at) {
-                b',' => at = self.skip_space(at + 1),
+                b',' => at += 1,
                 b']' => return Some(at + 1),
                 _ => return None,
             }
@@ -111,18 +117,18 @@ impl<'a> Writer<'a> {
         let (mut is_sorted, mut last_initial) = (true, 0);
         loop {
             at = self.find(at, b'"')?;
-            let start = self.place(at);
+            let (quote, start) = (at, self.place(at));
             at = self.string(at)?;
             // Mostly the first letter tells.
-            let initial = self.spelled_from(start)[1];
+            let is_pending = self.pending <= quote;
+            let initial = if is_pending { self.byte(quote + 1) } else { self.out[start + 1] };
             if initial <= last_initial {
                 is_sorted = is_sorted && self.may_follow(start);
             }
             last_initial = initial;
             self.members.push(start);
             at = self.find(at, b':')?;
-            at = self.skip_space(at + 1);
-            at = self.value(at, depth)?;
+            at = self.value(at + 1, depth)?;
             at = self.skip_space(at);
             match self.byte(at) {
                 b',' => at += 1,
