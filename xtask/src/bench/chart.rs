@@ -27,6 +27,7 @@ pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) ->
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 16))
         .margin(10)
+        .margin_right(30)
         .x_label_area_size(45)
         .y_label_area_size(NAMES)
         .build_cartesian_2d(values, (0..last).into_segmented())?;
