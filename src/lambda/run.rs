@@ -101,7 +101,7 @@ where
 
 /// An HTTP event of API Gateway, a function URL or an ALB; and of the kinds for which your own
 /// dependency on `lambda_http` has a feature, as its default features do for VPC Lattice and
-/// WebSockets.
+/// `WebSocket` APIs.
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::HttpEvent;
