@@ -63,11 +63,11 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         let title = "CPU of the calling process for a call";
         let svg = chart(title, "microseconds", None, &sockets.bars())?;
         document.replace("sockets", &sockets.table())?;
-        document.picture("cpu", &svg)?;
+        document.picture("cpu", svg)?;
         let title = "A process that makes one call by HTTPS";
         let svg = chart(title, "milliseconds", None, &sockets.cold_bars())?;
         document.replace("cold", &sockets.cold_table())?;
-        document.picture("cold-start", &svg)?;
+        document.picture("cold-start", svg)?;
         document.save()?;
     }
     let builds = [PLAIN, RELEASE]
@@ -88,7 +88,7 @@ fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
     let unit = "multiple of the same SDK calls by hand";
     let svg = chart(title, unit, Some(1.0), &bars.collect::<Vec<_>>())?;
     document.replace("instructions", &counted::table(&instructions))?;
-    document.picture("instructions", &svg)?;
+    document.picture("instructions", svg)?;
     document.save()
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn run() -> Result<bool> {
     let mut document = Document::open(&workspace.root.join("docs/cost.md"))?;
     document.replace("costs", &tables)?;
     document.replace("memory", &memory)?;
-    document.picture("replays", &chart::draw(&rows)?)?;
+    document.picture("replays", chart::draw(&rows)?)?;
     document.save()?;
     println!("written: docs/cost.md, docs/cost-replays.svg");
     Ok(true)

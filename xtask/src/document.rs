@@ -11,12 +11,14 @@ use anyhow::{Context, Result};
 pub(crate) struct Document {
     path: PathBuf,
     text: String,
+    /// Where each stands, and what it is.
+    pictures: Vec<(PathBuf, String)>,
 }
 
 impl Document {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
-        Ok(Self { path: path.to_owned(), text })
+        Ok(Self { path: path.to_owned(), text, pictures: Vec::new() })
     }
 
     /// Puts a table between `<!-- NAME -->` and `<!-- /NAME -->`, and shows it.
@@ -30,15 +32,21 @@ impl Document {
         Ok(())
     }
 
-    /// Writes a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
-    pub(crate) fn picture(&self, name: &str, svg: &str) -> Result<()> {
+    /// Puts a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
+    pub(crate) fn picture(&mut self, name: &str, svg: String) -> Result<()> {
         let page = self.path.file_stem().context("a page has a name")?.to_string_lossy();
-        let file = format!("{page}-{name}.svg");
-        fs::write(self.path.with_file_name(&file), svg).context(file)
+        let path = self.path.with_file_name(format!("{page}-{name}.svg"));
+        self.pictures.push((path, svg));
+        Ok(())
     }
 
+    /// Writes the page and its pictures: until then both are as they were.
     pub(crate) fn save(&self) -> Result<()> {
-        fs::write(&self.path, &self.text).with_context(|| format!("{}", self.path.display()))
+        let pictures = self.pictures.iter().map(|(path, svg)| (path, svg));
+        for (path, text) in std::iter::once((&self.path, &self.text)).chain(pictures) {
+            fs::write(path, text).with_context(|| format!("{}", path.display()))?;
+        }
+        Ok(())
     }
 }
 
@@ -47,7 +55,7 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> Document {
-        Document { path: PathBuf::new(), text: text.into() }
+        Document { path: PathBuf::new(), text: text.into(), pictures: Vec::new() }
     }
 
     #[test]
@@ -55,6 +63,23 @@ mod tests {
         let mut document = document("a\n<!-- t -->\nold\n<!-- /t -->\nb");
         document.replace("t", "new\n").unwrap();
         assert_eq!(document.text, "a\n<!-- t -->\nnew\n<!-- /t -->\nb");
+    }
+
+    #[test]
+    fn a_page_and_its_pictures_are_written_together() {
+        let folder = std::env::temp_dir().join(format!("xtask-document-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let page = folder.join("page.md");
+        fs::write(&page, "<!-- t -->\n<!-- /t -->").unwrap();
+        let mut document = Document::open(&page).unwrap();
+        document.replace("t", "new\n").unwrap();
+        document.picture("bars", "<svg/>".to_owned()).unwrap();
+        let written = || fs::read_to_string(folder.join("page-bars.svg")).ok();
+        assert_eq!(written(), None);
+        document.save().unwrap();
+        assert_eq!(written().as_deref(), Some("<svg/>"));
+        assert_eq!(fs::read_to_string(&page).unwrap(), "<!-- t -->\nnew\n<!-- /t -->");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
