@@ -217,7 +217,8 @@ fn print_welcome(address: &str, endpoint: &str) {
     println!("\nTwice at once, or by a function that dies half-way:\n");
     let slow = pay("order-43", 1200, "tok_slow", "");
     println!("{slow} &\n{slow}");
-    println!("{}", pay("order-44", 1200, "tok_visa", " -H 'x-playground: crash'"));
+    // The card network takes its time, so that there is a half-way to die at.
+    println!("{}", pay("order-44", 1200, "tok_slow", " -H 'x-playground: crash'"));
     println!("\nA record, by the command line (cargo install --path cli):\n");
     println!(
         "AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local idempotency --endpoint-url {endpoint} \

@@ -31,7 +31,16 @@ fn binary() -> PathBuf {
 
 impl Server {
     pub async fn start() -> Self {
-        let mut process = Command::new(binary())
+        Self::started_by(&mut Command::new(binary())).await
+    }
+
+    /// With an embedded DynamoDB whatever the tests run on: its tables are empty.
+    async fn start_embedded() -> Self {
+        Self::started_by(Command::new(binary()).env_remove("DYNAMODB_ENDPOINT")).await
+    }
+
+    async fn started_by(command: &mut Command) -> Self {
+        let mut process = command
             .args(["--port", "0"])
             .env("RUST_LOG", "off")
             .stdout(Stdio::piped())
@@ -61,6 +70,37 @@ async fn it_prints_its_address_and_requests_to_try() {
     let tries = server.welcome.lines().filter(|line| line.starts_with("curl ")).count();
     assert_eq!(tries, 6, "{}", server.welcome);
     assert!(server.welcome.contains(" idempotency --endpoint-url http://"), "{}", server.welcome);
+}
+
+/// Runs a line in a shell, as who reads it would.
+async fn typed(line: &str) -> String {
+    let output = Command::new("sh").args(["-c", line]).output().await.expect("a shell");
+    assert!(output.status.success(), "{line}: {output:?} (needs curl)");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Each of them exactly as it is printed.
+#[tokio::test]
+async fn the_printed_requests_do_what_is_said_of_them() {
+    let server = Server::start_embedded().await;
+    let lines: Vec<_> = server.welcome.lines().filter(|line| line.starts_with("curl ")).collect();
+    let [pay, again, other_amount, slow, slow_again, crash] = lines[..] else {
+        panic!("{}", server.welcome);
+    };
+    for (line, status, is_replayed) in
+        [(pay, "201", false), (again, "201", true), (other_amount, "422", false)]
+    {
+        let answer = typed(line).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        assert_eq!(answer.contains("idempotency-replayed: true"), is_replayed, "{answer}");
+    }
+    let both = typed(&format!("{slow}\n{slow_again}\nwait")).await;
+    let told = |what: &str| both.matches(what).count();
+    // In progress; or the answer, on a machine that is slow to start the second.
+    let repeats = told("HTTP/1.1 409 ") + told("idempotency-replayed: true");
+    assert_eq!((told("HTTP/1.1 "), repeats), (2, 1), "{both}");
+    let died = typed(crash).await;
+    assert!(died.starts_with("HTTP/1.1 502 "), "{died}");
 }
 
 #[tokio::test]
