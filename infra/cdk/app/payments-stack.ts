@@ -2,7 +2,7 @@ import { CfnOutput, Duration, RemovalPolicy, Stack, type StackProps, Validations
 import * as apigateway from "aws-cdk-lib/aws-apigatewayv2";
 import { HttpIamAuthorizer } from "aws-cdk-lib/aws-apigatewayv2-authorizers";
 import { HttpLambdaIntegration } from "aws-cdk-lib/aws-apigatewayv2-integrations";
-import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
+import type * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
 import { SnsAction } from "aws-cdk-lib/aws-cloudwatch-actions";
 import * as dynamodb from "aws-cdk-lib/aws-dynamodb";
 import * as iam from "aws-cdk-lib/aws-iam";
@@ -15,8 +15,9 @@ import { RustFunction } from "cargo-lambda-cdk";
 import type { Construct } from "constructs";
 import * as path from "node:path";
 
-import { IdempotencyAlarms, IdempotencyTable } from "../lib";
+import { IdempotencyTable } from "../lib";
 import type { Settings } from "./settings";
+import { Watch } from "./watch";
 
 /** A lease ends 2 s after it; the queue's visibility timeout is six times as long. */
 const TIMEOUT = Duration.seconds(30);
@@ -32,6 +33,13 @@ export interface PaymentsStackProps extends StackProps {
 interface Part {
   readonly fn: lambda.Function;
   readonly logGroup: logs.LogGroup;
+}
+
+/** How clients reach the API. */
+interface Endpoint {
+  readonly url: string;
+  /** Answers of 5xx in a minute. */
+  readonly serverErrors: cloudwatch.IMetric;
 }
 
 /** The payments API and the consumer of payment events of `lambda-example`, on one table. */
@@ -60,9 +68,17 @@ export class PaymentsStack extends Stack {
     const api = this.paymentsApi();
     const { queue, deadLetters } = this.queues();
     const consumer = this.paymentEvents(queue);
-    this.watch([api, consumer], queue, deadLetters);
+    const { url, serverErrors } = this.endpoint(api.fn);
+    new Watch(this, "Watch", {
+      table: this.idempotency,
+      functions: [api, consumer],
+      serverErrors,
+      queue,
+      deadLetters,
+      actions: this.actions(),
+    });
 
-    new CfnOutput(this, "Url", { value: this.endpoint(api.fn) });
+    new CfnOutput(this, "Url", { value: url });
     new CfnOutput(this, "QueueUrl", { value: queue.queueUrl });
     new CfnOutput(this, "IdempotencyTableName", { value: this.idempotency.tableName });
     new CfnOutput(this, "PaymentsTableName", { value: this.payments.tableName });
@@ -160,9 +176,11 @@ export class PaymentsStack extends Stack {
     fn.addToRolePolicy(new iam.PolicyStatement({ actions, resources: [resource] }));
   }
 
-  private endpoint(fn: lambda.Function): string {
+  private endpoint(fn: lambda.Function): Endpoint {
+    const minute = { period: Duration.minutes(1), statistic: "Sum" };
     if (this.settings.endpoint === "function-url") {
-      return fn.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM }).url;
+      const { url } = fn.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM });
+      return { url, serverErrors: fn.metric("Url5xxCount", minute) };
     }
     const api = new apigateway.HttpApi(this, "HttpApi", {
       defaultIntegration: new HttpLambdaIntegration("Payments", fn),
@@ -175,7 +193,7 @@ export class PaymentsStack extends Stack {
         destination: new apigateway.LogGroupLogDestination(this.logGroup("HttpApiLogs")),
       },
     });
-    return api.apiEndpoint;
+    return { url: api.apiEndpoint, serverErrors: api.metricServerError(minute) };
   }
 
   private queues(): { queue: sqs.Queue; deadLetters: sqs.Queue } {
@@ -197,62 +215,9 @@ export class PaymentsStack extends Stack {
     return { queue, deadLetters };
   }
 
-  private watch(parts: Part[], queue: sqs.Queue, deadLetters: sqs.Queue): void {
+  private actions(): cloudwatch.IAlarmAction[] {
     const { alarmTopicArn } = this.settings;
-    const actions =
-      alarmTopicArn === undefined
-        ? []
-        : [new SnsAction(sns.Topic.fromTopicArn(this, "AlarmTopic", alarmTopicArn))];
-    const alarms = new IdempotencyAlarms(this, "Alarms", {
-      table: this.idempotency,
-      logGroups: parts.map((part) => part.logGroup),
-      actions,
-    });
-    const minute = { period: Duration.minutes(1) };
-    const visible = (of: sqs.Queue) => of.metricApproximateNumberOfMessagesVisible(minute);
-    const deadLettersAlarm = new cloudwatch.Alarm(this, "DeadLettersAlarm", {
-      alarmDescription:
-        "Payment events were given up after five tries and wait in the dead-letter queue.",
-      metric: visible(deadLetters),
-      threshold: 0,
-      comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-      evaluationPeriods: 1,
-      treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
-    });
-    deadLettersAlarm.addAlarmAction(...actions);
-
-    const { table } = this.idempotency;
-    const sum = { ...minute, statistic: cloudwatch.Stats.SUM };
-    const graph = (title: string, left: cloudwatch.IMetric[]) =>
-      new cloudwatch.GraphWidget({ title, left, width: 12 });
-    new cloudwatch.Dashboard(this, "Dashboard", {
-      dashboardName: `${this.stackName}-${this.region}`,
-      widgets: [
-        [
-          graph(
-            "Functions",
-            parts.flatMap(({ fn }) => [fn.metricInvocations(minute), fn.metricErrors(minute)]),
-          ),
-          graph(
-            "Duration (ms, p99)",
-            parts.map(({ fn }) => fn.metricDuration({ ...minute, statistic: "p99" })),
-          ),
-        ],
-        [
-          graph("Idempotency table", [
-            table.metricConsumedWriteCapacityUnits(minute),
-            table.metricConsumedReadCapacityUnits(minute),
-            table.metric("ConditionalCheckFailedRequests", sum),
-            table.metric("ReadThrottleEvents", sum),
-            table.metric("WriteThrottleEvents", sum),
-          ]),
-          graph("Payment events, leases lost", [
-            visible(queue),
-            visible(deadLetters),
-            alarms.metricLeaseLost,
-          ]),
-        ],
-      ],
-    });
+    if (alarmTopicArn === undefined) return [];
+    return [new SnsAction(sns.Topic.fromTopicArn(this, "AlarmTopic", alarmTopicArn))];
   }
 }

@@ -1,19 +1,46 @@
 import { Duration, Stack } from "aws-cdk-lib";
 import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
+import type * as lambda from "aws-cdk-lib/aws-lambda";
 import * as logs from "aws-cdk-lib/aws-logs";
 import { Construct } from "constructs";
 
 import type { IdempotencyTable } from "./idempotency-table";
+import {
+  ERROR_LINES,
+  FAIL_OPEN,
+  LEASE_LOST,
+  type Signal,
+  STORE_ERROR,
+  SWITCHED_OFF,
+  UNCONFIRMED,
+} from "./signals";
+
+const NAMESPACE = "DynamoDbIdempotency";
+const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
+
+/** Of five minutes, two: what mends itself at once wakes nobody. */
+const TWO_OF_FIVE = { evaluationPeriods: 5, datapointsToAlarm: 2 };
+const AT_ONCE = { evaluationPeriods: 1 };
 
 export interface IdempotencyAlarmsProps {
   /** The table whose throttles and errors are watched. */
   readonly table: IdempotencyTable;
 
-  /** The log groups of the functions that use it: a lost lease is a line of theirs. */
+  /**
+   * The log groups of the functions that use it: most of what is watched is a line of theirs, of
+   * the level INFO or above.
+   */
   readonly logGroups: readonly logs.ILogGroup[];
 
   /**
-   * What happens in the state ALARM.
+   * The functions that use it. Their errors and throttles are watched, together.
+   *
+   * @default - none: there are no alarms `functionErrors` and `functionThrottles`
+   */
+  readonly functions?: readonly lambda.IFunction[];
+
+  /**
+   * What happens when an alarm goes to ALARM, and when it comes back to OK.
    *
    * @default - nothing but the alarm's own state
    */
@@ -21,8 +48,11 @@ export interface IdempotencyAlarmsProps {
 }
 
 /**
- * Alarms that mean something for idempotency: the table is throttled, DynamoDB has errors of its
- * own, a lease was lost while its handler ran.
+ * Alarms that mean something for idempotency: what `docs/signals.md` says to alarm on, the table's
+ * throttles and errors, the functions' errors and throttles.
+ *
+ * A store that cannot be reached is an answer of HTTP 5xx, and no error of the function: watch the
+ * API's 5xx as well.
  */
 export class IdempotencyAlarms extends Construct {
   /** Callers get errors, nothing runs. Two minutes out of five. */
@@ -31,56 +61,84 @@ export class IdempotencyAlarms extends Construct {
   public readonly systemErrors: cloudwatch.Alarm;
   /** A handler outlived its lease and another one owned its key: it may have run twice. */
   public readonly leaseLost: cloudwatch.Alarm;
-  /** Lost leases in a minute, in all the log groups. */
-  public readonly metricLeaseLost: cloudwatch.IMetric;
+  /** A handler ran and DynamoDB did not confirm its end: it may run again. */
+  public readonly unconfirmed: cloudwatch.Alarm;
+  /** Handlers ran without a record, by `Outage::Open`. */
+  public readonly failOpen: cloudwatch.Alarm;
+  /** The kill switch is on. */
+  public readonly switchedOff: cloudwatch.Alarm;
+  /** Calls ended with DynamoDB out of reach. */
+  public readonly storeError: cloudwatch.Alarm;
+  /** A function has logged an error, whichever. */
+  public readonly errorLines: cloudwatch.Alarm;
+  /** Invocations that ended with an error: a panic, a timeout, too little memory. */
+  public readonly functionErrors: cloudwatch.Alarm | undefined;
+  /** Invocations that Lambda refused for want of concurrency. Two minutes out of five. */
+  public readonly functionThrottles: cloudwatch.Alarm | undefined;
+  /** All of them. */
+  public readonly alarms: readonly cloudwatch.Alarm[];
 
   constructor(scope: Construct, id: string, props: IdempotencyAlarmsProps) {
     super(scope, id);
-    this.metricLeaseLost = this.countLostLeases(props.logGroups);
     this.throttles = this.alarm("Throttles", {
       alarmDescription:
         "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs.",
       metric: props.table.metricThrottles(),
-      evaluationPeriods: 5,
-      datapointsToAlarm: 2,
+      ...TWO_OF_FIVE,
     });
     this.systemErrors = this.alarm("SystemErrors", {
       alarmDescription:
         "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx).",
       metric: props.table.metricSystemErrors(),
-      evaluationPeriods: 5,
-      datapointsToAlarm: 2,
+      ...TWO_OF_FIVE,
     });
-    this.leaseLost = this.alarm("LeaseLost", {
-      alarmDescription:
-        "A handler outlived its lease and another one owned its key: the operation may have run twice.",
-      metric: this.metricLeaseLost,
-      evaluationPeriods: 1,
-    });
-    for (const alarm of [this.throttles, this.systemErrors, this.leaseLost]) {
+    const signal = (signal: Signal) => this.signal(signal, props.logGroups);
+    this.leaseLost = signal(LEASE_LOST);
+    this.unconfirmed = signal(UNCONFIRMED);
+    this.failOpen = signal(FAIL_OPEN);
+    this.switchedOff = signal(SWITCHED_OFF);
+    this.storeError = signal(STORE_ERROR);
+    this.errorLines = signal(ERROR_LINES);
+    const functions = props.functions ?? [];
+    if (functions.length > 0) {
+      this.functionErrors = this.alarm("FunctionErrors", {
+        alarmDescription: "Invocations of a function ended with an error.",
+        metric: sumOf(functions.map((fn) => fn.metricErrors(MINUTE)), "Errors"),
+        ...AT_ONCE,
+      });
+      this.functionThrottles = this.alarm("FunctionThrottles", {
+        alarmDescription: "Lambda throttles a function: its concurrency is used up.",
+        metric: sumOf(functions.map((fn) => fn.metricThrottles(MINUTE)), "Throttles"),
+        ...TWO_OF_FIVE,
+      });
+    }
+    this.alarms = this.node.children.filter((child) => child instanceof cloudwatch.Alarm);
+    for (const alarm of this.alarms) {
       alarm.addAlarmAction(...(props.actions ?? []));
+      alarm.addOkAction(...(props.actions ?? []));
     }
   }
 
-  private countLostLeases(logGroups: readonly logs.ILogGroup[]): cloudwatch.IMetric {
-    const metricNamespace = "DynamoDbIdempotency";
-    const metricName = `${Stack.of(this).stackName}-LeaseLost`;
+  /** Counts a signal's lines in all log groups together; one is enough. */
+  private signal(signal: Signal, logGroups: readonly logs.ILogGroup[]): cloudwatch.Alarm {
+    // The path: two of these constructs in one stack have metrics of their own.
+    const within = this.node.scopes.slice(Stack.of(this).node.scopes.length);
+    const path = [Stack.of(this).stackName, ...within.map(({ node }) => node.id), signal.name];
+    const metric = { metricName: path.join("-"), metricNamespace: NAMESPACE };
     logGroups.forEach((logGroup, index) => {
-      new logs.MetricFilter(this, `LeaseLost${index}`, {
+      new logs.MetricFilter(this, `${signal.name}${index}`, {
         logGroup,
         // By words, not by JSON path: both log formats of Lambda have them.
-        filterPattern: logs.FilterPattern.anyTerm("the lease was lost", "the lease is lost"),
-        metricNamespace,
-        metricName,
+        filterPattern: logs.FilterPattern.anyTerm(...signal.terms),
+        ...metric,
         metricValue: "1",
         defaultValue: 0,
       });
     });
-    return new cloudwatch.Metric({
-      namespace: metricNamespace,
-      metricName,
-      period: Duration.minutes(1),
-      statistic: cloudwatch.Stats.SUM,
+    return this.alarm(signal.name, {
+      alarmDescription: signal.description,
+      metric: new cloudwatch.Metric({ namespace: NAMESPACE, metricName: metric.metricName, ...MINUTE }),
+      ...AT_ONCE,
     });
   }
 
@@ -95,4 +153,11 @@ export class IdempotencyAlarms extends Construct {
       treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
     });
   }
+}
+
+/** One metric of them all. */
+function sumOf(metrics: readonly cloudwatch.IMetric[], label: string): cloudwatch.IMetric {
+  const usingMetrics = Object.fromEntries(metrics.map((metric, index) => [`f${index}`, metric]));
+  const expression = `SUM([${Object.keys(usingMetrics).join(", ")}])`;
+  return new cloudwatch.MathExpression({ expression, label, period: MINUTE.period, usingMetrics });
 }

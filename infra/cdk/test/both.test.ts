@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
 import type { Object } from "./support/cloudformation";
-import { deployment, type Deployment } from "./support/deployment";
+import { deployment, type Deployment, STACK_NAME } from "./support/deployment";
 import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
 const IDEMPOTENCY = "table by pk";
@@ -24,6 +24,26 @@ const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string }
   [API]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, PAYMENTS_TABLE: `<${PAYMENTS}>` },
   [CONSUMER]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, LEDGER_TABLE: `<${LEDGER}>` },
 };
+
+/** The cells of the table below a heading of `docs/signals.md`, row by row. */
+function rows(heading: string): string[][] {
+  const [, section] = fs.readFileSync("../../docs/signals.md", "utf8").split(`\n${heading}\n`);
+  const [text] = section!.split("\n## ");
+  const lines = text!.split("\n").filter((line) => line.startsWith("| ") && !line.startsWith("| --"));
+  return lines.slice(1).map((line) => line.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "")));
+}
+
+/** The alarms on lines of a log. */
+const SIGNALS = rows("## Alarms").map(([name, terms, outcome]) => ({
+  name: name!.replaceAll("`", ""),
+  terms: [...terms!.matchAll(/`([^`]+)`/g)].map(([, term]) => term!),
+  outcome: outcome!,
+}));
+
+function alarms(of: Deployment): Object[] {
+  const alarms = Object.values(of.resources).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");
+  return alarms.map(({ Properties }) => Properties!);
+}
 
 function properties(of: Deployment, label: string): Object {
   const resource = of.resources[label];
@@ -159,33 +179,68 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
-    it("has an alarm on throttles, system errors, dead letters and lost leases", () => {
-      const alarms = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");
-      const metrics = alarms.map(({ Properties }) => JSON.stringify(Properties));
+    it("has the alarms of docs/signals.md, over the lines that it names", () => {
+      expect(SIGNALS.length).toBeGreaterThan(5);
+      for (const { name, terms } of SIGNALS) {
+        for (const part of ["API", "consumer"]) {
+          const filter = properties(stack, `${name} in the log of the ${part}`);
+          const any = terms.length > 1 ? "?" : "";
+          const pattern = terms.map((term) => `${any}"${term}"`).join(" ");
+          expect(filter["FilterPattern"]).toBe(pattern);
+          expect(filter["LogGroupName"]).toBe(`<log of the ${part}>`);
+        }
+        const counting = alarms(stack).filter((alarm) => alarm["MetricName"] === `${STACK_NAME}-${name}`);
+        expect(counting, name).toMatchObject([{ Statistic: "Sum", Threshold: 0, EvaluationPeriods: 1 }]);
+      }
+      const filters = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::MetricFilter");
+      expect(filters).toHaveLength(2 * SIGNALS.length);
+    });
+
+    it("has an alarm on what no line of a log tells", () => {
+      const serverErrors = variant["endpoint"] === "function-url" ? "Url5xxCount" : "5xx";
       for (const metric of [
         "WriteThrottleEvents",
         "SystemErrors",
+        serverErrors,
+        "Errors",
+        "Throttles",
         "ApproximateNumberOfMessagesVisible",
-        "LeaseLost",
+        "ApproximateAgeOfOldestMessage",
       ]) {
-        expect(metrics.filter((text) => text.includes(metric)), metric).toHaveLength(1);
-      }
-      for (const { Properties } of alarms) {
-        const topic = variant["alarmTopicArn"];
-        expect(Properties!["AlarmActions"]).toEqual(topic ? [TOPIC] : undefined);
-        expect(Properties!["TreatMissingData"]).toBe("notBreaching");
+        const watching = alarms(stack).filter((alarm) => JSON.stringify(alarm).includes(`"${metric}"`));
+        expect(watching, metric).toHaveLength(1);
       }
     });
 
-    it("finds the lines that the crate logs about lost leases", () => {
-      const source = rustSources("../../src");
-      for (const part of ["API", "consumer"]) {
-        const pattern = properties(stack, `lost leases of the ${part}`)["FilterPattern"] as string;
-        const terms = [...pattern.matchAll(/\?"([^"]+)"/g)].map(([, term]) => term!);
-        expect(terms).toHaveLength(2);
-        for (const term of terms) expect(source).toContain(`"${term}`);
+    it("tells the topic of an alarm, and of its end", () => {
+      const topic = variant["alarmTopicArn"];
+      for (const alarm of alarms(stack)) {
+        expect(alarm["AlarmActions"]).toEqual(topic ? [TOPIC] : undefined);
+        expect(alarm["OKActions"]).toEqual(topic ? [TOPIC] : undefined);
+        expect(alarm["TreatMissingData"]).toBe("notBreaching");
       }
     });
+  });
+});
+
+describe("docs/signals.md", () => {
+  it("names an alarm for each outcome, warning and error that it says to alarm on", () => {
+    const outcomes = rows("## Outcomes").filter(([, , advice]) => /\balarm\b/.test(advice!));
+    expect(outcomes.length).toBeGreaterThan(4);
+    for (const [outcome] of outcomes) {
+      expect(SIGNALS.map((signal) => signal.outcome).join(), outcome).toContain(outcome);
+    }
+    const events = rows("## Warnings and errors").filter(([, , advice]) => /\balarm\b/.test(advice!));
+    expect(events.length).toBeGreaterThan(4);
+    for (const [, text] of events) {
+      const told = SIGNALS.some(({ terms }) => terms.some((term) => text!.includes(term)));
+      expect(told, text).toBe(true);
+    }
+  });
+
+  it("counts lines that there are", () => {
+    const lines = ["## Outcomes", "## Warnings and errors"].flatMap(rows).flat().join("\n");
+    for (const { terms } of SIGNALS) for (const term of terms) expect(lines).toContain(term);
   });
 });
 

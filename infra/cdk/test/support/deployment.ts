@@ -85,7 +85,8 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
       const owner = functions(resources).find(
         ([, one]) => target((properties(one)["LoggingConfig"] as Object)["LogGroup"]) === log,
       );
-      return `lost leases of the ${fn(owner?.[0])}`;
+      const [, signal] = /-(\w+)"/.exec(JSON.stringify(its["MetricTransformations"]))!;
+      return `${signal} in the log of the ${fn(owner?.[0])}`;
     }
     case "AWS::SQS::Queue":
       return queue(id);
@@ -193,6 +194,12 @@ function byActions(a: Statement, b: Statement): number {
   return key(a) < key(b) ? -1 : 1;
 }
 
+/** A metric of the stack's own without the path of the construct that it belongs to. */
+function named(key: string, value: Json): Json {
+  if (key !== "MetricName" || typeof value !== "string") return value;
+  return value.replace(new RegExp(`^${STACK_NAME}-.*?(\\w+)$`), `${STACK_NAME}-$1`);
+}
+
 /** Labels for logical ids, and one spelling for texts with references in them. */
 function spell(value: Json, labels: Map<string, string>): Json {
   const reference = (id: string, attribute = "") =>
@@ -207,7 +214,7 @@ function spell(value: Json, labels: Map<string, string>): Json {
     if (join) return join[1].map((part) => String(inner(part))).join(join[0]);
     const sub = value["Fn::Sub"];
     if (typeof sub === "string") return sub.replace(/\$\{([\w:]+)\}/g, (_, id) => reference(id));
-    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, inner(member)]));
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, named(key, inner(member))]));
   };
   return inner(value);
 }

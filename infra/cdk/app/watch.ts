@@ -1,0 +1,107 @@
+import { Duration, Stack } from "aws-cdk-lib";
+import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
+import type * as lambda from "aws-cdk-lib/aws-lambda";
+import type * as logs from "aws-cdk-lib/aws-logs";
+import type * as sqs from "aws-cdk-lib/aws-sqs";
+import { Construct } from "constructs";
+
+import { IdempotencyAlarms, type IdempotencyTable } from "../lib";
+
+const MINUTE = { period: Duration.minutes(1) };
+const SUM = { ...MINUTE, statistic: cloudwatch.Stats.SUM };
+
+export interface WatchProps {
+  readonly table: IdempotencyTable;
+  readonly functions: readonly { readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
+  /** Answers of 5xx that the API gave, in a minute. */
+  readonly serverErrors: cloudwatch.IMetric;
+  readonly queue: sqs.Queue;
+  readonly deadLetters: sqs.Queue;
+  /** When an alarm goes to ALARM, and when it comes back. */
+  readonly actions: readonly cloudwatch.IAlarmAction[];
+}
+
+/** The alarms and the dashboard of the stack. */
+export class Watch extends Construct {
+  constructor(scope: Construct, id: string, props: WatchProps) {
+    super(scope, id);
+    const alarms = new IdempotencyAlarms(this, "Alarms", {
+      table: props.table,
+      logGroups: props.functions.map(({ logGroup }) => logGroup),
+      functions: props.functions.map(({ fn }) => fn),
+      actions: props.actions,
+    });
+    this.alarm("ServerErrorsAlarm", props, {
+      alarmDescription: "The payments API answers with HTTP 5xx.",
+      metric: props.serverErrors,
+      threshold: 0,
+      evaluationPeriods: 5,
+      datapointsToAlarm: 2,
+    });
+    this.alarm("DeadLettersAlarm", props, {
+      alarmDescription:
+        "Payment events were given up after five tries and wait in the dead-letter queue.",
+      metric: props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
+      threshold: 0,
+      evaluationPeriods: 1,
+    });
+    this.alarm("OldestMessageAlarm", props, {
+      alarmDescription: "A payment event has waited in the queue for more than ten minutes.",
+      metric: props.queue.metricApproximateAgeOfOldestMessage(MINUTE),
+      threshold: 600,
+      evaluationPeriods: 1,
+    });
+    this.dashboard(props, alarms);
+  }
+
+  private alarm(
+    id: string,
+    { actions }: WatchProps,
+    alarm: Omit<cloudwatch.AlarmProps, "comparisonOperator">,
+  ): void {
+    const made = new cloudwatch.Alarm(this, id, {
+      ...alarm,
+      comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+      treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
+    });
+    made.addAlarmAction(...actions);
+    made.addOkAction(...actions);
+  }
+
+  private dashboard(props: WatchProps, alarms: IdempotencyAlarms): void {
+    const { table } = props.table;
+    const functions = props.functions.map(({ fn }) => fn);
+    const graph = (title: string, left: cloudwatch.IMetric[]) =>
+      new cloudwatch.GraphWidget({ title, left, width: 12 });
+    const { stackName, region } = Stack.of(this);
+    new cloudwatch.Dashboard(this, "Dashboard", {
+      dashboardName: `${stackName}-${region}`,
+      widgets: [
+        [
+          graph(
+            "Functions",
+            functions.flatMap((fn) => [fn.metricInvocations(MINUTE), fn.metricErrors(MINUTE)]),
+          ),
+          graph(
+            "Duration (ms, p99)",
+            functions.map((fn) => fn.metricDuration({ ...MINUTE, statistic: "p99" })),
+          ),
+        ],
+        [
+          graph("Idempotency table", [
+            table.metricConsumedWriteCapacityUnits(MINUTE),
+            table.metricConsumedReadCapacityUnits(MINUTE),
+            table.metric("ConditionalCheckFailedRequests", SUM),
+            table.metric("ReadThrottleEvents", SUM),
+            table.metric("WriteThrottleEvents", SUM),
+          ]),
+          graph("Payment events, leases lost", [
+            props.queue.metricApproximateNumberOfMessagesVisible(MINUTE),
+            props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
+            alarms.leaseLost.metric,
+          ]),
+        ],
+      ],
+    });
+  }
+}
