@@ -18,6 +18,16 @@ pub(crate) fn raw_path(extensions: &Extensions) -> &str {
     lambda_http::RequestExt::raw_http_path(extensions)
 }
 
+/// The query's names and values as the event has them, sorted by name. The request's URI has none of
+/// them where an encoded `#` of the path, decoded, makes its fragment of them.
+#[cfg(feature = "lambda")]
+pub(crate) fn query(extensions: &Extensions) -> Vec<(&str, &str)> {
+    let query = lambda_http::RequestExt::query_string_parameters_ref(extensions);
+    let mut parameters: Vec<_> = query.into_iter().flat_map(|query| query.iter()).collect();
+    parameters.sort_by_key(|(name, _)| *name);
+    parameters
+}
+
 /// Without Lambda there is none.
 #[cfg(not(feature = "lambda"))]
 pub(crate) fn deadline(_: &Extensions) -> Option<SystemTime> {
@@ -28,4 +38,10 @@ pub(crate) fn deadline(_: &Extensions) -> Option<SystemTime> {
 #[cfg(not(feature = "lambda"))]
 pub(crate) fn raw_path(_: &Extensions) -> &'static str {
     ""
+}
+
+/// Without Lambda there is none.
+#[cfg(not(feature = "lambda"))]
+pub(crate) fn query(_: &Extensions) -> [(&'static str, &'static str); 0] {
+    []
 }

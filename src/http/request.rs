@@ -94,13 +94,16 @@ pub(crate) fn call(
     Ok(Call::new(&config.idempotency.core, key, fingerprint, policy, deadline, answers))
 }
 
-/// Method, path, Lambda's raw path, query and body; a JSON body by value.
+/// Method, path, query and body, and the path and the query of Lambda's event; a JSON body by value.
 fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
-    let builder = Fingerprint::builder()
+    let mut builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
         .bytes(parts.uri.path().as_bytes())
         .bytes(lambda_event::raw_path(&parts.extensions).as_bytes())
         .bytes(sorted_query(&parts.uri).as_bytes());
+    for (name, value) in lambda_event::query(&parts.extensions) {
+        builder = builder.bytes(name.as_bytes()).bytes(value.as_bytes());
+    }
     let builder = if is_json(&parts.headers) { builder.json(body) } else { builder.bytes(body) };
     builder.finish()
 }

@@ -64,36 +64,43 @@ impl Kind {
 
     fn set_target(self, event: &mut Value, request: &Request<Bytes>) {
         let method = Value::from(request.method().as_str());
-        let path = Value::from(request.uri().path());
         let query = request.uri().query().unwrap_or_default();
+        self.set_path(event, request.uri().path());
         match self {
             Self::Rest => {
                 event["requestContext"]["httpMethod"] = method.clone();
                 event["httpMethod"] = method;
-                event["path"] = path;
                 event["queryStringParameters"] = last_of_each(parameters(query));
                 event["multiValueQueryStringParameters"] = all_of_each(parameters(query));
             }
             Self::HttpApi | Self::FunctionUrl => {
                 event["requestContext"]["http"]["method"] = method;
-                event["requestContext"]["http"]["path"] = path.clone();
-                event["rawPath"] = path;
                 event["rawQueryString"] = query.into();
             }
             Self::Alb => {
                 event["httpMethod"] = method;
-                event["path"] = path;
                 event["queryStringParameters"] = last_of_each(parameters(query));
             }
             Self::AlbMultiValue => {
                 event["httpMethod"] = method;
-                event["path"] = path;
                 event["multiValueQueryStringParameters"] = all_of_each(parameters(query));
             }
             Self::Lattice => {
                 event["method"] = method;
-                event["path"] = path;
                 event["queryStringParameters"] = all_of_each(parameters(query));
+            }
+        }
+    }
+
+    /// Puts a path into the event, as it would stand there.
+    pub(crate) fn set_path(self, event: &mut Value, path: &str) {
+        match self {
+            Self::HttpApi | Self::FunctionUrl => {
+                event["requestContext"]["http"]["path"] = path.into();
+                event["rawPath"] = path.into();
+            }
+            Self::Rest | Self::Alb | Self::AlbMultiValue | Self::Lattice => {
+                event["path"] = path.into();
             }
         }
     }

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use super::event::{self, Kind};
 use super::function::Function;
-use super::message::{by, is_replay, post, problem};
+use super::message::{by, is_replay, post, problem, to};
 use crate::support::{Link, Runs, Store, raw};
 
 /// A function that answers what `answer` gives by the number of the run, under the crate's own
@@ -65,6 +65,33 @@ fn mark(kind: Kind, answer: &mut Value) {
             answer["headers"][MARK] = json!("true");
             answer["multiValueHeaders"][MARK] = json!(["true"]);
         }
+    }
+}
+
+/// An encoded `#` of the path comes decoded: what stands behind it, the query too, is then no part of
+/// the URI that `lambda_http` makes.
+#[tokio::test]
+async fn the_query_counts_where_the_path_has_a_number_sign() {
+    for kind in Kind::ALL {
+        println!("{kind:?}");
+        let (store, runs) = (Store::open().await, Runs::default());
+        let functions = functions(store.idempotency().http("pay"), &runs, paid);
+        let paying = |query: &str| {
+            let mut event = kind.event(&to(post("k", "{}"), &format!("/payments?{query}")));
+            kind.set_path(&mut event, "/payments/a#1");
+            event
+        };
+        for function in &functions {
+            let first = event::response(&function.invoke(&paying("amount=10&to=bob")).await);
+            assert_eq!(first.status(), 201);
+            let repeat = function.invoke(&paying("to=bob&amount=10")).await;
+            assert!(is_replay(&event::response(&repeat)));
+            for other in ["amount=20&to=bob", "amount=10", "amount=10&to=bob&fast=1", ""] {
+                let answer = event::response(&function.invoke(&paying(other)).await);
+                problem(&answer, 422, "Mismatch");
+            }
+        }
+        assert_eq!(runs.count(), 1);
     }
 }
 
