@@ -9,7 +9,6 @@ mod figures;
 mod lambda;
 mod machine;
 mod parts;
-mod sizes;
 mod sockets;
 mod tls;
 
@@ -134,7 +133,7 @@ fn server(workspace: &Workspace) -> Result<Server> {
 
 /// A program of `benches`, or of the example.
 fn program(workspace: &Workspace, profile: &str, name: &str) -> PathBuf {
-    workspace.target.join(profile).join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+    workspace.target.join(profile).join(name)
 }
 
 /// The example too: on its own it would have the SDK built once more, with other features.

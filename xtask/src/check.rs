@@ -5,16 +5,17 @@
 //! are here and not in `cargo xtask test`: `cargo test --all-targets` leaves them out, and as the
 //! last step they leave behind the very artefacts that `test` starts from.
 
+mod deny;
 mod links;
-mod promise;
+pub(crate) mod promise;
 
-use std::{io, process::Command, time::Instant};
+use std::{process::Command, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::{
     args::CheckOptions,
-    command::{describe, quiet},
+    command::describe,
     infra,
     workspace::{PACKAGE, Workspace},
 };
@@ -35,64 +36,102 @@ enum Action {
     Links,
     /// What a set of features promises not to depend on.
     Promise(&'static Promise),
-    /// Licences, bans and sources. Not the advisories: they need the network.
+    /// Which crates the core has.
+    CoreCrates,
+    /// Licences, bans and sources.
     Deny,
+    /// Known vulnerabilities of the dependencies.
+    Advisories,
     /// What `infra/` would deploy. Needs tools that not every machine has.
-    Infra { required: bool },
+    Infra,
 }
 
 enum Outcome {
     Passed,
     Failed,
+    /// This machine has not what it takes.
     Skipped(String),
+    /// The advisory database cannot be had from the network.
+    Unreachable(String),
 }
 
 /// `false` if a check has failed.
 pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let mut failed = Vec::new();
-    for check in checks(&workspace.features, options.require_infra) {
-        if !run_one(&check, &workspace) {
-            failed.push(check.name);
-            if !options.keep_going {
-                break;
+    let (mut failed, mut left_out) = (Vec::new(), Vec::new());
+    for check in checks(&workspace.features) {
+        match run_one(&check, &workspace, options) {
+            Verdict::Passed => {}
+            Verdict::LeftOut => left_out.push(check.name),
+            Verdict::Failed => {
+                failed.push(check.name);
+                if !options.keep_going {
+                    break;
+                }
             }
         }
     }
-    match failed.as_slice() {
-        [] => println!("\nall checks passed"),
-        failed => println!("\nfailed: {}", failed.join("; ")),
-    }
+    println!("\n{}", summary(&failed, &left_out));
     Ok(failed.is_empty())
 }
 
-/// `false` if it has failed.
-fn run_one(check: &Check, workspace: &Workspace) -> bool {
-    println!("\n==> {}", check.name);
-    let start = Instant::now();
-    let (verdict, passed) = match perform(&check.action, workspace) {
-        Ok(Outcome::Passed) => ("passed".to_owned(), true),
-        Ok(Outcome::Skipped(reason)) => (format!("skipped, {reason}"), true),
-        Ok(Outcome::Failed) => ("FAILED".to_owned(), false),
-        Err(error) => (format!("FAILED, {error:#}"), false),
-    };
-    println!("    {}: {verdict} ({:.1} s)", check.name, start.elapsed().as_secs_f64());
-    passed
+fn summary(failed: &[String], left_out: &[String]) -> String {
+    match (failed, left_out) {
+        ([], []) => "all checks passed".to_owned(),
+        ([], left_out) => format!("the others passed; LEFT OUT: {}", left_out.join("; ")),
+        (failed, []) => format!("failed: {}", failed.join("; ")),
+        (failed, left_out) => {
+            format!("failed: {}; LEFT OUT: {}", failed.join("; "), left_out.join("; "))
+        }
+    }
 }
 
-fn checks(features: &[String], require_infra: bool) -> Vec<Check> {
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Passed,
+    LeftOut,
+    Failed,
+}
+
+fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> Verdict {
+    println!("\n==> {}", check.name);
+    let start = Instant::now();
+    let (verdict, said) = judged(perform(&check.action, workspace), options);
+    println!("    {}: {said} ({:.1} s)", check.name, start.elapsed().as_secs_f64());
+    verdict
+}
+
+fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (Verdict, String) {
+    match outcome {
+        Ok(Outcome::Passed) => (Verdict::Passed, "passed".to_owned()),
+        Ok(Outcome::Skipped(reason)) if options.require_tools => {
+            (Verdict::Failed, format!("FAILED, {reason}"))
+        }
+        Ok(Outcome::Unreachable(reason)) if options.require_advisories => {
+            (Verdict::Failed, format!("FAILED, {reason}"))
+        }
+        Ok(Outcome::Skipped(reason) | Outcome::Unreachable(reason)) => {
+            (Verdict::LeftOut, format!("LEFT OUT, {reason}"))
+        }
+        Ok(Outcome::Failed) => (Verdict::Failed, "FAILED".to_owned()),
+        Err(error) => (Verdict::Failed, format!("FAILED, {error:#}")),
+    }
+}
+
+fn checks(features: &[String]) -> Vec<Check> {
     let links = Check { name: "links".into(), action: Action::Links };
     let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
     }));
+    checks.push(Check { name: "the core's crates".into(), action: Action::CoreCrates });
     // What would be published; that it builds, the other checks say.
     let package = ["package", "--package", PACKAGE, "--no-verify", "--offline", "--allow-dirty"];
     checks.push(cargo("package", &package));
     checks.push(Check { name: "deny".into(), action: Action::Deny });
-    let infra = Action::Infra { required: require_infra };
-    checks.push(Check { name: "infra".into(), action: infra });
+    checks.push(Check { name: "advisories".into(), action: Action::Advisories });
+    checks.push(Check { name: "infra".into(), action: Action::Infra });
     checks.push(clippy("clippy", &["--workspace", "--all-targets", "--all-features"]));
     checks.push(Check { name: "docs".into(), action: Action::Docs });
     let alone = ["--package", PACKAGE, "--lib", "--no-default-features"];
@@ -124,14 +163,10 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         }
         Action::Links => links::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
-        Action::Deny if !deny_is_installed(workspace)? => {
-            Ok(Outcome::Skipped("cargo-deny is not installed".into()))
-        }
-        Action::Deny => {
-            finish(&mut workspace.cargo(["deny", "check", "licenses", "bans", "sources"]))
-        }
-        Action::Infra { required } => match infra::missing() {
-            Some(missing) if *required => bail!("{missing}"),
+        Action::CoreCrates => promise::check_core_crates(workspace),
+        Action::Deny => deny::check(workspace),
+        Action::Advisories => deny::advisories(workspace),
+        Action::Infra => match infra::missing() {
             Some(missing) => Ok(Outcome::Skipped(missing)),
             None if infra::check(workspace)? => Ok(Outcome::Passed),
             None => Ok(Outcome::Failed),
@@ -145,18 +180,34 @@ fn finish(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
-fn deny_is_installed(workspace: &Workspace) -> io::Result<bool> {
-    Ok(quiet(&mut workspace.cargo(["deny", "--version"]))?.success())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn what_is_left_out_has_not_passed() {
+        let skipped = || Ok(Outcome::Skipped("no tool".into()));
+        let unreachable = || Ok(Outcome::Unreachable("no network".into()));
+        let lenient = CheckOptions::default();
+        let strict = CheckOptions { require_tools: true, ..CheckOptions::default() };
+        let online = CheckOptions { require_advisories: true, ..CheckOptions::default() };
+        for (outcome, options, verdict) in [
+            (skipped(), &lenient, Verdict::LeftOut),
+            (skipped(), &strict, Verdict::Failed),
+            (unreachable(), &lenient, Verdict::LeftOut),
+            (unreachable(), &strict, Verdict::LeftOut),
+            (unreachable(), &online, Verdict::Failed),
+        ] {
+            assert_eq!(judged(outcome, options).0, verdict, "{options:?}");
+        }
+        let deny = ["deny".to_owned()];
+        assert_eq!(summary(&[], &deny), "the others passed; LEFT OUT: deny");
+    }
+
+    #[test]
     fn every_feature_is_linted_alone() {
         let features = ["http", "lambda"].map(String::from);
-        let names: Vec<_> = checks(&features, true).into_iter().map(|check| check.name).collect();
+        let names: Vec<_> = checks(&features).into_iter().map(|check| check.name).collect();
         for expected in ["clippy, no features", "clippy, only `http`", "clippy, only `lambda`"] {
             assert!(names.iter().any(|name| name == expected), "{expected} is not in {names:?}");
         }
@@ -164,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_feature_is_linted_without_the_default_ones() {
-        let checks = checks(&["http".into()], true);
+        let checks = checks(&["http".into()]);
         let check = checks.iter().find(|check| check.name == "clippy, only `http`").unwrap();
         let expected = "clippy --package dynamodb-idempotency --lib --no-default-features \
                         --features http -- -D warnings";

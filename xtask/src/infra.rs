@@ -11,54 +11,21 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
-    command::{describe, output, quiet},
+    command::output,
+    tools::{self, NODE, NPM, PYTHON, Stamp, Tool, succeeds},
     workspace::Workspace,
 };
 
-/// A program, the arguments with which it succeeds if it will do, and what it is called.
-type Tool = (&'static str, &'static [&'static str], &'static str);
-
-const PYTHON: Tool = (
-    "python3",
-    &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"],
-    "Python 3.10 or newer with its module venv (Debian: python3-venv)",
-);
-
 /// What a machine must have. The rest is installed below `target` and `infra/cdk`.
-const TOOLS: &[Tool] = &[
-    PYTHON,
-    (
-        "node",
-        &["-e", "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)"],
-        "Node.js 20 or newer",
-    ),
-    ("npm", &["--version"], "npm, which comes with Node.js"),
-];
+const TOOLS: &[Tool] = &[PYTHON, NODE, NPM];
 
 /// Tells what is not there, and would be needed.
 pub(crate) fn missing() -> Option<String> {
-    missing_of(TOOLS)
-}
-
-/// As [`missing`], for what needs no Python.
-pub(crate) fn missing_node() -> Option<String> {
-    missing_of(&TOOLS[1..])
-}
-
-fn missing_of(tools: &[Tool]) -> Option<String> {
-    let is_there = |program: &str, args: &[&str]| {
-        quiet(Command::new(program).args(args)).is_ok_and(|status| status.success())
-    };
-    let missing: Vec<_> = tools
-        .iter()
-        .filter(|(program, args, _)| !is_there(program, args))
-        .map(|(_, _, name)| *name)
-        .collect();
-    (!missing.is_empty()).then(|| format!("this machine has no {}", missing.join(", and no ")))
+    tools::missing(TOOLS)
 }
 
 /// `false` if something is wrong; what has been printed then.
@@ -90,7 +57,7 @@ pub(crate) struct Sam {
 
 /// Installs the SAM CLI if it is not there, and translates the template.
 pub(crate) fn sam(workspace: &Workspace) -> Result<Sam> {
-    if let Some(missing) = missing_of(&[PYTHON]) {
+    if let Some(missing) = tools::missing(&[PYTHON]) {
         bail!("{missing}");
     }
     let infra = Infra::of(workspace);
@@ -129,26 +96,9 @@ impl Infra {
     }
 
     fn install_python(&self) -> Result<bool> {
-        let venv = self.work.join("venv");
-        let locks = ["requirements.txt", "constraints.txt"].map(|name| self.sam.join(name));
-        let stamp = Stamp::new(self.work.join("venv.lock"), &locks)?;
-        if stamp.holds() && venv.exists() {
-            return Ok(true);
-        }
-        let installed =
-            succeeds(command("python3", &self.sam).args(["-m", "venv", "--clear"]).arg(&venv))?
-                && succeeds(self.python_tool("pip").args([
-                    "install",
-                    "--quiet",
-                    "--requirement",
-                    "requirements.txt",
-                    "--constraint",
-                    "constraints.txt",
-                ]))?;
-        if installed {
-            stamp.leave()?;
-        }
-        Ok(installed)
+        let constraints = self.sam.join("constraints.txt");
+        let requirements = self.sam.join("requirements.txt");
+        tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
     }
 
     fn install_node(&self) -> Result<bool> {
@@ -224,35 +174,4 @@ fn command(program: impl AsRef<Path>, directory: &Path) -> Command {
         // A snapshot that is not there is a failure, not a new one.
         .env("CI", "true");
     command
-}
-
-pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
-    println!("    {}", describe(command));
-    let status = command.status().with_context(|| format!("{command:?} did not start"))?;
-    Ok(status.success())
-}
-
-/// Says that what is installed is what these lock files name.
-pub(crate) struct Stamp {
-    file: PathBuf,
-    content: String,
-}
-
-impl Stamp {
-    pub(crate) fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
-        let read = |lock: &PathBuf| {
-            fs::read_to_string(lock).with_context(|| format!("{} cannot be read", lock.display()))
-        };
-        let content = locks.iter().map(read).collect::<Result<String>>()?;
-        Ok(Self { file, content })
-    }
-
-    pub(crate) fn holds(&self) -> bool {
-        fs::read_to_string(&self.file).is_ok_and(|content| content == self.content)
-    }
-
-    pub(crate) fn leave(&self) -> Result<()> {
-        fs::write(&self.file, &self.content)
-            .with_context(|| format!("{} cannot be written", self.file.display()))
-    }
 }

@@ -1,10 +1,9 @@
-//! The project's own commands: `cargo xtask check`, `bench`, `cost`, `e2e`, `infra`, `playground`, `test`
-//! and `torture`.
+//! The project's own commands; `cargo xtask --help` lists them.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
-//! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there. `cargo xtask --help` tells
-//! the options.
+//! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there.
 
+mod archive;
 mod args;
 mod bench;
 mod check;
@@ -16,26 +15,23 @@ mod e2e;
 mod infra;
 mod playground;
 mod search;
+mod size;
 mod test;
+mod tools;
 mod torture;
 mod workspace;
 
 use std::process::ExitCode;
 
-use args::Command;
-
-/// The command line itself was wrong, as opposed to what it asked for having failed.
-const USAGE_ERROR: u8 = 2;
+use args::{Cli, Command};
+use clap::Parser;
 
 fn main() -> ExitCode {
-    let command = match args::parse(std::env::args().skip(1)) {
-        Ok(command) => command,
-        Err(error) => {
-            eprintln!("error: {error}\n\n{}", args::HELP);
-            return ExitCode::from(USAGE_ERROR);
-        }
-    };
-    match run(command) {
+    if cfg!(windows) {
+        eprintln!("error: not on Windows: `cargo xtask` is for Linux and macOS (or WSL)");
+        return ExitCode::FAILURE;
+    }
+    match run(Cli::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -48,19 +44,16 @@ fn main() -> ExitCode {
 /// `false`: the command did its work, and something that it ran has failed (and was reported).
 fn run(command: Command) -> anyhow::Result<bool> {
     match command {
-        Command::Help => {
-            println!("{}", args::HELP);
-            Ok(true)
-        }
         Command::Bench(options) => bench::run(&options).map(|()| true),
         Command::Check(options) => check::run(&options),
         Command::Cost => cost::run(),
-        Command::Infra => infra::run(&workspace::Workspace::load()?),
-        Command::Playground { renew_screenshot } => {
-            playground::run(&workspace::Workspace::load()?, renew_screenshot)
-        }
-        Command::Test(options) => test::run(&options),
         Command::E2e(options) => e2e::run(&options),
+        Command::Infra => infra::run(&workspace::Workspace::load()?),
+        Command::Playground(options) => {
+            playground::run(&workspace::Workspace::load()?, options.screenshot)
+        }
+        Command::Size => size::run(),
+        Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),
     }

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     command::quiet,
-    infra::{Stamp, missing_node, succeeds},
+    tools::{self, NODE, NPM, Stamp, succeeds},
     workspace::Workspace,
 };
 
@@ -31,7 +31,7 @@ const TAKEN: &str = "playground.png";
 
 /// Tells what is not there, and would be needed.
 pub(crate) fn missing() -> Option<String> {
-    missing_node().or_else(|| {
+    tools::missing(&[NODE, NPM]).or_else(|| {
         let none = format!("this machine has no Chromium ({CHROMIUM} names one that is elsewhere)");
         browser().is_none().then_some(none)
     })
@@ -69,11 +69,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
         }
         stamp.leave()?;
     }
-    let server = format!("debug/examples/local{}", env::consts::EXE_SUFFIX);
     succeeds(
         node_command("node", &page)
             .args(["--test", "--test-reporter=spec", "playground.test.js"])
-            .env("PLAYGROUND_SERVER", workspace.target.join(server))
+            .env("PLAYGROUND_SERVER", workspace.target.join("debug/examples/local"))
             .env(CHROMIUM, browser().unwrap_or_default())
             .env("SCREENSHOTS", pictures)
             // The tests count on tables that are empty.
@@ -105,6 +104,5 @@ fn installed_browser() -> Option<PathBuf> {
     BROWSERS
         .iter()
         .flat_map(|name| places.iter().map(move |place| place.join(name)))
-        .map(|file| file.with_extension(env::consts::EXE_EXTENSION))
         .find(|file| file.is_file())
 }

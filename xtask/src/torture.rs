@@ -49,8 +49,7 @@ fn run_in(folder: &Path, target: &Path, options: &TortureOptions) -> Result<bool
     fs::create_dir_all(&data)?;
     let (server, endpoint) = dynamodb_local::durable(target, &data)
         .context("DynamoDB Local is not available here (needs Java 17 with Maven)")?;
-    let program = format!("torture{}", std::env::consts::EXE_SUFFIX);
-    let mut command = process::Command::new(target.join("debug").join(program));
+    let mut command = process::Command::new(target.join("debug/torture"));
     command.args(["run", "--endpoint", &endpoint]).arg("--folder").arg(folder);
     command.args(["--kills", &options.kills.unwrap_or_default().to_string()]);
     command.args(["--seconds", &(options.minutes.unwrap_or(MINUTES) * 60).to_string()]);

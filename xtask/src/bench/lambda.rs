@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 
 use super::{
     figures::{median, spread},
-    sizes,
     tls::Front,
 };
-use crate::{dynamodb_local::Server, e2e::Stack, workspace::Workspace};
+use crate::{archive, dynamodb_local::Server, e2e::Stack, workspace::Workspace};
 
 const FUNCTION: &str = "payments";
 const PAUSE: Duration = Duration::from_millis(2);
@@ -69,8 +68,8 @@ pub(super) fn table(
                      zipped |\n|---|---|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
     for Build { name, bootstrap, starts } in &builds {
-        let size = sizes::megabytes(fs::metadata(bootstrap)?.len());
-        let zipped = sizes::megabytes(sizes::zipped(&[bootstrap])?);
+        let size = archive::megabytes(fs::metadata(bootstrap)?.len());
+        let zipped = archive::megabytes(archive::zipped(&[bootstrap])?);
         for (scheme, starts) in ["HTTP", "TLS"].into_iter().zip(starts) {
             let of = |value: fn(&Start) -> f64| -> Vec<f64> { starts.iter().map(value).collect() };
             let time =

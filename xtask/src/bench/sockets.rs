@@ -7,8 +7,10 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{PLAIN, RELEASE, chart::Bar, figures::median, program, sizes, tls::Front};
-use crate::{args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace};
+use super::{PLAIN, RELEASE, chart::Bar, figures::median, program, tls::Front};
+use crate::{
+    archive, args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace,
+};
 
 /// What the callers do, over and over.
 struct Case {
@@ -63,7 +65,7 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             command: vec![text(&program)],
             has_cache: is_ours,
             warm_up_factor: 1,
-            zipped: if is_ours { Some(sizes::zipped(&[&program])?) } else { None },
+            zipped: if is_ours { Some(archive::zipped(&[&program])?) } else { None },
         })
     };
     let mut sides = vec![
@@ -87,7 +89,7 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             command: python.iter().map(|path| text(path)).collect(),
             has_cache: true,
             warm_up_factor: 1,
-            zipped: Some(sizes::zipped(&[&packages.path().join("site-packages")])?),
+            zipped: Some(archive::zipped(&[&packages.path().join("site-packages")])?),
         });
         let typescript = peers.join("typescript");
         sides.push(Side {
@@ -100,7 +102,7 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             ],
             has_cache: true,
             warm_up_factor: 5,
-            zipped: Some(sizes::zipped(&[&typescript.join("node_modules")])?),
+            zipped: Some(archive::zipped(&[&typescript.join("node_modules")])?),
         });
         let java = text(&peers.join("java"));
         let classpath = format!("{java}:{java}/*");
@@ -110,7 +112,7 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             command: vec!["java".into(), "-cp".into(), classpath, "Peer".into()],
             has_cache: true,
             warm_up_factor: 20,
-            zipped: Some(sizes::zipped(&[&peers.join("java")])?),
+            zipped: Some(archive::zipped(&[&peers.join("java")])?),
         });
     }
     Ok(sides)
@@ -237,7 +239,7 @@ impl Sockets {
                 let of = |side| self.cold.get(&(scheme, side)).unwrap_or(&none);
                 let _ = write!(table, " {:.1} ms | {} |", median(of(side)), ratio(of(side), of(0)));
             }
-            let zipped = self.zipped[side].map(|it| format!("{:.1} MB", sizes::megabytes(it)));
+            let zipped = self.zipped[side].map(|it| format!("{:.1} MB", archive::megabytes(it)));
             let _ = writeln!(table, " {} |", zipped.unwrap_or_else(|| "–".to_owned()));
         }
         table

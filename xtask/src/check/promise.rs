@@ -1,5 +1,7 @@
 //! What a package promises to bring along and what not, held against `cargo tree`.
 
+use std::{collections::BTreeSet, fs};
+
 use anyhow::{Result, ensure};
 
 use super::Outcome;
@@ -66,27 +68,55 @@ pub(super) const ALL: &[Promise] = &[
 /// In every tree of ours. Where it is missing, the listing was not understood, and proves nothing.
 const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
 
+/// Names the crates of the core.
+const CORE_CRATES: &str = "xtask/core-crates.txt";
+
+/// All that these features bring along, on all platforms: what holds on the machine at hand only is no
+/// promise.
+fn tree(workspace: &Workspace, package: &str, features: &[&str]) -> Result<String> {
+    let args =
+        ["tree", "--package", package, "-e", "normal", "--prefix", "none", "--target", "all"];
+    let mut command = workspace.cargo(args.iter().chain(features).copied());
+    println!("    {}", describe(&command));
+    let tree = output(&mut command)?;
+    ensure!(names(&tree).any(|name| name == ALWAYS_PRESENT), "{ALWAYS_PRESENT} is not in the tree");
+    Ok(tree)
+}
+
+/// How many crates these features bring along.
+pub(crate) fn crates(workspace: &Workspace, features: &[&str]) -> Result<usize> {
+    Ok(below(&tree(workspace, PACKAGE, features)?).len())
+}
+
+/// The core grows by no crate unasked.
+pub(super) fn check_core_crates(workspace: &Workspace) -> Result<Outcome> {
+    let listed = fs::read_to_string(workspace.root.join(CORE_CRATES))?;
+    let tree = tree(workspace, PACKAGE, &["--no-default-features"])?;
+    let differences = differences(&listed, &tree);
+    for difference in &differences {
+        println!("    {difference}");
+    }
+    Ok(if differences.is_empty() { Outcome::Passed } else { Outcome::Failed })
+}
+
+fn differences(listed: &str, tree: &str) -> Vec<String> {
+    let listed: BTreeSet<_> = listed.lines().filter(|line| !line.starts_with('#')).collect();
+    let there = below(tree);
+    let new = there.difference(&listed).map(|name| format!("{name} is new"));
+    let gone = listed.difference(&there).map(|name| format!("{name} is gone"));
+    new.chain(gone)
+        .map(|difference| format!("{difference}; if so it shall be, mend {CORE_CRATES}"))
+        .collect()
+}
+
+/// The names in a tree, but for its root.
+fn below(tree: &str) -> BTreeSet<&str> {
+    names(tree).filter(|name| *name != PACKAGE).collect()
+}
+
 impl Promise {
     pub(super) fn check(&self, workspace: &Workspace) -> Result<Outcome> {
-        // All platforms: a promise that holds on the machine at hand only would be none.
-        let args = [
-            "tree",
-            "--package",
-            self.package,
-            "-e",
-            "normal",
-            "--prefix",
-            "none",
-            "--target",
-            "all",
-        ];
-        let mut command = workspace.cargo(args.iter().chain(self.features).copied());
-        println!("    {}", describe(&command));
-        let tree = output(&mut command)?;
-        ensure!(
-            names(&tree).any(|name| name == ALWAYS_PRESENT),
-            "{ALWAYS_PRESENT} is not in the tree"
-        );
+        let tree = tree(workspace, self.package, self.features)?;
         let broken = self.broken_by(&tree);
         for word in &broken {
             println!(
@@ -128,6 +158,18 @@ mod tests {
     fn a_forbidden_package_breaks_the_promise() {
         let tree = "dynamodb-idempotency v0.1.0 (/w)\naws-sdk-dynamodb v1.136.0\nring v0.17.14 (*)\nzstd v0.14.3\n";
         assert_eq!(PROMISE.broken_by(tree), ["ring is there"]);
+    }
+
+    #[test]
+    fn a_crate_more_or_less_is_told() {
+        let tree =
+            "dynamodb-idempotency v0.1.0 (/w)\nserde v1.0.0\nserde v1.0.0 (*)\nsha2 v0.11.0\n";
+        assert!(differences("# Names\nserde\nsha2\n", tree).is_empty());
+        let told = differences("serde\nsha1\n", tree);
+        assert!(
+            told[0].starts_with("sha2 is new") && told[1].starts_with("sha1 is gone"),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -23,12 +23,12 @@ print(len(archive.getvalue()))
 ";
 
 /// The bytes of an archive of these files and folders.
-pub(super) fn zipped(paths: &[&Path]) -> Result<u64> {
+pub(crate) fn zipped(paths: &[&Path]) -> Result<u64> {
     let said = output(Command::new("python3").args(["-c", SCRIPT]).args(paths))?;
     said.trim().parse().context("the size of an archive")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "of some digits")]
-pub(super) fn megabytes(bytes: u64) -> f64 {
+pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
