@@ -1,38 +1,90 @@
-//! The pure parts of a call one by one, for the project's benchmarks (`benches/`): they are timed
-//! alone, without a store, and callers reach none of them by themselves.
-//!
-//! Not part of the API: the module is there with the feature `fuzzing` only, and may change with every
-//! release.
+//! The pure parts of a call one by one: what `fuzz/` searches and `benches/` times, and no caller
+//! reaches by itself. Not part of the API: with the feature `fuzzing` only, and it may change with
+//! every release.
+
+use std::borrow::Cow;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, Response};
 
 use crate::answer_codec::Coding;
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
+use crate::fingerprint::json::canonical;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
-use crate::policy::{Compression, Policy};
+use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::{Decision, Request, decide};
-use crate::record::{self, Claim, Item, Record};
+use crate::record::{self, Claim, Item, Owner, Record, State};
 use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
-const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Whether there is a key in the header.
-#[must_use]
-pub fn finds_key(headers: &HeaderMap) -> bool {
-    matches!(key_header::parse(headers, &KEY_HEADER), Ok(Some(_)))
+/// The header of keys.
+pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The key in the header.
+///
+/// # Errors
+/// Why it is none.
+pub fn find_key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
+    key_header::parse(headers, &KEY_HEADER)
 }
 
-/// Headers with this key.
+/// The canonical spelling of a JSON text.
 #[must_use]
-pub fn headers(key: &'static str) -> HeaderMap {
-    HeaderMap::from_iter([(KEY_HEADER, HeaderValue::from_static(key))])
+pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
+    canonical(text).map(Cow::into_owned)
+}
+
+/// Whether a pending record is written again as the version that was read, with the same steps.
+///
+/// # Errors
+/// When it is no record.
+pub fn record_reads_back(item: Item) -> Result<bool, Error> {
+    let schema = TableSchema::default();
+    let record = Record::decode(&schema, item)?;
+    let version = record.version();
+    let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
+    let key = key()?;
+    let Record { owner, attempt, fingerprint, created_at, .. } = record;
+    let claim = Claim { key, owner, attempt, fingerprint, created_at };
+    let mut again = record::pending_item(&schema, &claim, lease_expires_at, record.expires_at);
+    if let Some(steps) = &record.steps {
+        again.insert("steps".to_owned(), steps.encode());
+    }
+    let again = Record::decode(&schema, again)?;
+    Ok((again.version(), again.steps) == (version, record.steps))
+}
+
+/// Whether a stored answer that can be read is written again as the same one, in the form that it had.
+#[must_use]
+pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
+    let (owner, key, coding) = (Owner::random().ok()?, key().ok()?, Coding::default());
+    let coder = coding.of(&key);
+    let answer = match Stored::decode(stored, &owner)?.in_record(1 << 20, coder) {
+        Ok(answer) => answer,
+        Err(parts) => {
+            let again = Stored::decode(parts.encode(), &owner);
+            return Some(again == Some(Stored::Parts(parts)));
+        }
+    };
+    let policy = Policy::default().compression(Compression::Off);
+    let policy = policy.large_answers(LargeAnswers::InRecord);
+    let again = pack(answer.draft(), 0, None, coder, &policy).ok();
+    let again = again.map(|packed| Stored::decode(packed.response, &owner));
+    let is_same = again.is_none_or(|again| again == Some(Stored::Readable(answer.clone())));
+    let Answer::Http(http) = answer else { return Some(is_same) };
+    let response = answer::replay::<Bytes>(http);
+    let is_stored = |response| matches!(answer::stored(&response), Answer::Http(_));
+    Some(is_same && response.is_none_or(is_stored))
+}
+
+fn key() -> Result<RecordKey, Error> {
+    RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)
 }
 
 /// An answer as it stands in its record, if it fits there.
@@ -42,7 +94,7 @@ pub fn encode_answer(
     compression: Compression,
 ) -> Option<AttributeValue> {
     let policy = Policy::default().compression(compression);
-    let key = RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048).ok()?;
+    let key = key().ok()?;
     let coding = Coding::default();
     let packed = pack(answer::draft(response), 0, None, coding.of(&key), &policy).ok()?;
     Some(packed.response)
@@ -63,7 +115,7 @@ impl Calls {
     /// # Errors
     /// When the operating system gives no random bytes.
     pub fn new() -> Result<Self, Error> {
-        let key = RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)?;
+        let key = key()?;
         let claim = Claim::first(key.clone(), Fingerprint::EMPTY, NOW)?;
         let repeat = Claim::first(key, Fingerprint::EMPTY, NOW)?;
         Ok(Self { schema: TableSchema::default(), policy: Policy::default(), claim, repeat })

@@ -141,9 +141,6 @@ mod fingerprint;
 mod flight;
 #[cfg(feature = "from-env")]
 mod from_env;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 #[cfg(all(
     doctest,
     feature = "from-env",

@@ -8,5 +8,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: drop(std::panic::take_hook()), |input: &[u8]| {
-    dynamodb_idempotency::fuzzing::event(input);
+    dynamodb_idempotency_fuzz::event(input);
 });

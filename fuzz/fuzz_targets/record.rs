@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| dynamodb_idempotency::fuzzing::record(input));
+fuzz_target!(|input: &[u8]| dynamodb_idempotency_fuzz::record(input));

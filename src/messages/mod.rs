@@ -65,8 +65,6 @@ mod batch;
 mod consumer;
 mod envelope;
 mod error;
-#[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
 #[cfg(feature = "jmespath")]
 mod jmespath;
 mod key;

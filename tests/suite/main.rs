@@ -21,6 +21,8 @@ mod derived_keys;
 mod events;
 mod failures;
 mod faq;
+#[cfg(feature = "fuzzing")]
+mod fuzz_corpus;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
