@@ -46,6 +46,7 @@ interface Endpoint {
 export class PaymentsStack extends Stack {
   private readonly settings: Settings;
   private readonly removalPolicy: RemovalPolicy;
+  private readonly key: kms.IKey | undefined;
   private readonly idempotency: IdempotencyTable;
   private readonly payments: dynamodb.Table;
   private readonly ledger: dynamodb.Table;
@@ -57,17 +58,18 @@ export class PaymentsStack extends Stack {
       this.settings.stage === "prod" ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
 
     const { kmsKeyArn } = this.settings;
-    const key = kmsKeyArn === undefined ? undefined : kms.Key.fromKeyArn(this, "Key", kmsKeyArn);
+    this.key = kmsKeyArn === undefined ? undefined : kms.Key.fromKeyArn(this, "Key", kmsKeyArn);
     this.idempotency = new IdempotencyTable(this, "Idempotency", {
       removalPolicy: this.removalPolicy,
-      ...(key && { encryptionKey: key }),
+      encryptionKey: this.key,
     });
-    this.payments = this.businessTable("Payments", "tenant", key);
-    this.ledger = this.businessTable("Ledger", "account", key);
+    this.payments = this.businessTable("Payments", "tenant");
+    this.ledger = this.businessTable("Ledger", "account");
 
     const api = this.paymentsApi();
     const { queue, deadLetters } = this.queues();
     const consumer = this.paymentEvents(queue);
+    this.operators();
     const { url, serverErrors } = this.endpoint(api.fn);
     new Watch(this, "Watch", {
       table: this.idempotency,
@@ -86,13 +88,14 @@ export class PaymentsStack extends Stack {
   }
 
   /** By owner and id, as both of the example's own tables are. */
-  private businessTable(id: string, owner: string, key: kms.IKey | undefined): dynamodb.Table {
+  private businessTable(id: string, owner: string): dynamodb.Table {
     return new dynamodb.Table(this, id, {
       partitionKey: { name: owner, type: dynamodb.AttributeType.STRING },
       sortKey: { name: "id", type: dynamodb.AttributeType.STRING },
       billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
       pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
-      ...(key && { encryption: dynamodb.TableEncryption.CUSTOMER_MANAGED, encryptionKey: key }),
+      encryption: this.key && dynamodb.TableEncryption.CUSTOMER_MANAGED,
+      encryptionKey: this.key,
       deletionProtection: this.removalPolicy === RemovalPolicy.RETAIN,
       removalPolicy: this.removalPolicy,
     });
@@ -124,6 +127,15 @@ export class PaymentsStack extends Stack {
       "sqs:GetQueueAttributes",
       "sqs:ReceiveMessage",
     ]);
+    if (this.key) {
+      part.fn.addToRolePolicy(
+        new iam.PolicyStatement({
+          actions: ["kms:Decrypt"],
+          resources: [this.key.keyArn],
+          conditions: { StringEquals: { "kms:ViaService": `sqs.${this.region}.amazonaws.com` } },
+        }),
+      );
+    }
     part.fn.addEventSourceMapping("Queue", {
       eventSourceArn: queue.queueArn,
       batchSize: 10,
@@ -168,6 +180,7 @@ export class PaymentsStack extends Stack {
   private logGroup(id: string): logs.LogGroup {
     return new logs.LogGroup(this, id, {
       retention: this.settings.logRetentionDays,
+      encryptionKey: this.key,
       removalPolicy: this.removalPolicy,
     });
   }
@@ -196,16 +209,33 @@ export class PaymentsStack extends Stack {
     return { url: api.apiEndpoint, serverErrors: api.metricServerError(minute) };
   }
 
+  /** Who of the account may take these roles, its own policies say. */
+  private operators(): void {
+    const role = (id: string, description: string) =>
+      new iam.Role(this, id, { assumedBy: new iam.AccountRootPrincipal(), description });
+    const looks = "Looks at the idempotency table by the command line";
+    const inspector = role("InspectorRole", `${looks}.`);
+    this.idempotency.grantInspection(inspector);
+    const operator = role("OperatorRole", `${looks}, and releases keys.`);
+    this.idempotency.grantRelease(operator);
+    new CfnOutput(this, "InspectorRoleArn", { value: inspector.roleArn });
+    new CfnOutput(this, "OperatorRoleArn", { value: operator.roleArn });
+  }
+
   private queues(): { queue: sqs.Queue; deadLetters: sqs.Queue } {
+    const encryption = {
+      encryption: this.key ? sqs.QueueEncryption.KMS : sqs.QueueEncryption.SQS_MANAGED,
+      encryptionMasterKey: this.key,
+    };
     const deadLetters = new sqs.Queue(this, "PaymentEventsDeadLetterQueue", {
-      encryption: sqs.QueueEncryption.SQS_MANAGED,
+      ...encryption,
       enforceSSL: true,
       // The longest. A message keeps the age that it had in the other queue.
       retentionPeriod: Duration.days(14),
       removalPolicy: this.removalPolicy,
     });
     const queue = new sqs.Queue(this, "PaymentEventsQueue", {
-      encryption: sqs.QueueEncryption.SQS_MANAGED,
+      ...encryption,
       enforceSSL: true,
       visibilityTimeout: Duration.seconds(6 * TIMEOUT.toSeconds()),
       retentionPeriod: Duration.days(4),

@@ -11,7 +11,7 @@ export interface Settings {
   /** How clients reach the payments API. Both ask for requests signed with IAM credentials. */
   readonly endpoint: (typeof ENDPOINTS)[number];
   readonly architecture: (typeof ARCHITECTURES)[number];
-  /** The customer managed key that encrypts the tables; without it a key that AWS owns does. */
+  /** The customer managed key that encrypts tables, queues and logs; without it keys that AWS owns do. */
   readonly kmsKeyArn: string | undefined;
   /** Days until log events are deleted. */
   readonly logRetentionDays: number;

@@ -5,13 +5,13 @@ import type * as logs from "aws-cdk-lib/aws-logs";
 import type * as sqs from "aws-cdk-lib/aws-sqs";
 import { Construct } from "constructs";
 
-import { IdempotencyAlarms, type IdempotencyTable } from "../lib";
+import { IdempotencyAlarms, type IIdempotencyTable } from "../lib";
 
 const MINUTE = { period: Duration.minutes(1) };
 const SUM = { ...MINUTE, statistic: cloudwatch.Stats.SUM };
 
 export interface WatchProps {
-  readonly table: IdempotencyTable;
+  readonly table: IIdempotencyTable;
   readonly functions: readonly { readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
   /** Answers of 5xx that the API gave, in a minute. */
   readonly serverErrors: cloudwatch.IMetric;

@@ -4,7 +4,7 @@ import type * as lambda from "aws-cdk-lib/aws-lambda";
 import * as logs from "aws-cdk-lib/aws-logs";
 import { Construct } from "constructs";
 
-import type { IdempotencyTable } from "./idempotency-table";
+import type { IIdempotencyTable } from "./idempotency-table";
 import {
   ERROR_LINES,
   FAIL_OPEN,
@@ -24,7 +24,7 @@ const AT_ONCE = { evaluationPeriods: 1 };
 
 export interface IdempotencyAlarmsProps {
   /** The table whose throttles and errors are watched. */
-  readonly table: IdempotencyTable;
+  readonly table: IIdempotencyTable;
 
   /**
    * The log groups of the functions that use it: most of what is watched is a line of theirs, of

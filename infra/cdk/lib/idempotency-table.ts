@@ -1,11 +1,34 @@
-import { Duration, RemovalPolicy, Stack } from "aws-cdk-lib";
+import { Arn, ArnFormat, Duration, RemovalPolicy, Stack } from "aws-cdk-lib";
 import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
 import * as dynamodb from "aws-cdk-lib/aws-dynamodb";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
-import { Construct } from "constructs";
+import { Construct, type IConstruct } from "constructs";
 
 import { leadingKeys, type Scope } from "./scope";
+
+/** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
+const ACTIONS = [
+  "dynamodb:DeleteItem",
+  "dynamodb:GetItem",
+  "dynamodb:PutItem",
+  "dynamodb:UpdateItem",
+];
+
+/** What its `preflight()` asks at a function's start, of the table and not of records in it. */
+const PREFLIGHT_ACTIONS = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"];
+
+/** What the command line asks that only looks: `doctor`, `show`, `stats`, `stuck`, `watch`. */
+const INSPECTION_ACTIONS = [
+  "dynamodb:DescribeContinuousBackups",
+  "dynamodb:DescribeTable",
+  "dynamodb:DescribeTimeToLive",
+  "dynamodb:GetItem",
+  "dynamodb:Scan",
+];
+
+/** What `release` asks beyond that. */
+const RELEASE_ACTIONS = ["dynamodb:DeleteItem"];
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
@@ -66,97 +89,90 @@ export interface IdempotencyGrantOptions {
   readonly scopes: readonly Scope[];
 }
 
-/**
- * The DynamoDB table of the Rust crate `dynamodb-idempotency`.
- *
- * On demand, with the partition key and the time to live that the crate expects, point-in-time
- * recovery, and protected from deletion unless it is told to go with its stack. It is a table of
- * one region: in a global one with eventual consistency each region could have its own winner.
- *
- * ```ts
- * const idempotency = new IdempotencyTable(this, "Idempotency");
- * const payments = new RustFunction(this, "Payments", {
- *   environment: { IDEMPOTENCY_TABLE: idempotency.tableName },
- * });
- * idempotency.grantIdempotency(payments, { scopes: ["payments"] });
- * ```
- */
-export class IdempotencyTable extends Construct {
-  /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
-  public static readonly ACTIONS: readonly string[] = [
-    "dynamodb:DeleteItem",
-    "dynamodb:GetItem",
-    "dynamodb:PutItem",
-    "dynamodb:UpdateItem",
-  ];
+/** A table that is there. Either its name or its ARN. */
+export interface IdempotencyTableAttributes {
+  /** @default - that of `tableArn` */
+  readonly tableName?: string;
 
-  /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
-  public static readonly PREFLIGHT_ACTIONS: readonly string[] = [
-    "dynamodb:DescribeTable",
-    "dynamodb:DescribeTimeToLive",
-  ];
+  /** @default - that of `tableName` in this account and region */
+  readonly tableArn?: string;
+
+  /**
+   * The customer managed key that encrypts it.
+   *
+   * @default - a key that AWS owns
+   */
+  readonly encryptionKey?: kms.IKey;
+}
+
+/** A table that is there, made by this stack, by another one, or by hand. */
+export interface IIdempotencyTable extends IConstruct {
+  /** For the function's environment variable `IDEMPOTENCY_TABLE`. */
+  readonly tableName: string;
 
   /** The table itself, for what this construct has no word for. */
-  public readonly table: dynamodb.Table;
+  readonly table: dynamodb.ITable;
 
-  constructor(scope: Construct, id: string, props: IdempotencyTableProps = {}) {
-    super(scope, id);
-    const removalPolicy = props.removalPolicy ?? RemovalPolicy.RETAIN;
-    this.table = new dynamodb.Table(this, "Table", {
-      ...(props.tableName !== undefined && { tableName: props.tableName }),
-      partitionKey: { name: props.partitionKey ?? "pk", type: dynamodb.AttributeType.STRING },
-      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
-      timeToLiveAttribute: props.timeToLiveAttribute ?? "expires_at",
-      pointInTimeRecoverySpecification: {
-        pointInTimeRecoveryEnabled: props.pointInTimeRecovery ?? true,
-      },
-      ...(props.encryptionKey && {
-        encryption: dynamodb.TableEncryption.CUSTOMER_MANAGED,
-        encryptionKey: props.encryptionKey,
-      }),
-      deletionProtection: props.deletionProtection ?? removalPolicy !== RemovalPolicy.DESTROY,
-      removalPolicy,
-    });
+  /**
+   * Lets a function keep its records: the four actions of {@link IdempotencyTable.ACTIONS}, on this
+   * table, and on records of its own scopes only; and look at the table when it starts
+   * ({@link IdempotencyTable.PREFLIGHT_ACTIONS}). With a customer managed key, the use of that key
+   * through DynamoDB as well.
+   *
+   * @throws if there is no scope: a grant for every record is no least privilege
+   */
+  grantIdempotency(grantee: iam.IGrantable, options: IdempotencyGrantOptions): iam.Grant;
+
+  /**
+   * Lets an operator look, by the command line's `doctor`, `show`, `stats`, `stuck` and `watch`: at
+   * every record, with the answers that are stored in it.
+   */
+  grantInspection(grantee: iam.IGrantable): iam.Grant;
+
+  /** As {@link grantInspection}, and lets an operator `release` a key. */
+  grantRelease(grantee: iam.IGrantable): iam.Grant;
+
+  /** Requests to the table that DynamoDB throttled, reads and writes, in a minute. */
+  metricThrottles(): cloudwatch.IMetric;
+
+  /** Requests to the table that DynamoDB answered with an error of its own, in a minute. */
+  metricSystemErrors(): cloudwatch.IMetric;
+}
+
+abstract class IdempotencyTableBase extends Construct implements IIdempotencyTable {
+  public abstract readonly table: dynamodb.ITable;
+
+  /** Where the table is. */
+  protected get region(): string {
+    return Stack.of(this).region;
   }
 
-  /** For the function's environment variable `IDEMPOTENCY_TABLE`. */
   public get tableName(): string {
     return this.table.tableName;
   }
 
-  /**
-   * Lets a function keep its records: the four actions of {@link ACTIONS}, on this table, and on
-   * records of its own scopes only; and look at the table when it starts
-   * ({@link PREFLIGHT_ACTIONS}). With a customer managed key, the use of that key through DynamoDB
-   * as well.
-   *
-   * @throws if there is no scope: a grant for every record is no least privilege
-   */
   public grantIdempotency(grantee: iam.IGrantable, options: IdempotencyGrantOptions): iam.Grant {
     if (options.scopes.length === 0) {
       throw new Error("grantIdempotency: name at least one scope");
     }
-    const records = iam.Grant.addToPrincipal({
-      grantee,
-      actions: [...IdempotencyTable.ACTIONS],
-      resourceArns: [this.table.tableArn],
-      conditions: {
-        "ForAllValues:StringLike": {
-          "dynamodb:LeadingKeys": options.scopes.flatMap(leadingKeys),
-        },
+    const records = this.grant(grantee, ACTIONS, {
+      "ForAllValues:StringLike": {
+        "dynamodb:LeadingKeys": options.scopes.flatMap(leadingKeys),
       },
+      // `ForAllValues` holds of a request without any key too.
+      Null: { "dynamodb:LeadingKeys": "false" },
     });
-    const table = iam.Grant.addToPrincipal({
-      grantee,
-      actions: [...IdempotencyTable.PREFLIGHT_ACTIONS],
-      resourceArns: [this.table.tableArn],
-    });
-    const grant = records.combine(table);
-    const key = this.table.encryptionKey;
-    return key ? grant.combine(grantKey(grantee, key)) : grant;
+    return this.withKey(grantee, records.combine(this.grant(grantee, PREFLIGHT_ACTIONS)));
   }
 
-  /** Requests to the table that DynamoDB throttled, reads and writes, in a minute. */
+  public grantInspection(grantee: iam.IGrantable): iam.Grant {
+    return this.withKey(grantee, this.grant(grantee, INSPECTION_ACTIONS));
+  }
+
+  public grantRelease(grantee: iam.IGrantable): iam.Grant {
+    return this.grantInspection(grantee).combine(this.grant(grantee, RELEASE_ACTIONS));
+  }
+
   public metricThrottles(): cloudwatch.IMetric {
     return new cloudwatch.MathExpression({
       expression: "SUM([reads, writes])",
@@ -169,7 +185,6 @@ export class IdempotencyTable extends Construct {
     });
   }
 
-  /** Requests to the table that DynamoDB answered with an error of its own, in a minute. */
   public metricSystemErrors(): cloudwatch.IMetric {
     const errors = (operation: string) =>
       this.table.metric("SystemErrors", {
@@ -189,10 +204,119 @@ export class IdempotencyTable extends Construct {
       },
     });
   }
+
+  private grant(
+    grantee: iam.IGrantable,
+    actions: readonly string[],
+    conditions: { [operator: string]: { [key: string]: unknown } } = {},
+  ): iam.Grant {
+    return iam.Grant.addToPrincipal({
+      grantee,
+      actions: [...actions],
+      resourceArns: [this.table.tableArn],
+      conditions,
+    });
+  }
+
+  private withKey(grantee: iam.IGrantable, grant: iam.Grant): iam.Grant {
+    const key = this.table.encryptionKey;
+    return key ? grant.combine(grantKey(grantee, key, this.region)) : grant;
+  }
+}
+
+/**
+ * The DynamoDB table of the Rust crate `dynamodb-idempotency`.
+ *
+ * On demand, with the partition key and the time to live that the crate expects, point-in-time
+ * recovery, and protected from deletion unless it is told to go with its stack. It is a table of
+ * one region: in a global one with eventual consistency each region could have its own winner.
+ *
+ * ```ts
+ * const idempotency = new IdempotencyTable(this, "Idempotency");
+ * const payments = new RustFunction(this, "Payments", {
+ *   environment: { IDEMPOTENCY_TABLE: idempotency.tableName },
+ * });
+ * idempotency.grantIdempotency(payments, { scopes: ["payments"] });
+ * ```
+ */
+export class IdempotencyTable extends IdempotencyTableBase {
+  /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
+  public static readonly ACTIONS: readonly string[] = ACTIONS;
+
+  /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
+  public static readonly PREFLIGHT_ACTIONS: readonly string[] = PREFLIGHT_ACTIONS;
+
+  /** What the command line asks that only looks. */
+  public static readonly INSPECTION_ACTIONS: readonly string[] = INSPECTION_ACTIONS;
+
+  /** What the command line's `release` asks beyond that. */
+  public static readonly RELEASE_ACTIONS: readonly string[] = RELEASE_ACTIONS;
+
+  /** A table of this account and region, by its name: one that was restored, or another team's. */
+  public static fromTableName(scope: Construct, id: string, tableName: string): IIdempotencyTable {
+    return IdempotencyTable.fromTableAttributes(scope, id, { tableName });
+  }
+
+  /** A table by its ARN: of another account or region as well, where its policy lets them in. */
+  public static fromTableArn(scope: Construct, id: string, tableArn: string): IIdempotencyTable {
+    return IdempotencyTable.fromTableAttributes(scope, id, { tableArn });
+  }
+
+  /**
+   * A table that is there, with the key that encrypts it.
+   *
+   * @throws if neither its name nor its ARN is given, or both are
+   */
+  public static fromTableAttributes(
+    scope: Construct,
+    id: string,
+    attributes: IdempotencyTableAttributes,
+  ): IIdempotencyTable {
+    return new Imported(scope, id, attributes);
+  }
+
+  public readonly table: dynamodb.ITable;
+
+  constructor(scope: Construct, id: string, props: IdempotencyTableProps = {}) {
+    super(scope, id);
+    const removalPolicy = props.removalPolicy ?? RemovalPolicy.RETAIN;
+    this.table = new dynamodb.Table(this, "Table", {
+      tableName: props.tableName,
+      partitionKey: { name: props.partitionKey ?? "pk", type: dynamodb.AttributeType.STRING },
+      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
+      timeToLiveAttribute: props.timeToLiveAttribute ?? "expires_at",
+      pointInTimeRecoverySpecification: {
+        pointInTimeRecoveryEnabled: props.pointInTimeRecovery ?? true,
+      },
+      encryption: props.encryptionKey && dynamodb.TableEncryption.CUSTOMER_MANAGED,
+      encryptionKey: props.encryptionKey,
+      deletionProtection: props.deletionProtection ?? removalPolicy !== RemovalPolicy.DESTROY,
+      removalPolicy,
+    });
+  }
+}
+
+class Imported extends IdempotencyTableBase {
+  public readonly table: dynamodb.ITable;
+
+  constructor(
+    scope: Construct,
+    id: string,
+    private readonly attributes: IdempotencyTableAttributes,
+  ) {
+    super(scope, id);
+    this.table = dynamodb.Table.fromTableAttributes(this, "Table", attributes);
+  }
+
+  protected override get region(): string {
+    const { tableArn } = this.attributes;
+    const { region } = tableArn ? Arn.split(tableArn, ArnFormat.SLASH_RESOURCE_NAME) : {};
+    return region ?? super.region;
+  }
 }
 
 /** What DynamoDB asks of the caller of a table with a customer managed key, and only through it. */
-function grantKey(grantee: iam.IGrantable, key: kms.IKey): iam.Grant {
+function grantKey(grantee: iam.IGrantable, key: kms.IKey, region: string): iam.Grant {
   return iam.Grant.addToPrincipal({
     grantee,
     actions: [
@@ -206,7 +330,7 @@ function grantKey(grantee: iam.IGrantable, key: kms.IKey): iam.Grant {
     ],
     resourceArns: [key.keyArn],
     conditions: {
-      StringEquals: { "kms:ViaService": `dynamodb.${Stack.of(key).region}.amazonaws.com` },
+      StringEquals: { "kms:ViaService": `dynamodb.${region}.amazonaws.com` },
     },
   });
 }

@@ -15,6 +15,8 @@ const LEDGER = "table by account, id";
 const API = "function of the API";
 const CONSUMER = "function of the consumer";
 
+const RELEASES = "Looks at the idempotency table by the command line, and releases keys.";
+
 const SCOPES: { readonly [fn: string]: readonly string[] } = {
   [API]: ["payments", "transfers"],
   [CONSUMER]: ["payment-events"],
@@ -25,9 +27,9 @@ const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string }
   [CONSUMER]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, LEDGER_TABLE: `<${LEDGER}>` },
 };
 
-/** The cells of the table below a heading of `docs/signals.md`, row by row. */
-function rows(heading: string): string[][] {
-  const [, section] = fs.readFileSync("../../docs/signals.md", "utf8").split(`\n${heading}\n`);
+/** The cells of the table below a heading of a page, row by row. */
+function rows(heading: string, page = "../../docs/signals.md"): string[][] {
+  const [, section] = fs.readFileSync(page, "utf8").split(`\n${heading}\n`);
   const [text] = section!.split("\n## ");
   const lines = text!.split("\n").filter((line) => line.startsWith("| ") && !line.startsWith("| --"));
   return lines.slice(1).map((line) => line.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "")));
@@ -86,7 +88,10 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       for (const [fn, scopes] of Object.entries(SCOPES)) {
         const grants = stack.permissions[fn]!.filter(({ resource }) => resource === `<${IDEMPOTENCY}: Arn>`);
         const leadingKeys = scopes.flatMap((scope) => [`${scope}#*`, `${scope}/*#*`]);
-        const condition = { "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys } };
+        const condition = {
+          "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys },
+          Null: { "dynamodb:LeadingKeys": "false" },
+        };
         expect(grants).toEqual([
           { actions: contract.actions, resource: `<${IDEMPOTENCY}: Arn>`, condition },
           { actions: contract.preflight, resource: `<${IDEMPOTENCY}: Arn>` },
@@ -117,18 +122,50 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
 
     it("grants a wildcard resource to nothing but X-Ray", () => {
       const xray = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"];
-      for (const statements of Object.values(stack.permissions)) {
+      for (const [role, statements] of Object.entries(stack.permissions)) {
         const wide = statements.filter(({ resource }) => JSON.stringify(resource).includes("*"));
-        expect(wide).toEqual([{ actions: xray, resource: "*" }]);
+        expect(wide).toEqual(role in SCOPES ? [{ actions: xray, resource: "*" }] : []);
       }
     });
 
-    it("grants the use of its own key through DynamoDB, where there is one", () => {
-      for (const statements of Object.values(stack.permissions)) {
+    it("grants the use of its own key through DynamoDB and the queue, where there is one", () => {
+      for (const [role, statements] of Object.entries(stack.permissions)) {
         const grants = statements.filter(({ actions }) => actions.some((action) => action.startsWith("kms:")));
-        const condition = { StringEquals: { "kms:ViaService": "dynamodb.<AWS::Region>.amazonaws.com" } };
-        const resource = KEY;
-        expect(grants).toMatchObject(variant["kmsKeyArn"] ? [{ resource, condition }] : []);
+        const through = (service: string) => ({
+          resource: KEY,
+          condition: { StringEquals: { "kms:ViaService": `${service}.<AWS::Region>.amazonaws.com` } },
+        });
+        const services = role === CONSUMER ? ["dynamodb", "sqs"] : ["dynamodb"];
+        expect(grants).toMatchObject(variant["kmsKeyArn"] ? services.map(through) : []);
+        const decrypt = grants.filter(({ condition }) => JSON.stringify(condition).includes("sqs."));
+        expect(decrypt.flatMap(({ actions }) => actions).filter((action) => action !== "kms:Decrypt")).toEqual([]);
+      }
+    });
+
+    it("encrypts queues and logs by its own key, where there is one", () => {
+      for (const queue of ["queue", "dead-letter queue"]) {
+        const own = variant["kmsKeyArn"] ? { KmsMasterKeyId: KEY } : { SqsManagedSseEnabled: true };
+        expect(properties(stack, queue)).toMatchObject(own);
+      }
+      for (const { Properties } of Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::LogGroup")) {
+        expect(Properties!["KmsKeyId"]).toBe(variant["kmsKeyArn"]);
+      }
+    });
+
+    it("lets operators do what the command line does, and no more", () => {
+      const [inspector, operator] = ["Looks at the idempotency table by the command line.", RELEASES];
+      const of = (role: string) =>
+        stack.permissions[role]!.filter(({ actions }) => actions.some((action) => action.startsWith("dynamodb:")));
+      const resource = `<${IDEMPOTENCY}: Arn>`;
+      const inspection = { actions: contract.inspection, resource };
+      expect(of(inspector)).toEqual([inspection]);
+      expect(of(operator)).toEqual(expect.arrayContaining([inspection, { actions: contract.release, resource }]));
+      expect(of(operator)).toHaveLength(2);
+      for (const role of [inspector, operator]) {
+        const account = { AWS: "arn:<AWS::Partition>:iam::<AWS::AccountId>:root" };
+        expect(properties(stack, role)["AssumeRolePolicyDocument"]).toMatchObject({
+          Statement: [{ Effect: "Allow", Principal: account, Action: "sts:AssumeRole" }],
+        });
       }
     });
 
@@ -239,8 +276,26 @@ describe("docs/signals.md", () => {
   });
 
   it("counts lines that there are", () => {
-    const lines = ["## Outcomes", "## Warnings and errors"].flatMap(rows).flat().join("\n");
+    const lines = ["## Outcomes", "## Warnings and errors"].flatMap((heading) => rows(heading)).flat().join("\n");
     for (const { terms } of SIGNALS) for (const term of terms) expect(lines).toContain(term);
+  });
+});
+
+describe("contract.json", () => {
+  it("has what docs/command-line.md says that the commands need", () => {
+    const needs = (commands: string[]) => {
+      const found = rows("## The command line", "../../docs/command-line.md").filter(([command]) =>
+        commands.some((name) => command!.startsWith(`\`${name}`)),
+      );
+      expect(found).toHaveLength(commands.length);
+      // What is needed without further options.
+      const texts = found.map(([, , needs]) => needs!.split(";")[0]!);
+      const names = texts.flatMap((text) => [...text.matchAll(/`(?:dynamodb:)?(\w+)`/g)].map(([, name]) => name));
+      return [...new Set(names.map((name) => `dynamodb:${name}`))].sort();
+    };
+    const looks = needs(["doctor", "show", "stuck", "stats", "watch"]);
+    expect(contract.inspection).toEqual(looks);
+    expect(needs(["release"]).filter((action) => !looks.includes(action))).toEqual(contract.release);
   });
 });
 

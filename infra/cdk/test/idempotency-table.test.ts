@@ -1,17 +1,29 @@
-import { RemovalPolicy, Stack } from "aws-cdk-lib";
+import { App, RemovalPolicy, Stack } from "aws-cdk-lib";
 import { Match, Template } from "aws-cdk-lib/assertions";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
 import { describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
-import { IdempotencyTable, type IdempotencyTableProps, type Scope } from "../lib";
+import { IdempotencyAlarms, IdempotencyTable, type IdempotencyTableProps, type Scope } from "../lib";
 
 const TABLE = "AWS::DynamoDB::Table";
+const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
 
 function table(props?: IdempotencyTableProps): { stack: Stack; table: IdempotencyTable } {
   const stack = new Stack();
   return { stack, table: new IdempotencyTable(stack, "Idempotency", props) };
+}
+
+function role(stack: Stack): iam.Role {
+  return new iam.Role(stack, "Role", { assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com") });
+}
+
+/** Of the one policy in a stack. */
+function statements(stack: Stack): any[] {
+  const policies = Object.values(Template.fromStack(stack).findResources("AWS::IAM::Policy"));
+  expect(policies).toHaveLength(1);
+  return policies[0]!["Properties"].PolicyDocument.Statement;
 }
 
 function template(props?: IdempotencyTableProps): Template {
@@ -71,12 +83,9 @@ describe("grantIdempotency", () => {
     const stack = new Stack();
     const encryptionKey = withKey ? new kms.Key(stack, "Key") : undefined;
     const idempotency = new IdempotencyTable(stack, "Idempotency", encryptionKey && { encryptionKey });
-    const role = new iam.Role(stack, "Role", { assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com") });
-    const grant = idempotency.grantIdempotency(role, { scopes });
+    const grant = idempotency.grantIdempotency(role(stack), { scopes });
     expect(grant.success).toBe(true);
-    const policies = Object.values(Template.fromStack(stack).findResources("AWS::IAM::Policy"));
-    expect(policies).toHaveLength(1);
-    return policies[0]!["Properties"].PolicyDocument.Statement;
+    return statements(stack);
   }
 
   const resource = { "Fn::GetAtt": [expect.stringMatching(/^IdempotencyTable/), "Arn"] };
@@ -91,6 +100,7 @@ describe("grantIdempotency", () => {
           "ForAllValues:StringLike": {
             "dynamodb:LeadingKeys": ["payments#*", "payments/*#*", "refunds/v2#*", "refunds/v2/*#*"],
           },
+          Null: { "dynamodb:LeadingKeys": "false" },
         },
       },
       { Effect: "Allow", Action: contract.preflight, Resource: resource },
@@ -127,8 +137,81 @@ describe("grantIdempotency", () => {
     expect(IdempotencyTable.PREFLIGHT_ACTIONS).toEqual(contract.preflight);
   });
 
+  it("works in another stack than the table's", () => {
+    const app = new App();
+    const shared = new IdempotencyTable(new Stack(app, "shared"), "Idempotency", {
+      encryptionKey: kms.Key.fromKeyArn(app.node.children[0] as Stack, "Key", KEY),
+    });
+    const shop = new Stack(app, "shop");
+    shared.grantIdempotency(role(shop), { scopes: ["payments"] });
+    const [records, preflight, key] = statements(shop);
+    const arn = { "Fn::ImportValue": expect.stringMatching(/^shared:.*Arn/) };
+    expect([records, preflight]).toMatchObject([{ Resource: arn }, { Resource: arn }]);
+    expect(key).toMatchObject({ Resource: KEY });
+    // The table's own stack knows nothing of it.
+    Template.fromStack(Stack.of(shared)).resourceCountIs("AWS::IAM::Policy", 0);
+  });
+
   it("refuses to grant every record", () => {
     expect(() => granted([])).toThrow("at least one scope");
     expect(() => granted([""])).toThrow("name the operation");
+  });
+});
+
+describe("for operators", () => {
+  const granted = (grant: (table: IdempotencyTable, role: iam.Role) => iam.Grant) => {
+    const { stack, table: idempotency } = table();
+    expect(grant(idempotency, role(stack)).success).toBe(true);
+    return statements(stack).map(({ Action }) => [Action].flat());
+  };
+
+  it("grants to look, or to release as well", () => {
+    expect(granted((table, role) => table.grantInspection(role))).toEqual([contract.inspection]);
+    expect(granted((table, role) => table.grantRelease(role))).toEqual([contract.inspection, contract.release]);
+    expect(IdempotencyTable.INSPECTION_ACTIONS).toEqual(contract.inspection);
+    expect(IdempotencyTable.RELEASE_ACTIONS).toEqual(contract.release);
+  });
+});
+
+describe("a table that is there", () => {
+  const ARN = "arn:aws:dynamodb:eu-west-1:444455556666:table/restored";
+
+  it("is granted by its ARN, in its own region", () => {
+    const stack = new Stack();
+    const encryptionKey = kms.Key.fromKeyArn(stack, "Key", KEY);
+    const there = IdempotencyTable.fromTableAttributes(stack, "There", { tableArn: ARN, encryptionKey });
+    expect(there.tableName).toBe("restored");
+    there.grantIdempotency(role(stack), { scopes: ["payments"] });
+    expect(statements(stack)).toMatchObject([
+      { Action: contract.actions, Resource: ARN },
+      { Action: contract.preflight, Resource: ARN },
+      { Resource: KEY, Condition: { StringEquals: { "kms:ViaService": "dynamodb.eu-west-1.amazonaws.com" } } },
+    ]);
+    Template.fromStack(stack).resourceCountIs(TABLE, 0);
+    expect(IdempotencyTable.fromTableArn(stack, "Without key", ARN).tableName).toBe("restored");
+  });
+
+  it("is granted by its name, in this account and region", () => {
+    const stack = new Stack();
+    const there = IdempotencyTable.fromTableName(stack, "There", "restored");
+    there.grantRelease(role(stack));
+    const resource = statements(stack)[0].Resource;
+    expect(JSON.stringify(resource)).toMatch(/:dynamodb:.*"AWS::Region".*"AWS::AccountId".*:table\/restored"/);
+  });
+
+  it("is named in one way", () => {
+    const both = { tableName: "restored", tableArn: ARN };
+    for (const attributes of [{}, both]) {
+      expect(() => IdempotencyTable.fromTableAttributes(new Stack(), "There", attributes)).toThrow();
+    }
+  });
+
+  it("has alarms like any other", () => {
+    const stack = new Stack();
+    const there = IdempotencyTable.fromTableName(stack, "There", "restored");
+    new IdempotencyAlarms(stack, "Alarms", { table: there, logGroups: [] });
+    const alarms = Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm");
+    const named = Object.values(alarms).filter((alarm) => JSON.stringify(alarm).includes('"Value":"restored"'));
+    expect(named).toHaveLength(2);
   });
 });

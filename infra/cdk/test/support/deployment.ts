@@ -8,7 +8,7 @@ export const STACK_NAME = "payments";
 export interface Deployment {
   /** By label: a resource's meaning in place of its logical id. */
   readonly resources: { readonly [label: string]: Resource };
-  /** What each role may do, by the label of the function that has it. */
+  /** What each role may do, by the label of the function that has it, or by what it is for. */
   readonly permissions: { readonly [label: string]: Statement[] };
 }
 
@@ -35,9 +35,9 @@ export function deployment(resources: Resources): Deployment {
       [...labels].map(([id, label]) => [label, spelled(essence(resources[id]!)) as unknown as Resource]),
     ),
     permissions: Object.fromEntries(
-      functions(resources).map(([id, fn]) => [
-        labels.get(id)!,
-        statements(fn, resources).map((statement) => spelled(statement) as unknown as Statement).sort(byActions),
+      ofType("AWS::IAM::Role", resources).map(([id, role]) => [
+        labels.get(functionOf(id, resources) ?? "") ?? String(properties(role)["Description"]),
+        statements(id, resources).map((statement) => spelled(statement) as unknown as Statement).sort(byActions),
       ]),
     ),
   };
@@ -47,8 +47,17 @@ function properties(resource: Resource | undefined): Object {
   return resource?.Properties ?? {};
 }
 
+function ofType(type: string, resources: Resources): [string, Resource][] {
+  return Object.entries(resources).filter(([, { Type }]) => Type === type);
+}
+
 function functions(resources: Resources): [string, Resource][] {
-  return Object.entries(resources).filter(([, { Type }]) => Type === "AWS::Lambda::Function");
+  return ofType("AWS::Lambda::Function", resources);
+}
+
+/** The function that has this role. */
+function functionOf(role: string, resources: Resources): string | undefined {
+  return functions(resources).find(([, fn]) => target(properties(fn)["Role"]) === role)?.[0];
 }
 
 /** The id that a `Ref` or an `Fn::GetAtt` is about. */
@@ -112,6 +121,7 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
       return "dashboard";
     // What they allow is under `permissions`.
     case "AWS::IAM::Role":
+      return functionOf(id, resources) === undefined ? String(its["Description"]) : undefined;
     case "AWS::IAM::Policy":
       return undefined;
     default:
@@ -121,7 +131,7 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
 
 /** Without what the tools write each in its own way, and what is a role's. */
 function essence(resource: Resource): Object {
-  let { Code: _code, Role: _role, Tags: _tags, ...its } = properties(resource);
+  let { Code: _code, Role: _role, Policies: _policies, Tags: _tags, ...its } = properties(resource);
   switch (resource.Type) {
     case "AWS::ApiGatewayV2::Api":
       delete its["Name"];
@@ -167,9 +177,8 @@ function dashboardMetrics(body: Json): Json {
   return [...names].map(([, name, leaseLost]) => name ?? leaseLost ?? "");
 }
 
-/** The statements of a function's role, inline and attached. */
-function statements(fn: Resource, resources: Resources): Object[] {
-  const role = target(properties(fn)["Role"])!;
+/** The statements of a role, inline and attached. */
+function statements(role: string, resources: Resources): Object[] {
   const inline = (properties(resources[role])["Policies"] ?? []) as Object[];
   const attached = Object.values(resources)
     .filter(({ Type }) => Type === "AWS::IAM::Policy")
