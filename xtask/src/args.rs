@@ -97,9 +97,12 @@ pub(crate) struct TestOptions {
     /// Leave DynamoDB Local out
     #[arg(long)]
     pub(crate) embedded_only: bool,
-    /// Fail if DynamoDB Local or Chromium cannot be had; otherwise that is only said
+    /// Fail if DynamoDB Local cannot be had; otherwise that is only said
     #[arg(long)]
-    pub(crate) require_tools: bool,
+    pub(crate) require_dynamodb_local: bool,
+    /// Fail if Chromium cannot be had; otherwise that is only said
+    #[arg(long)]
+    pub(crate) require_browser: bool,
     /// Passed to the test binaries: a filter, --nocapture ...
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) binary_args: Vec<String>,
@@ -151,8 +154,9 @@ mod tests {
     #[test]
     fn test_passes_on_what_follows_the_separator() {
         let binary_args = ["lease", "--help", "--", "--nocapture"].map(String::from).to_vec();
-        let expected = TestOptions { require_tools: true, embedded_only: false, binary_args };
-        let line = "test --require-tools -- lease --help -- --nocapture";
+        let expected =
+            TestOptions { require_dynamodb_local: true, binary_args, ..TestOptions::default() };
+        let line = "test --require-dynamodb-local -- lease --help -- --nocapture";
         assert_eq!(parse(line).unwrap(), Command::Test(expected));
     }
 

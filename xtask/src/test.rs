@@ -69,7 +69,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     summarise(&runs);
     println!("playground: {page}");
     println!("torture: {}", verdict(torture));
-    let missing_but_required = closing.is_some() && options.require_tools;
+    let missing_but_required = closing.is_some() && options.require_dynamodb_local;
     match closing {
         Some(reason) if missing_but_required => println!("DynamoDB Local: required, but {reason}"),
         Some(reason) => println!("DynamoDB Local: {reason}; tests ran on the embedded engine only"),
@@ -110,7 +110,7 @@ fn run_page(workspace: &Workspace, options: &TestOptions) -> Result<Page> {
         return Ok(Page::LeftOut("there is a filter".into()));
     }
     match playground::missing() {
-        Some(missing) if options.require_tools => Ok(Page::Required(missing)),
+        Some(missing) if options.require_browser => Ok(Page::Required(missing)),
         Some(missing) => Ok(Page::LeftOut(missing)),
         None => {
             println!("\n==> playground");
