@@ -1,8 +1,9 @@
 //! What names a record: the scope of an operation, the caller's key, and the `pk` made of both.
 //!
-//! `pk = scope '#' key`. A scope is one or more segments (operation, tenant, version …) joined by
+//! `pk = scope '#' key`. A scope is one or more segments (operation, version, region …) joined by
 //! `/`; in each segment `%`, `#` and `/` are percent-encoded, so the first `#` of a `pk` always
-//! ends the scope and two different (scope, key) pairs never share a `pk`.
+//! ends the scope and two different (scope, key) pairs never share a `pk`. A tenant stands behind a
+//! segment `%t`, which no other segment can be.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -48,18 +49,36 @@ impl Scope {
         Self(encoded)
     }
 
-    /// Appends a segment: a tenant, a version of the operation, a region.
+    /// Appends a segment: a version of the operation, a region. For a customer see
+    /// [`tenant`](Self::tenant).
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
     ///
-    /// assert_eq!(Scope::new("charge").segment("acme").segment("v2").as_str(), "charge/acme/v2");
+    /// assert_eq!(Scope::new("charge").segment("eu").segment("v2").as_str(), "charge/eu/v2");
     /// ```
     #[must_use]
     pub fn segment(mut self, segment: &str) -> Self {
         self.0.push('/');
         encode_segment(&mut self.0, segment);
         self
+    }
+
+    /// Appends the tenant whose keys these are, marked as such: the tenant `v2` never meets the segment
+    /// `v2`. [`Http::tenant`](crate::http::Http::tenant) does this with what it finds.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// let scope = Scope::new("charge").tenant("acme/eu");
+    /// assert_eq!(scope.as_str(), "charge/%t/acme%2Feu");
+    /// assert_ne!(scope, Scope::new("charge").segment("acme/eu"));
+    /// ```
+    #[must_use]
+    pub fn tenant(mut self, tenant: &str) -> Self {
+        self.0.push('/');
+        self.0.push_str(TENANT);
+        self.segment(tenant)
     }
 
     /// The encoded scope, as it stands before the `#` in the record's key.
@@ -87,19 +106,25 @@ impl Scope {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a text that no scope is encoded as: without an operation,
-    /// with a `#`, or with a `%` that is not of `%25`, `%23` or `%2F`.
+    /// with a `#`, with a `%` that is not of `%25`, `%23` or `%2F`, or with a mark `%t` that no tenant
+    /// follows.
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
-        let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
-        let is_whole = encoded.split('%').skip(1).all(is_escape);
-        let scope = Self(encoded.to_owned());
-        if encoded.contains('#') || !is_whole || scope.operation().is_empty() {
+        let mut segments = encoded.split('/');
+        let names_operation =
+            segments.next().is_some_and(|operation| !operation.is_empty() && is_encoded(operation));
+        let mut is_whole = names_operation;
+        while let Some(segment) = segments.next() {
+            let named = if segment == TENANT { segments.next() } else { Some(segment) };
+            is_whole &= named.is_some_and(is_encoded);
+        }
+        if !is_whole {
             let message = format!(
-                "`{encoded}` is no scope: segments are joined by `/`, and in each of them `%`, `#` \
-                 and `/` are written `%25`, `%23` and `%2F`"
+                "`{encoded}` is no scope: segments are joined by `/`, in each of them `%`, `#` and `/` \
+                 are written `%25`, `%23` and `%2F`, and a tenant stands behind a segment `%t`"
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        Ok(scope)
+        Ok(Self(encoded.to_owned()))
     }
 }
 
@@ -127,6 +152,16 @@ impl Scope {
     pub(crate) fn operation(&self) -> &str {
         self.0.split('/').next().unwrap_or_default()
     }
+}
+
+/// Marks the segment behind it as a tenant. Each `%` of a user's is written `%25`, so no segment of
+/// theirs is this one.
+const TENANT: &str = "%t";
+
+/// Whether this is what a segment is encoded as.
+fn is_encoded(segment: &str) -> bool {
+    let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
+    !segment.contains('#') && segment.split('%').skip(1).all(is_escape)
 }
 
 fn encode_segment(into: &mut String, segment: &str) {
@@ -304,7 +339,9 @@ mod tests {
 
     #[test]
     fn what_is_no_encoded_scope_is_refused() {
-        for wrong in ["", "/a", "a#b", "a%", "a%2", "a%2f", "a%20b", "100%/day"] {
+        let marks = ["%t", "%t/a", "a/%t", "a/%t/%t", "a/%t/b/%t", "a/%tb/c", "a/b%t/c"];
+        let others = ["", "/a", "a#b", "a%", "a%2", "a%2f", "a%20b", "100%/day", "a/%p/5f"];
+        for wrong in marks.into_iter().chain(others) {
             let error = Scope::from_encoded(wrong).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
         }
@@ -320,6 +357,10 @@ mod tests {
             (Scope::new("a%2Fb"), "c"),
             (Scope::new("a").segment(""), "b#c"),
             (Scope::new("a%23b"), "c"),
+            (Scope::new("a").tenant("b"), "c"),
+            (Scope::new("a").segment("%t").segment("b"), "c"),
+            (Scope::new("a").tenant("").segment("b"), "c"),
+            (Scope::new("a").tenant("b").tenant("c"), "c"),
         ];
         let mut seen: Vec<String> = pairs.iter().map(|(scope, key)| pk(scope, key)).collect();
         seen.sort();
@@ -356,11 +397,11 @@ mod tests {
 
     #[test]
     fn parts_lie_inside_their_scope_and_meet_no_record() {
-        let scope = Scope::new("charge").segment("tenant/7");
+        let scope = Scope::new("charge").tenant("tenant/7");
         let key = RecordKey::new(&scope, "k#1", KeyForm::Verbatim, 100).unwrap();
         let name = PartName { owner: "5f", digest: &[0xab, 0x01], number: 12 };
         let part = key.part(&name, 100).unwrap();
-        assert_eq!(part.as_str(), "charge/tenant%2F7/%p/5f#ab01/12");
+        assert_eq!(part.as_str(), "charge/%t/tenant%2F7/%p/5f#ab01/12");
         assert_eq!(part.operation(), "charge");
         assert!(key.part(&name, part.as_str().len() - 1).is_none());
         let longest = PartName { owner: "5f", digest: &[0xab; 8], number: u32::MAX };
@@ -375,7 +416,7 @@ mod tests {
 
     #[test]
     fn debug_shows_neither_key_nor_tenant() {
-        let scope = Scope::new("charge").segment("tenant-7");
+        let scope = Scope::new("charge").tenant("tenant-7");
         let key = RecordKey::new(&scope, "secret", KeyForm::Verbatim, 100).unwrap();
         assert_eq!(format!("{key:?} {scope:?}"), "RecordKey(charge#…) Scope(charge)");
     }
@@ -383,16 +424,19 @@ mod tests {
     proptest! {
         #[test]
         fn pk_is_injective(
-            a in prop::collection::vec("[ab/#%é]{0,3}", 1..4), ka in "[ab/#%]{1,4}",
-            b in prop::collection::vec("[ab/#%é]{0,3}", 1..4), kb in "[ab/#%]{1,4}",
+            a in prop::collection::vec((any::<bool>(), "[abpt/#%é]{0,3}"), 0..3),
+            b in prop::collection::vec((any::<bool>(), "[abpt/#%é]{0,3}"), 0..3),
+            oa in "[abt/#%]{1,3}", ka in "[ab/#%]{1,4}", ob in "[abt/#%]{1,3}", kb in "[ab/#%]{1,4}",
         ) {
-            prop_assume!(!a[0].is_empty() && !b[0].is_empty());
-            let scope = |segments: &[String]| {
-                segments[1..].iter().fold(Scope::new(&segments[0]), |s, x| s.segment(x))
+            let scope = |operation: &str, segments: &[(bool, String)]| {
+                segments.iter().fold(Scope::new(operation), |scope, (is_tenant, name)| {
+                    if *is_tenant { scope.tenant(name) } else { scope.segment(name) }
+                })
             };
-            prop_assert_eq!(Scope::from_encoded(scope(&a).as_str()).unwrap(), scope(&a));
-            let same = pk(&scope(&a), &ka) == pk(&scope(&b), &kb);
-            prop_assert_eq!(same, a == b && ka == kb);
+            let (one, other) = (scope(&oa, &a), scope(&ob, &b));
+            prop_assert_eq!(&Scope::from_encoded(one.as_str()).unwrap(), &one);
+            let same = pk(&one, &ka) == pk(&other, &kb);
+            prop_assert_eq!(same, oa == ob && a == b && ka == kb);
         }
     }
 }

@@ -177,11 +177,11 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
         self
     }
 
-    /// Adds a segment to the scope: the tenant, the version.
+    /// Adds a segment to the scope: a version, a region. For a customer see [`Scope::tenant`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let operation = idempotency.operation("charge").segment("tenant-7").key("order-42");
+    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
     /// # }
     /// ```
     pub fn segment(mut self, segment: &str) -> Self {

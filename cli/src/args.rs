@@ -132,10 +132,10 @@ pub(crate) enum Command {
 /// A record's name.
 #[derive(Debug, Args)]
 pub(crate) struct Key {
-    /// The operation, and what is below it: `payments`, `payments/tenant-7`
+    /// The operation, and what is below it: `payments`, `payments/v2`, `payments/%t/acme`
     ///
-    /// As it stands in the table, before the `#`: in each segment `%`, `#` and `/` are written
-    /// `%25`, `%23` and `%2F`.
+    /// As it stands in the table, before the `#`: a tenant stands behind `%t`, and in each segment
+    /// `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
     pub(crate) scope: String,
     /// The idempotency key
     #[arg(value_name = "KEY")]

@@ -24,7 +24,7 @@ pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRec
 pub(crate) fn absent(key: &Key) -> String {
     let mut said = format!("there is no record `{}#{}`", key.scope, key.text);
     let hashed = if key.sha256 { "" } else { "; with KeyForm::Sha256, ask with --sha256" };
-    let _ = write!(said, " (a tenant is part of the scope: `payments/tenant-7`{hashed})");
+    let _ = write!(said, " (a tenant is part of the scope: `payments/%t/acme`{hashed})");
     said
 }
 

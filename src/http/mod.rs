@@ -259,8 +259,8 @@ impl Http {
         self
     }
 
-    /// Keeps the keys of different tenants apart: what `tenant` finds becomes a segment of the
-    /// scope. A request for which it finds nothing is refused with 400. See [`tenant`] for
+    /// Keeps the keys of different tenants apart: what `tenant` finds becomes the scope's
+    /// [tenant](Scope::tenant). A request for which it finds nothing is refused with 400. See [`tenant`] for
     /// extractors; one of your own returns an `Option<String>` or a [`Tenant`].
     ///
     /// Without this, whoever sends a key and the request that belongs to it gets the stored answer.

@@ -55,23 +55,22 @@ pub(crate) fn call(
 ) -> Result<Call, Problem> {
     let scope = config.scope.clone();
     let refused = |kind, detail| Err(Problem::new(kind, detail));
+    let unclear_tenant =
+        || refused(ProblemKind::TenantInvalid, "the request does not tell clearly whose it is");
     let (found, is_required) = match &config.tenant {
         TenantRule::None => (Tenant::Unknown, false),
         TenantRule::Optional(find) => (find(parts), false),
         TenantRule::Required(find) => (find(parts), true),
     };
     let scope = match found {
-        Tenant::Known(tenant) => scope.segment(&tenant),
+        // A name that many could share by having none.
+        Tenant::Known(tenant) if tenant.is_empty() => return unclear_tenant(),
+        Tenant::Known(tenant) => scope.tenant(&tenant),
         Tenant::Unknown if is_required => {
             return refused(ProblemKind::TenantMissing, "the request does not tell whose it is");
         }
         Tenant::Unknown => scope,
-        Tenant::Invalid => {
-            return refused(
-                ProblemKind::TenantInvalid,
-                "the request does not tell clearly whose it is",
-            );
-        }
+        Tenant::Invalid => return unclear_tenant(),
     };
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     let key =

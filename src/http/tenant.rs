@@ -30,7 +30,8 @@ use crate::key::push_hex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tenant {
-    /// It names one.
+    /// It names one. An empty name is treated as [`Invalid`](Self::Invalid): all that have none would
+    /// be one tenant.
     Known(String),
     /// It names nobody.
     Unknown,

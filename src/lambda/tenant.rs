@@ -13,7 +13,8 @@ use lambda_http::Context;
 use lambda_http::request::RequestContext;
 use serde_json::Value;
 
-/// The tenant that the function was invoked for, under Lambda's tenant isolation mode.
+/// The tenant that the function was invoked for, under Lambda's tenant isolation mode. An empty one is
+/// refused with 400.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -28,7 +29,8 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 
 /// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
 /// authorizer put into its context. Values that are no text (numbers, booleans) count by their
-/// JSON text.
+/// JSON text. An empty claim is refused with 400, also under
+/// [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

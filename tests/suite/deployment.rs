@@ -92,7 +92,8 @@ async fn functions_are_granted_what_is_sent_and_nothing_else() {
 async fn records_lie_under_the_leading_keys_that_are_granted() {
     let scopes = [
         (Scope::new("payments"), "payments"),
-        (Scope::new("payments").segment("tenant/7"), "payments/tenant%2F7"),
+        (Scope::new("payments").segment("v/2"), "payments/v%2F2"),
+        (Scope::new("payments").tenant("tenant/7"), "payments/%t/tenant%2F7"),
     ];
     for (scope, granted) in scopes {
         let mut parts = 0;

@@ -11,12 +11,14 @@ use crate::support::{Runs, Store, charge, executed, replayed};
 async fn keys_and_tenants_of_any_letters_never_meet() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let texts = ["a", "a#b", "b", "#", "%", "/", "%23", "%2F", "a/b", "\"", "'", "é", "e\u{301}"];
+    let texts =
+        ["a", "a#b", "b", "#", "%", "/", "%23", "%2F", "a/b", "\"", "'", "é", "e\u{301}", "%t"];
     let mut scopes = Vec::new();
     for text in texts {
         scopes.push(Scope::new(text));
         scopes.push(Scope::new("a").segment(text));
         scopes.push(Scope::new("a").segment("").segment(text));
+        scopes.push(Scope::new("a").tenant(text));
     }
     scopes.retain({
         let mut seen = HashSet::new();

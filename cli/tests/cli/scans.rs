@@ -9,7 +9,7 @@ async fn filled() -> Store {
     let store = Store::open().await;
     for item in [
         abandoned("payments#old", 7_300),
-        with(abandoned("payments/tenant-7#young", 120), "attempt", n(3)),
+        with(abandoned("payments/%t/acme#young", 120), "attempt", n(3)),
         with(abandoned("payments#gone", 7_200), "expires_at", n(1_000_000_000)),
         pending("payments#live"),
         completed("payments#done"),
@@ -26,7 +26,7 @@ async fn stuck_lists_what_nobody_holds_the_longest_first() {
     let stuck = store.json(&["stuck"]).await;
     let keys: Vec<_> = stuck.as_array().unwrap().iter().map(|one| &one["key"]).collect();
     assert_eq!(keys, ["old", "young"]);
-    assert_eq!(stuck[1]["scope"], "payments/tenant-7");
+    assert_eq!(stuck[1]["scope"], "payments/%t/acme");
     assert_eq!(stuck[1]["attempt"], 3);
 
     let older = store.json(&["stuck", "--older-than", "1h"]).await;
@@ -60,7 +60,7 @@ async fn stats_count_every_record_once() {
     assert!(stats["read_units"].as_f64().unwrap() > 0.0);
 
     let scopes = store.json(&["stats", "--scopes"]).await;
-    assert_eq!(scopes["operations"]["payments/tenant-7"]["abandoned"], 1);
+    assert_eq!(scopes["operations"]["payments/%t/acme"]["abandoned"], 1);
     let text = store.run(&["stats"]).await.out;
     assert!(text.contains("OPERATION") && text.contains("6 items were read"), "{text}");
 }

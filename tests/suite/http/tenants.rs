@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use dynamodb_idempotency::http::{Http, tenant};
-use dynamodb_idempotency::lambda;
+use dynamodb_idempotency::http::{Http, Tenant, tenant};
+use dynamodb_idempotency::{Scope, lambda};
 use http::Request;
 use lambda_http::{Body, Response, service_fn};
 use serde_json::{Value, json};
@@ -56,10 +56,68 @@ async fn tenants_do_not_share_a_key() {
             assert!(is_replay(&api.send(of(tenant, key)).await), "{tenant} {key}");
         }
         assert_eq!(site.runs.count(), runs);
-        let pk = format!("{}/acme%23k#k", site.scope());
+        let pk = format!("{}/%t/acme%23k#k", site.scope());
         assert!(site.store.item(&pk).await.is_some());
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_tenant_does_not_meet_a_namespace_of_its_name() {
+    everywhere(async |site| {
+        let idempotency = site.store.over(&site.link);
+        let tenant = || tenant::header("x-tenant");
+        let scope = || Scope::new(site.scope());
+        let https = [
+            idempotency.http(scope()).tenant(tenant()),
+            idempotency.http(scope().segment("v2")),
+            idempotency.http(scope().segment("v2")).tenant(tenant()),
+            idempotency.http(scope().segment("v2").segment("v2")),
+            idempotency.http(scope().segment("%t").segment("v2")),
+            idempotency.http(scope().segment("%t/v2")),
+        ];
+        for http in https {
+            let api = site.paying(http).await;
+            assert!(!is_replay(&api.send(of("v2", "k")).await));
+            assert!(is_replay(&api.send(of("v2", "k")).await));
+        }
+        assert_eq!(site.runs.count(), 6);
+    })
+    .await;
+}
+
+/// All whose name is empty would be one tenant.
+#[tokio::test]
+async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
+    everywhere(async |site| {
+        let empty = |_: &http::request::Parts| Tenant::Known(String::new());
+        for http in [site.http().tenant(empty), site.http().optional_tenant(empty)] {
+            let api = site.paying(http).await;
+            problem(&api.send(post("k", "{}")).await, 400, "TenantInvalid");
+        }
+        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
+    })
+    .await;
+    let cases = [
+        ("JWT", authorized(Kind::HttpApi, json!({"jwt": {"claims": {"org": ""}}}))),
+        ("Cognito", authorized(Kind::Rest, json!({"claims": {"org": ""}}))),
+        ("Lambda on REST", authorized(Kind::Rest, json!({"org": ""}))),
+        ("Lambda on HTTP", authorized(Kind::HttpApi, json!({"lambda": {"org": ""}}))),
+    ];
+    let (store, runs) = (Store::open().await, Runs::default());
+    let http = store.idempotency().http("pay");
+    let function = paying(http.tenant(lambda::tenant::authorizer_claim("org")), &runs);
+    for (name, event) in cases {
+        println!("{name}");
+        problem(&event::response(&function.invoke(&event).await), 400, "TenantInvalid");
+    }
+    let function =
+        paying(store.idempotency().http("pay").tenant(lambda::tenant::tenant_id()), &runs);
+    let mut context = context_of(30);
+    context.tenant_id = Some(String::new());
+    let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
+    problem(&event::response(&answer), 400, "TenantInvalid");
+    assert_eq!(runs.count(), 0);
 }
 
 #[tokio::test]
@@ -137,7 +195,7 @@ async fn utf8_tenants_do_not_meet() {
             assert_eq!(is_replay(&event::response(&answer)), round == 1, "{tenant}");
         }
     }
-    assert!(store.item("pay/\u{1f980}%23#order-7").await.is_some());
+    assert!(store.item("pay/%t/\u{1f980}%23#order-7").await.is_some());
 }
 
 fn paying(http: Http, runs: &Runs) -> Function {
@@ -184,7 +242,7 @@ async fn each_authorizers_claims_are_found() {
             let http = store.idempotency().http("pay");
             http.tenant(lambda::tenant::authorizer_claim("org"))
         };
-        assert_eq!(pk_of(http, &event).await, "pay/acme%231#order-7", "{name}");
+        assert_eq!(pk_of(http, &event).await, "pay/%t/acme%231#order-7", "{name}");
     }
 }
 
@@ -195,7 +253,7 @@ async fn a_claim_that_is_no_text_counts_by_its_json_text() {
         let http = |store: &Store| {
             store.idempotency().http("pay").tenant(lambda::tenant::authorizer_claim("org"))
         };
-        assert_eq!(pk_of(http, &event).await, format!("pay/{segment}#order-7"));
+        assert_eq!(pk_of(http, &event).await, format!("pay/%t/{segment}#order-7"));
     }
 }
 
@@ -233,5 +291,5 @@ async fn lambdas_own_tenant_is_the_invocations() {
         let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
         assert_eq!(is_replay(&event::response(&answer)), replayed, "{tenant}");
     }
-    assert!(store.item("pay/blue#order-7").await.is_some());
+    assert!(store.item("pay/%t/blue#order-7").await.is_some());
 }
