@@ -15,5 +15,5 @@ async fn main() -> Result<(), Error> {
     let idempotency = Idempotency::from_env().await?;
     idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;
     let payments = Payments::new(idempotency.client().clone(), table);
-    lambda::run(service(&idempotency, payments)).await
+    lambda::run_concurrent(service(&idempotency, payments)).await
 }

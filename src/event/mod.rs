@@ -35,6 +35,7 @@
 //! Batches of messages have a protocol of their own: see [`messages`](crate::messages).
 
 mod json;
+mod run;
 mod service;
 
 use std::future::Future;
@@ -44,6 +45,9 @@ use std::time::SystemTime;
 use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 
 pub use self::json::JsonEvent;
+pub use self::run::run_concurrent;
+#[cfg(feature = "lambda")]
+pub(crate) use self::run::check_concurrency;
 pub use self::service::{Event, EventFuture};
 
 use self::service::Config;

@@ -24,6 +24,6 @@ mod service;
 pub mod tenant;
 mod transaction;
 
-pub use self::run::{HttpEvent, RepeatedHeaders, run};
+pub use self::run::{HttpEvent, RepeatedHeaders, run, run_concurrent, runtime};
 pub use self::service::{Idempotent, LambdaResponse, ResponseFuture};
 pub use self::transaction::IdempotentTransaction;

@@ -8,11 +8,14 @@
 use std::fmt::Debug;
 use std::task::{Context, Poll};
 
-use lambda_http::lambda_runtime::{self, Diagnostic};
+use lambda_http::lambda_runtime::layers::TracingLayer;
+use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime};
 use lambda_http::request::LambdaRequest;
 use lambda_http::{Adapter, Error, IntoResponse, LambdaEvent, Request};
 use serde::{Deserialize, Deserializer};
 use tower_service::Service;
+
+use crate::event;
 
 /// Runs a `lambda_http` service on Lambda, as `lambda_http::run` does, but keeps each value of a
 /// repeated header: two `Idempotency-Key`s are refused on every kind of API.
@@ -43,6 +46,95 @@ where
     E: Debug + Into<Diagnostic>,
 {
     lambda_runtime::run(RepeatedHeaders { inner: Adapter::from(service) }).await
+}
+
+/// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda
+/// Managed Instances set; one after the other where it is unset or 1. So one binary serves both.
+///
+/// Each invocation has its own deadline and trace header. Give it a multi-thread runtime
+/// (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning says so.
+///
+/// ```no_run
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::{Body, Error, Request, Response, service_fn};
+///
+/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+///     Ok(Response::builder().status(201).body("paid".into())?)
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Error> {
+///     let idempotency = Idempotency::from_env().await?;
+///     lambda::run_concurrent(idempotency.http("payments").wrap(service_fn(create_payment))).await
+/// }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) where `AWS_LAMBDA_MAX_CONCURRENCY` is
+/// no number; and when the Lambda Runtime API cannot be reached.
+///
+/// # Panics
+/// As `lambda_http::run_concurrent`: outside Lambda, where the runtime's environment variables are
+/// missing.
+pub async fn run_concurrent<S, R, E>(service: S) -> Result<(), Error>
+where
+    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: IntoResponse + Send + Sync + 'static,
+    E: Debug + Into<Diagnostic> + Send + 'static,
+{
+    event::run_concurrent(RepeatedHeaders { inner: Adapter::from(service) }).await
+}
+
+/// The runtime of [`run_concurrent`] before it runs, for layers and `SnapStartResource`s of one's
+/// own. Start it with its `run()` or `run_concurrent()`.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::{Body, Error, Request, Response, SnapStartResource, service_fn};
+///
+/// struct Pool;
+/// impl SnapStartResource for Pool {}
+///
+/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+///     Ok(Response::builder().status(201).body("paid".into())?)
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Error> {
+///     let idempotency = Idempotency::from_env().await?;
+///     let service = idempotency.http("payments").wrap(service_fn(create_payment));
+///     lambda::runtime(service)?.register_snapstart_resource(Arc::new(Pool)).run_concurrent().await
+/// }
+/// ```
+///
+/// # Errors
+/// As `run_concurrent`'s, for the variable.
+///
+/// # Panics
+/// As `run_concurrent`.
+pub fn runtime<S, R, E>(
+    service: S,
+) -> Result<
+    Runtime<
+        impl Service<LambdaInvocation, Response = (), Error = Error, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    >,
+    Error,
+>
+where
+    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: IntoResponse + Send + Sync + 'static,
+    E: Debug + Into<Diagnostic> + Send + 'static,
+{
+    event::check_concurrency()?;
+    let service = RepeatedHeaders { inner: Adapter::from(service) };
+    Ok(Runtime::new(service).layer(TracingLayer::new()))
 }
 
 /// The service that [`run`] runs: takes Lambda events, for tests and for runtimes of one's own.

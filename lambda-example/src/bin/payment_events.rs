@@ -1,9 +1,9 @@
 //! The consumer of payment events as a Lambda function, behind an SQS queue whose event source
 //! mapping has `ReportBatchItemFailures`: `IDEMPOTENCY_TABLE` and `LEDGER_TABLE` name its tables.
 
-use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::{Idempotency, event};
 use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, payment_events, write_logs};
-use lambda_http::{Error, lambda_runtime};
+use lambda_http::Error;
 
 // One invocation at a time needs one thread.
 #[tokio::main(flavor = "current_thread")]
@@ -19,5 +19,5 @@ async fn main() -> Result<(), Error> {
     let consumer = payment_events(&idempotency);
     let service =
         consumer.handler(move |message, execution| book(ledger.clone(), message, execution));
-    lambda_runtime::run(service).await
+    event::run_concurrent(service).await
 }

@@ -71,6 +71,20 @@ impl Deployment {
         Function { name, binary, environment, memory_mb, timeout_s }
     }
 
+    /// The variables that Lambda sets, with the way to this deployment's tables.
+    pub fn lambda_environment(&self, function: &Function) -> BTreeMap<String, String> {
+        let lambdas = [
+            ("AWS_LAMBDA_FUNCTION_NAME", function.name.to_owned()),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory_mb.to_string()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "local".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "local".to_owned()),
+            ("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint.clone()),
+        ];
+        let lambdas = lambdas.into_iter().map(|(name, value)| (name.to_owned(), value));
+        lambdas.chain(function.environment.clone()).collect()
+    }
+
     pub fn table(&self, id: &str) -> &str {
         self.tables.get(id).expect("a table of the template")
     }

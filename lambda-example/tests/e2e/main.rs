@@ -16,9 +16,11 @@ mod dynamodb;
 mod emulator;
 mod event;
 mod http;
+mod managed_instances;
 mod owners;
 mod process;
 mod queue;
+mod runtime_api;
 mod settings;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::dynamodb::unique;
 use crate::emulator::Emulator;
 
 /// Messages `0`, `1` … with these bodies: the fixture of the crate's own suite.
-fn batch(bodies: &[String]) -> Value {
+pub fn batch(bodies: &[String]) -> Value {
     let text = include_str!("../../../tests/suite/messages/events/sqs.json");
     let example: Value = serde_json::from_str(text).expect("a JSON fixture");
     let messages = bodies.iter().enumerate().map(|(id, body)| {

@@ -1,0 +1,88 @@
+//! Lambda Managed Instances: one environment that serves eight invocations at once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lambda_example::Ledger;
+use serde_json::{Value, json};
+
+use crate::deployment::{Deployment, number, text};
+use crate::dynamodb::unique;
+use crate::event::{Kind, Order};
+use crate::queue::batch;
+use crate::runtime_api::Environment;
+
+const KIND: Kind = Kind::HttpApi;
+const CONCURRENCY: usize = 8;
+const TIMEOUT: Duration = Duration::from_secs(29);
+
+fn slow_order(note: &str) -> Order {
+    Order { amount: 1200, source: "tok_slow", note: note.to_owned() }
+}
+
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn eight_invocations_of_one_key_at_once_pay_once() {
+    let deployment = Deployment::load();
+    let environment =
+        Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
+    let key = unique("order");
+    let event = KIND.payment(Some(&key), &slow_order(&key));
+    let invocations = (0..CONCURRENCY).map(|_| environment.invoke(event.clone(), TIMEOUT));
+    let answers = join_all(invocations).await;
+    let answers: Vec<_> = answers.iter().map(|answer| KIND.response(answer)).collect();
+    let (paid, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 201);
+    assert_eq!(paid.iter().filter(|answer| !answer.is_replayed()).count(), 1, "{answers:?}");
+    for answer in refused {
+        answer.assert_problem(409);
+    }
+    let repeat = KIND.response(&environment.invoke(event, TIMEOUT).await);
+    assert!(repeat.is_replayed(), "{repeat:?}");
+    assert_eq!(deployment.payments_noted(&key).await.len(), 1);
+    let record = deployment.record(&format!("payments#{key}")).await.expect("a record");
+    assert_eq!((text(&record, "status"), number(&record, "attempt")), ("COMPLETED", "1"));
+}
+
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn eight_keys_at_once_are_all_paid() {
+    let deployment = Deployment::load();
+    let environment =
+        Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
+    let note = unique("note");
+    let events = (0..CONCURRENCY).map(|_| KIND.payment(Some(&unique("order")), &slow_order(&note)));
+    let answers = join_all(events.map(|event| environment.invoke(event, TIMEOUT))).await;
+    for answer in answers {
+        let answer = KIND.response(&answer);
+        assert_eq!((answer.status, answer.is_replayed()), (201, false), "{answer:?}");
+    }
+    assert_eq!(deployment.payments_noted(&note).await.len(), CONCURRENCY);
+}
+
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn batches_that_come_at_once_are_booked_once() {
+    let deployment = Deployment::load();
+    let function = deployment.payment_events();
+    let environment = Environment::start(&deployment, &function, CONCURRENCY).await;
+    let account = unique("account");
+    let bodies: Vec<String> = (0..CONCURRENCY)
+        .map(|_| json!({"payment": unique("pay"), "account": account, "amount": 5}).to_string())
+        .collect();
+    let whole: Value = batch(&bodies);
+    // A message that another batch has in work is reported, and comes again.
+    let mut is_done = false;
+    for _ in 0..100 {
+        let batches = (0..CONCURRENCY).map(|_| environment.invoke(whole.clone(), TIMEOUT));
+        let answers = join_all(batches).await;
+        is_done = answers.iter().all(|answer| *answer == json!({"batchItemFailures": []}));
+        if is_done {
+            break;
+        }
+    }
+    assert!(is_done, "messages are reported for ever");
+    let ledger = Ledger::new(deployment.client(), deployment.table("LedgerTable"));
+    let entries = ledger.entries().await.expect("the ledger");
+    let booked = entries.iter().filter(|entry| entry.account == account).count();
+    assert_eq!(booked, CONCURRENCY);
+}
