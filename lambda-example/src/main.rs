@@ -4,7 +4,8 @@ use dynamodb_idempotency::{Idempotency, lambda};
 use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, service, write_logs};
 use lambda_http::Error;
 
-// One invocation at a time needs one thread.
+// One invocation at a time needs one thread. On Managed Instances, where several come at once, leave
+// the flavor out.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     write_logs();

@@ -45,9 +45,9 @@ use std::time::SystemTime;
 use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 
 pub use self::json::JsonEvent;
-pub use self::run::run_concurrent;
 #[cfg(feature = "lambda")]
 pub(crate) use self::run::check_concurrency;
+pub use self::run::run_concurrent;
 pub use self::service::{Event, EventFuture};
 
 use self::service::Config;

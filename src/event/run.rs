@@ -65,8 +65,7 @@ pub(crate) fn check_concurrency() -> Result<(), Error> {
     if concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread)) {
         tracing::warn!(
             concurrency,
-            "invocations that come at once share one thread: use tokio's multi-thread runtime \
-             (`#[tokio::main]` without `flavor = \"current_thread\"`)"
+            "invocations that come at once share one thread: give the function a multi-thread runtime"
         );
     }
     Ok(())
@@ -95,7 +94,10 @@ mod tests {
             let error = concurrency(Some(wrong)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration);
             let message = error.to_string();
-            assert!(message.contains(MAX_CONCURRENCY) && message.contains("set it to 1"), "{message}");
+            assert!(
+                message.contains(MAX_CONCURRENCY) && message.contains("set it to 1"),
+                "{message}"
+            );
         }
     }
 }

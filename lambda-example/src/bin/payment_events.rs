@@ -5,7 +5,8 @@ use dynamodb_idempotency::{Idempotency, event};
 use lambda_example::{Ledger, PAYMENT_EVENTS_SCOPE, book, payment_events, write_logs};
 use lambda_http::Error;
 
-// One invocation at a time needs one thread.
+// One invocation at a time needs one thread. On Managed Instances, where several come at once, leave
+// the flavor out.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     write_logs();

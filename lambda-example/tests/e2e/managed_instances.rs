@@ -24,8 +24,7 @@ fn slow_order(note: &str) -> Order {
 #[ignore = "needs a deployment: cargo xtask e2e"]
 async fn eight_invocations_of_one_key_at_once_pay_once() {
     let deployment = Deployment::load();
-    let environment =
-        Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
+    let environment = Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
     let key = unique("order");
     let event = KIND.payment(Some(&key), &slow_order(&key));
     let invocations = (0..CONCURRENCY).map(|_| environment.invoke(event.clone(), TIMEOUT));
@@ -47,8 +46,7 @@ async fn eight_invocations_of_one_key_at_once_pay_once() {
 #[ignore = "needs a deployment: cargo xtask e2e"]
 async fn eight_keys_at_once_are_all_paid() {
     let deployment = Deployment::load();
-    let environment =
-        Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
+    let environment = Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
     let note = unique("note");
     let events = (0..CONCURRENCY).map(|_| KIND.payment(Some(&unique("order")), &slow_order(&note)));
     let answers = join_all(events.map(|event| environment.invoke(event, TIMEOUT))).await;

@@ -159,6 +159,9 @@ async fn response(
 ) -> StatusCode {
     let invocation = shared.under_way.lock().expect("no panic").remove(&id);
     let answer = serde_json::from_slice(&body).expect("a JSON answer");
-    invocation.expect("an invocation that has no answer yet").send(answer).expect("a test that waits");
+    invocation
+        .expect("an invocation that has no answer yet")
+        .send(answer)
+        .expect("a test that waits");
     StatusCode::ACCEPTED
 }
