@@ -164,8 +164,8 @@ pub(crate) struct Acquirer<'a> {
     stamped: Offset,
     /// A write of ours is in the table, or may be, or may yet arrive there.
     may_hold: bool,
-    /// Another owner was seen at work.
-    running: Option<Sighting>,
+    /// What keeps it from running without a record.
+    seen: Seen,
     /// What the record that we own, or are about to, has of earlier attempts' steps.
     steps: Option<Checkpoints>,
     /// The record that we took over, or tried to.
@@ -178,8 +178,18 @@ pub(crate) struct Acquirer<'a> {
     steps_bytes: usize,
     /// The form in which the hook's answer is stored.
     word: Option<Word>,
-    /// The operation was seen to be over, or to be none that this call may run.
-    is_barred: bool,
+}
+
+/// What a call has seen that counts even where the store is gone from then on.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    /// Nothing, or nothing any more.
+    Nothing,
+    /// Another owner at work.
+    Running(Sighting),
+    /// That the operation is over, or that this call must not run it; or, by a read that may show what
+    /// was there before, that this may be so.
+    Barrier,
 }
 
 /// Another owner, as it was seen at work.
@@ -252,14 +262,13 @@ impl<'a> Acquirer<'a> {
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             stamped: clock.offset(),
             may_hold: false,
-            running: None,
+            seen: Seen::Nothing,
             steps: None,
             taken: None,
             orphan: None,
             verdict: None,
             steps_bytes: 0,
             word: None,
-            is_barred: false,
         })
     }
 
@@ -386,29 +395,39 @@ impl<'a> Acquirer<'a> {
         match self.decide(item, time) {
             Ok(Decision::Replay { answer, expires_at }) => return Some((answer, expires_at)),
             _ if mutant(Mutant::ForgetGlimpses) => {}
-            Ok(Decision::InProgress { lease_left }) => self.runs(lease_left),
             Ok(Decision::Create | Decision::Replace(_) | Decision::TakeOver(_)) => {}
+            // Whoever was at work may have ended long ago: nobody is told of it.
             Ok(
-                Decision::Mismatch
+                Decision::InProgress { .. }
+                | Decision::Mismatch
                 | Decision::ReplayFailure(_)
                 | Decision::Abandoned
                 | Decision::Reconcile { .. }
                 | Decision::Reconciled
                 | Decision::Acquired { .. },
             )
-            | Err(_) => self.is_barred = true,
+            | Err(_) => self.seen = Seen::Barrier,
         }
         None
     }
 
     /// Another owner runs it, with so much of its lease left.
     fn runs(&mut self, lease_left: Duration) {
-        self.running = Some(Sighting { lease_left, at: self.core.table.clock.local_now() });
+        let at = self.core.table.clock.local_now();
+        self.seen = Seen::Running(Sighting { lease_left, at });
+    }
+
+    /// The other owner that was seen at work, if nothing newer was seen.
+    const fn running(&self) -> Option<Sighting> {
+        match self.seen {
+            Seen::Running(seen) => Some(seen),
+            Seen::Nothing | Seen::Barrier => None,
+        }
     }
 
     /// The record is this call's: whatever was seen before is gone.
     fn is_ours(&mut self) {
-        (self.running, self.is_barred) = (None, false);
+        self.seen = Seen::Nothing;
     }
 
     async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
@@ -420,7 +439,7 @@ impl<'a> Acquirer<'a> {
 
     /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
     async fn open(&mut self, stored: Stored) -> Result<Answer, Error> {
-        self.is_barred = true;
+        self.seen = Seen::Barrier;
         let Call { key, policy, .. } = &self.call;
         self.core.open(stored, key, policy, self.call.answer_by()).await
     }
@@ -517,7 +536,7 @@ impl<'a> Acquirer<'a> {
             match outcome {
                 Ok(item) => return Ok((Found::Record(item), time)),
                 // Somebody runs it: one failed look is no reason to stop waiting.
-                Err(_) if self.running.is_some() && self.wait().await => {}
+                Err(_) if self.running().is_some() && self.wait().await => {}
                 Err(error) => return Err(error),
             }
         }
@@ -611,7 +630,7 @@ impl<'a> Acquirer<'a> {
 
     /// Others write to this key all the time, or DynamoDB lets nobody through.
     fn contended(&self) -> Acquisition {
-        in_progress(self.running.map(|seen| seen.lease_left).unwrap_or_default())
+        in_progress(self.running().map(|seen| seen.lease_left).unwrap_or_default())
     }
 }
 

@@ -292,9 +292,13 @@ impl Execution {
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
-        let record = Record::decode(&self.inner.core.table.schema, item).ok()?;
+        let Inner { core, claim, .. } = &*self.inner;
+        let record = Record::decode(&core.table.schema, item).ok()?;
+        let now = core.table.clock.judging_time(None, core.clock_tolerance);
         match record.state {
-            State::Completed { answer } if record.fingerprint == self.inner.claim.fingerprint => {
+            // A late copy of a completion can bring back what TTL has deleted.
+            _ if record.is_past_retention(now) => None,
+            State::Completed { answer } if record.fingerprint == claim.fingerprint => {
                 // Whoever cannot read it now can ask again.
                 self.open(answer).await.ok()
             }

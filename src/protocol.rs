@@ -88,7 +88,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         State::Pending { .. } | State::Completed { .. } | State::Failed { .. } => None,
     };
     // D3: past its retention a record is garbage that TTL has not collected yet.
-    if lease_left.is_none() && now.millis() > record.expires_at.saturating_mul(1000) {
+    if lease_left.is_none() && record.is_past_retention(now) {
         return Decision::Replace(record.version());
     }
     // D4

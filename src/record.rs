@@ -124,6 +124,12 @@ impl Record {
         Version { owner: self.owner.clone(), status, lease_expires_at, steps }
     }
 
+    /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
+    /// only once its lease is over as well.
+    pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {
+        now.millis() > self.expires_at.saturating_mul(1000)
+    }
+
     /// Reads an item that was found under a key of ours.
     pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
         let mut fields = Fields { schema, item };

@@ -1,6 +1,6 @@
 //! A call that ends without an owner and without an answer, and what it leaves behind.
 
-use super::{Acquirer, Acquisition, in_progress};
+use super::{Acquirer, Acquisition, Seen, in_progress};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::policy::Outage;
@@ -12,7 +12,7 @@ impl Acquirer<'_> {
     /// What an error leaves behind, and what becomes of the call.
     pub(super) async fn give_up(&mut self, error: Error) -> Result<Acquisition, Error> {
         let is_outage = error.kind() == ErrorKind::Unavailable;
-        if let Some(seen) = self.running.filter(|_| is_outage && !self.is_barred) {
+        if let Some(seen) = self.running().filter(|_| is_outage) {
             // What was seen may be long ago, and the record ours by now.
             if self.may_hold {
                 self.let_go().await;
@@ -20,7 +20,8 @@ impl Acquirer<'_> {
             return Ok(in_progress(seen.lease_left));
         }
         // Not where the record, or the hook's word, said that it must not.
-        let may_run = !self.is_barred && !matches!(self.verdict, Some((_, Verdict::Settle(_))));
+        let may_run = matches!(self.seen, Seen::Nothing)
+            && !matches!(self.verdict, Some((_, Verdict::Settle(_))));
         if is_outage && may_run && self.call.policy.outage == Outage::Open {
             tracing::error!(
                 operation = self.call.key.operation(), %error,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Acquirer, Acquisition, in_progress};
+use super::{Acquirer, Acquisition, Seen, in_progress};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
@@ -31,7 +31,7 @@ impl Acquirer<'_> {
                         clock.sleep(self.patience().min(pause)).await;
                     }
                     let told = self.ask().await;
-                    let seen = self.running.map_or_else(|| clock.local_now(), |seen| seen.at);
+                    let seen = self.running().map_or_else(|| clock.local_now(), |seen| seen.at);
                     flight.land(&told, seen);
                     return told;
                 }
@@ -51,7 +51,7 @@ impl Acquirer<'_> {
                         return Ok(in_progress(seen.lease_left));
                     }
                     // One of those that wait looks for all of them.
-                    self.running = Some(seen);
+                    self.seen = Seen::Running(seen);
                 }
                 Some(Landing::Gone) => leaders += 1,
                 Some(Landing::Failed(ErrorKind::Unavailable, reason)) => {
@@ -62,7 +62,7 @@ impl Acquirer<'_> {
                 Some(Landing::Failed(kind, reason)) => {
                     return self.give_up(leaders_error(kind, &reason)).await;
                 }
-                None => match self.running {
+                None => match self.running() {
                     Some(seen) => return Ok(in_progress(seen.lease_left)),
                     None if mutant(Mutant::RefuseUnasked) => {
                         return Ok(in_progress(Duration::ZERO));
@@ -82,7 +82,7 @@ impl Acquirer<'_> {
 
     /// Asks the store by itself.
     async fn ask(&mut self) -> Result<Acquisition, Error> {
-        match self.running {
+        match self.running() {
             None => self.acquire().await,
             Some(seen) => self.wait_for(seen).await,
         }
@@ -93,7 +93,7 @@ impl Acquirer<'_> {
     fn patience(&self) -> Duration {
         let (clock, asking) = (&self.core.table.clock, self.core.table.request_timeout);
         let wait_left = self.call.wait_left(clock, self.started);
-        if self.running.is_some() || mutant(Mutant::RefuseUnasked) {
+        if self.running().is_some() || mutant(Mutant::RefuseUnasked) {
             return wait_left;
         }
         let until = self.started.plus(asking.saturating_mul(LEADERS_REQUESTS));

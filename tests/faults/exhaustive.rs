@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use crate::guarantee::Violation;
+use crate::guarantee::{Guarantee, Violation};
 use crate::random::{per_second, shrink};
 use crate::scenarios::{self, Scenario};
 use crate::schedule::{Schedule, run};
@@ -22,8 +22,13 @@ pub(crate) struct Explored {
     pub(crate) violation: Option<(Schedule, Violation)>,
 }
 
-/// Explores all schedules of at most `length` steps, up to the first violation.
-pub(crate) fn explore(setup: &Setup, budget: Budget, length: usize) -> Explored {
+/// Explores all schedules of at most `length` steps, up to the first violation that is `wanted`.
+pub(crate) fn explore(
+    setup: &Setup,
+    budget: Budget,
+    length: usize,
+    wanted: impl Fn(&Violation) -> bool,
+) -> Explored {
     let mut explored = Explored::default();
     // How a state was seen: what it could still do, and at which depth.
     let mut seen: HashMap<u64, Vec<(u8, usize)>> = HashMap::new();
@@ -53,7 +58,7 @@ pub(crate) fn explore(setup: &Setup, budget: Budget, length: usize) -> Explored 
         });
         explored.schedules += 1;
         explored.histories.extend(ran.history);
-        if let Some(violation) = ran.violation {
+        if let Some(violation) = ran.violation.filter(&wanted) {
             let schedule = Schedule { setup: setup.clone(), steps: ran.steps };
             explored.violation = Some((schedule, violation));
             break;
@@ -61,6 +66,18 @@ pub(crate) fn explore(setup: &Setup, budget: Budget, length: usize) -> Explored 
     }
     explored.states = seen.len();
     explored
+}
+
+/// Some schedule that violates this, with the fewest faults that it takes.
+pub(crate) fn any(
+    setup: &Setup,
+    scenario: &Scenario,
+    guarantee: Guarantee,
+    faults: u32,
+) -> Option<(Schedule, Violation)> {
+    let wanted = |violation: &Violation| violation.guarantee == guarantee;
+    let explore = |faults| explore(setup, Budget::of(scenario, faults), MOST_STEPS, wanted);
+    (0..=faults).find_map(|faults| explore(faults).violation)
 }
 
 /// A violation that takes more steps than these would be a surprise; the longest known one has 12.
@@ -76,7 +93,7 @@ pub(crate) fn shortest(
         let budget = Budget::of(scenario, faults);
         let mut best = None;
         let mut length = MOST_STEPS;
-        while let Some((found, violation)) = explore(setup, budget, length).violation {
+        while let Some((found, violation)) = explore(setup, budget, length, |_| true).violation {
             let found = shrink(found, &violation);
             length = found.steps.len() - 1;
             best = Some((found, violation));
@@ -88,11 +105,15 @@ pub(crate) fn shortest(
     None
 }
 
-/// Each scenario's own, so that all of them take minutes; with `FAULT_BOUND=full` every scenario is
-/// searched with two callers and two faults and with three callers and one, which takes much longer.
+/// Whether `FAULT_BOUND=full` is set: then every scenario is searched with two callers and two faults
+/// and with three callers and one, which takes hours.
+pub(crate) fn is_full() -> bool {
+    std::env::var("FAULT_BOUND").is_ok_and(|bound| bound == "full")
+}
+
+/// Each scenario's own, so that all of them take a minute or two.
 fn bounds(scenario: &Scenario) -> &'static [(usize, u32)] {
-    let is_full = std::env::var("FAULT_BOUND").is_ok_and(|bound| bound == "full");
-    if is_full { scenarios::FULL } else { scenario.bounds }
+    if is_full() { scenarios::FULL } else { scenario.bounds }
 }
 
 /// Searches a scenario to its bounds.
@@ -101,7 +122,7 @@ pub(crate) fn search(name: &str) {
     for &(callers, faults) in bounds(scenario) {
         let start = Instant::now();
         let setup = Setup::of(scenario, callers);
-        let explored = explore(&setup, Budget::of(scenario, faults), usize::MAX);
+        let explored = explore(&setup, Budget::of(scenario, faults), usize::MAX, |_| true);
         let elapsed = start.elapsed();
         println!(
             "{name}: {callers} callers, {faults} faults: {} schedules, {} histories, {} states, \

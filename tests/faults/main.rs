@@ -10,6 +10,7 @@ mod differential;
 mod exhaustive;
 mod expression;
 mod guarantee;
+mod known;
 mod ledger;
 mod mutants;
 mod network;

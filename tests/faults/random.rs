@@ -122,21 +122,38 @@ pub(crate) struct Searched {
     pub(crate) violation: Option<(u64, Schedule, Violation)>,
 }
 
-/// Searches from `first` on, on every core, until the time is over or something is found.
-pub(crate) fn search(first: u64, time: Duration, most: u64, progress: bool) -> Searched {
+/// How far a search goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    /// The same schedules each time.
+    Schedules(u64),
+    Time(Duration),
+}
+
+/// How many schedules are drawn before anybody looks whether it is enough.
+const BATCH: u64 = 64;
+
+/// Searches from `first` on, on every core, to the bound or until something is found.
+pub(crate) fn search(first: u64, bound: Bound) -> Searched {
     let start = Instant::now();
     let next = AtomicU64::new(0);
     let searched = Mutex::new(Searched::default());
+    let (most, time) = match bound {
+        Bound::Schedules(most) => (most, Duration::MAX),
+        Bound::Time(time) => (u64::MAX, time),
+    };
     let is_over = || start.elapsed() > time || searched.lock().unwrap().violation.is_some();
     let work = || {
         loop {
-            let batch = next.fetch_add(256, Ordering::Relaxed);
+            let batch = next.fetch_add(BATCH, Ordering::Relaxed);
             if batch >= most || is_over() {
                 return;
             }
-            let runs: Vec<_> = (batch..batch + 256).map(|i| search_one(first + i)).collect();
+            let batch = batch..most.min(batch + BATCH);
+            let schedules = batch.end - batch.start;
+            let runs: Vec<_> = batch.map(|i| search_one(first + i)).collect();
             let mut searched = searched.lock().unwrap();
-            searched.schedules += 256;
+            searched.schedules += schedules;
             for (history, violation) in runs {
                 searched.histories.extend(history);
                 searched.violation = searched.violation.take().or(violation);
@@ -146,7 +163,8 @@ pub(crate) fn search(first: u64, time: Duration, most: u64, progress: bool) -> S
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        while progress && workers.iter().any(|worker| !worker.is_finished()) {
+        while matches!(bound, Bound::Time(_)) && workers.iter().any(|worker| !worker.is_finished())
+        {
             std::thread::sleep(Duration::from_secs(1));
             report(&searched.lock().unwrap(), start, time);
         }

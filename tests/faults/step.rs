@@ -67,10 +67,10 @@ impl Fate {
         Self::Stale,
     ];
 
-    /// Those that differ in what they do: a lost request is a late one that never arrives, and the
-    /// crate takes a server error for a broken connection and a conflict for a throttled request.
-    pub(crate) const DISTINCT: &[Self] =
-        &[Self::Twice, Self::LoseReply, Self::Late, Self::Throttle, Self::Stale];
+    /// Those that differ in what they do: a lost request is a late one that never arrives, a lost reply
+    /// that of one that arrives at once, and the crate takes a server error for a broken connection and
+    /// a conflict for a throttled request.
+    pub(crate) const DISTINCT: &[Self] = &[Self::Twice, Self::Late, Self::Throttle, Self::Stale];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
