@@ -14,7 +14,7 @@ pub(crate) use self::adaptive::Replays;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::clock::{Backoff, Clock, Offset, StoreTime, Timestamp};
+use crate::clock::{Backoff, Clock, End, StoreTime, Timestamp, Uptime};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
@@ -39,8 +39,8 @@ pub(crate) struct Call {
     pub(crate) key: RecordKey,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
-    /// When the caller's time is over, by the local clock.
-    pub(crate) deadline: Option<Timestamp>,
+    /// When the caller's time is over.
+    pub(crate) deadline: Option<End>,
     pub(crate) answers: Answers,
     pub(crate) signals: Signals,
 }
@@ -51,7 +51,7 @@ impl Call {
         key: RecordKey,
         fingerprint: Fingerprint,
         policy: Policy,
-        deadline: Option<Timestamp>,
+        deadline: Option<End>,
         answers: Answers,
     ) -> Self {
         if core.table.is_disabled {
@@ -80,18 +80,13 @@ impl Call {
     }
 
     /// By when a round trip must be over, so that the answer gets out before the deadline.
-    pub(crate) fn answer_by(&self) -> Option<Timestamp> {
+    pub(crate) fn answer_by(&self) -> Option<End> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
     /// Waits for the next look at an operation that another owner runs; `false` when policy or time
     /// say no more.
-    pub(crate) async fn wait(
-        &self,
-        clock: &Clock,
-        started: Timestamp,
-        backoff: &mut Backoff,
-    ) -> bool {
+    pub(crate) async fn wait(&self, clock: &Clock, started: Uptime, backoff: &mut Backoff) -> bool {
         let left = self.wait_left(clock, started);
         if left.is_zero() {
             return false;
@@ -101,13 +96,10 @@ impl Call {
     }
 
     /// How long a call that began at `started` still waits for an operation that another owner runs.
-    pub(crate) fn wait_left(&self, clock: &Clock, started: Timestamp) -> Duration {
+    pub(crate) fn wait_left(&self, clock: &Clock, started: Uptime) -> Duration {
         let InProgress::Wait { timeout } = self.policy.in_progress else { return Duration::ZERO };
-        let mut until = started.plus(timeout);
-        if let Some(answer_by) = self.answer_by() {
-            until = until.min(answer_by);
-        }
-        until.since(clock.local_now())
+        let until = clock.lasting_from(started, timeout);
+        clock.left(self.answer_by().map_or(until, |answer_by| until.or(answer_by)))
     }
 
     /// Whether what another call of the same request is told holds for this one too.
@@ -157,11 +149,11 @@ pub(crate) struct Acquirer<'a> {
     /// Whether a hook judges an abandoned operation: then the call may come to
     /// [`Acquisition::Reconcile`].
     pub(crate) reconciles: bool,
-    started: Timestamp,
+    started: Uptime,
     writes: u32,
     backoff: Backoff,
-    /// The clock offset that the last written lease was stamped with.
-    stamped: Offset,
+    /// Ends of leases that were stamped anew, and it is not known whether they were replaced.
+    in_doubt: Vec<Timestamp>,
     /// A write of ours is in the table, or may be, or may yet arrive there.
     may_hold: bool,
     /// What keeps it from running without a record.
@@ -196,8 +188,7 @@ enum Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sighting {
     pub(crate) lease_left: Duration,
-    /// In local time.
-    pub(crate) at: Timestamp,
+    pub(crate) at: Uptime,
 }
 
 /// A hook's answer, ready to be put into the record.
@@ -257,10 +248,10 @@ impl<'a> Acquirer<'a> {
             call,
             claim,
             reconciles: false,
-            started: clock.local_now(),
+            started: clock.now().uptime,
             writes: 0,
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
-            stamped: clock.offset(),
+            in_doubt: Vec::new(),
             may_hold: false,
             seen: Seen::Nothing,
             steps: None,
@@ -327,17 +318,14 @@ impl<'a> Acquirer<'a> {
                 }
                 Found::Ours(term) => {
                     self.is_ours();
-                    let misstamped = self.is_misstamped(time);
-                    self.settle(term.lease_expires_at, misstamped).await?
+                    self.settle(term.lease_expires_at, time).await?
                 }
                 Found::Record(item) => match self.decide(item, time)? {
                     Decision::Acquired { attempt, created_at, lease_expires_at, steps } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
                         self.steps = steps;
                         self.is_ours();
-                        // Which of several writes it was, and so its offset, is not known.
-                        let misstamped = self.writes > 1 || self.is_misstamped(time);
-                        self.settle(lease_expires_at, misstamped).await?
+                        self.settle(lease_expires_at, time).await?
                     }
                     Decision::Create => {
                         next = self.anew(Way::Create);
@@ -413,7 +401,7 @@ impl<'a> Acquirer<'a> {
 
     /// Another owner runs it, with so much of its lease left.
     fn runs(&mut self, lease_left: Duration) {
-        let at = self.core.table.clock.local_now();
+        let at = self.core.table.clock.now().uptime;
         self.seen = Seen::Running(Sighting { lease_left, at });
     }
 
@@ -558,13 +546,9 @@ impl<'a> Acquirer<'a> {
     }
 
     /// The lease and the retention of a record written now.
-    fn term(&mut self) -> Result<Term, Error> {
-        self.stamped = self.core.table.clock.offset();
-        self.core.term(&self.call.policy, self.call.deadline, self.stamped)
-    }
-
-    fn is_misstamped(&self, time: Option<StoreTime>) -> bool {
-        time.is_some_and(|time| self.stamped.is_off(time, self.core.clock_tolerance))
+    fn term(&self) -> Result<Term, Error> {
+        let term = self.core.term(&self.call.policy, self.call.deadline)?;
+        Ok(term.unlike(&self.in_doubt))
     }
 
     /// Makes sure, before anything runs, that the lease we hold was stamped right and that not too
@@ -572,15 +556,17 @@ impl<'a> Acquirer<'a> {
     async fn settle(
         &mut self,
         lease_expires_at: Timestamp,
-        misstamped: bool,
+        time: Option<StoreTime>,
     ) -> Result<Settled, Error> {
-        let (mut lease_expires_at, mut misstamped) = (lease_expires_at, misstamped);
-        loop {
+        let (mut lease_expires_at, mut time) = (lease_expires_at, time);
+        let window = loop {
             let fresh = self.term()?;
-            let length = fresh.lease_expires_at.since(self.core.table.clock.store_now());
-            let lost = fresh.lease_expires_at.since(lease_expires_at);
-            if (!misstamped && lost <= length / 3) || mutant(Mutant::OwnersClock) {
-                break;
+            let (policy, deadline) = (&self.call.policy, self.call.deadline);
+            let window = self.core.window(policy, deadline, lease_expires_at, time);
+            // A stamp that may yet be replaced is nothing to run by.
+            let is_settled = !self.in_doubt.contains(&lease_expires_at);
+            if let Some(window) = window.filter(|_| is_settled) {
+                break window;
             }
             if !self.pace().await {
                 let message = "DynamoDB confirms no lease: try again";
@@ -591,23 +577,26 @@ impl<'a> Acquirer<'a> {
             match reply.outcome {
                 // This response too may have been under way for long, or tell more of the clock.
                 Write::Applied => {
-                    misstamped = self.is_misstamped(reply.time);
                     lease_expires_at = fresh.lease_expires_at;
+                    time = reply.time;
                 }
                 // Who holds it now is not asked for again: the store may be gone by then.
                 Write::Refused(Some(item)) => {
                     return Ok(Settled::Changed(Next::Shown(item, reply.time)));
                 }
-                Write::Refused(None) | Write::Conflict(_) | Write::Unknown(_) => {
+                Write::Unknown(_) => {
+                    self.in_doubt.push(lease_expires_at);
+                    return Ok(Settled::Changed(Next::Look));
+                }
+                Write::Refused(None) | Write::Conflict(_) => {
                     return Ok(Settled::Changed(Next::Look));
                 }
                 Write::Invalid(error) | Write::NotApplied(error) => return Err(error),
             }
-        }
+        };
         let start = self.start();
         let (claim, call, steps) = (self.claim.clone(), self.call.clone(), self.steps.take());
-        let execution =
-            Execution::protected(self.core, claim, call, lease_expires_at, steps, start);
+        let execution = Execution::protected(self.core, claim, call, window, steps, start);
         Ok(Settled::Granted(execution))
     }
 
@@ -644,28 +633,8 @@ pub(crate) fn in_progress(lease_left: Duration) -> Acquisition {
 pub(crate) const LEAST_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
-    /// How long a call may last that has to be back by `until`, in local time.
-    pub(crate) fn time_until(&self, until: Option<Timestamp>) -> Duration {
-        let now = self.table.clock.local_now();
-        until.map_or(Duration::MAX, |until| until.since(now).max(LEAST_LIMIT))
-    }
-
-    /// How long an owner that starts or goes on now may hold the record.
-    pub(crate) fn term(
-        &self,
-        policy: &Policy,
-        deadline: Option<Timestamp>,
-        offset: Offset,
-    ) -> Result<Term, Error> {
-        let now = offset.to_store(self.table.clock.local_now());
-        let deadline = deadline.map(|deadline| offset.to_store(deadline));
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            let message = "the deadline of the operation is over: nothing was run";
-            return Err(Error::new(ErrorKind::DeadlineExceeded, message));
-        }
-        let lease_expires_at = policy.lease.end(now, deadline);
-        let floor = if mutant(Mutant::ExpireBeforeLease) { now } else { lease_expires_at };
-        let expires_at = now.plus(policy.retention).max(floor).seconds_up();
-        Ok(Term { lease_expires_at, expires_at })
+    /// How long a call may last that has to be back by `until`.
+    pub(crate) fn time_until(&self, until: Option<End>) -> Duration {
+        until.map_or(Duration::MAX, |until| self.table.clock.left(until).max(LEAST_LIMIT))
     }
 }

@@ -170,6 +170,7 @@ mod tests {
     use aws_smithy_async::time::{SharedTimeSource, TimeSource};
 
     use super::*;
+    use crate::fault_injection::ClockShift;
 
     const LATER: i64 = 1_000;
 
@@ -191,7 +192,7 @@ mod tests {
 
     fn kit(most_bytes: usize) -> Kit {
         let wall = Wall::default();
-        let clock = Clock::new(SharedTimeSource::new(wall.clone()));
+        let clock = Clock::new(SharedTimeSource::new(wall.clone()), ClockShift::default());
         Kit { cache: Cache::new(most_bytes), clock, wall }
     }
 

@@ -4,17 +4,23 @@
 //! makes the store the clock that both agree on: an owner stamps its lease in store time as it
 //! last saw it, and a taker judges a lease by the `Date` of the very response that brought the
 //! record.
+//!
+//! The machine's own time is a pair: a wall clock, which can be set, and a monotonic one, which stands
+//! still while the machine is frozen. What ends by a clock ends by whichever of the two is first
+//! there, and a length is measured by the monotonic one.
 
 use std::fmt;
-use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::SharedTimeSource;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{self, Mutant, mutant};
+use crate::fault_injection::{self, ClockShift, Mutant, mutant};
 
 /// Milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,120 +78,243 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// What the monotonic clock shows: milliseconds since some moment before this process's first call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Uptime(i64);
+
+impl Uptime {
+    /// The time from `earlier` to `self`; zero if it is the other way round.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Timestamp(self.0).since(Timestamp(earlier.0))
+    }
+}
+
+/// What this machine's two clocks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Local {
+    pub(crate) wall: Timestamp,
+    pub(crate) uptime: Uptime,
+}
+
+impl Local {
+    /// How far the wall clock is ahead of the monotonic one: another value, and one of them has jumped
+    /// or stood still.
+    fn lead(self) -> i64 {
+        self.wall.0.saturating_sub(self.uptime.0)
+    }
+
+    /// How long ago `earlier` may be: one of the clocks may tell too little.
+    fn longest_since(self, earlier: Self) -> Duration {
+        self.wall.since(earlier.wall).max(self.uptime.since(earlier.uptime))
+    }
+
+    /// So much later.
+    pub(crate) fn plus(self, duration: Duration) -> End {
+        let uptime = self.uptime.0.saturating_add(millis(duration));
+        End { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
+    }
+}
+
+/// An instant by both of this machine's clocks: it is there as soon as one of them says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    wall: Timestamp,
+    uptime: Uptime,
+}
+
+impl End {
+    /// Whichever is first, by each clock.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
+    }
+
+    /// So much earlier.
+    pub(crate) fn minus(self, duration: Duration) -> Self {
+        let uptime = self.uptime.0.saturating_sub(millis(duration));
+        Self { wall: self.wall.minus(duration), uptime: Uptime(uptime) }
+    }
+
+    /// How long it is from `now` to there; zero once one of the clocks is there.
+    fn left(self, now: Local) -> Duration {
+        let by_wall = self.wall.since(now.wall);
+        let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
+        if mutant(Mutant::TrustTheWallClock) && self.wall.0 != i64::MAX {
+            return by_wall;
+        }
+        if mutant(Mutant::TrustTheMonotonicClock) {
+            return by_uptime;
+        }
+        by_wall.min(by_uptime)
+    }
+}
+
 /// What one response told about the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoreTime {
     /// The response's `Date`: the store's clock read this, cut to the whole second, at some instant
     /// between `sent` and `received`.
     pub(crate) date: Timestamp,
-    /// Local time when the request left.
-    pub(crate) sent: Timestamp,
-    /// Local time when the response was there.
-    pub(crate) received: Timestamp,
+    /// When the request left.
+    pub(crate) sent: Local,
+    /// When the response was there.
+    pub(crate) received: Local,
 }
 
 impl StoreTime {
-    /// The least and the most that the store's clock can be ahead of the local one, in ms: it read
-    /// `date` to `date + 999` somewhere between `sent` and `received`.
+    /// The most that the store's clock can have shown when the response was there.
+    pub(crate) fn latest(self) -> Timestamp {
+        self.date.shifted(999).plus(self.elapsed())
+    }
+
+    /// The longest that the round trip can have lasted.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.received.longest_since(self.sent)
+    }
+
+    /// The least and the most that the store's clock can be ahead of the wall clock, in ms.
     fn bounds(self) -> (i64, i64) {
-        let least = self.date.0.saturating_sub(self.received.0);
-        let most = self.date.0.saturating_add(999).saturating_sub(self.sent.0);
-        // A local clock that was set back in between would turn them round.
-        (least.min(most), most.max(least))
+        let ahead = |store: Timestamp| store.0.saturating_sub(self.received.wall.0);
+        (ahead(self.date), ahead(self.latest()))
     }
 }
 
-/// How far the store's clock is ahead of the local one, in ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Offset(i64);
+/// By how much the lead of the wall clock may change before it counts, in ms: the two are not read at
+/// the same instant.
+const APART: u64 = 500;
 
-impl Offset {
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "for people"))]
-    pub(crate) const fn millis(self) -> i64 {
-        self.0
-    }
-
-    pub(crate) fn to_store(self, local: Timestamp) -> Timestamp {
-        local.shifted(self.0)
-    }
-
-    /// Whether a stamp made with this offset was certainly wrong by more than `tolerance`, or may be
-    /// too early by more than that and the second to which a `Date` is exact.
-    pub(crate) fn is_off(self, observed: StoreTime, tolerance: Duration) -> bool {
-        let (least, most) = observed.bounds();
-        let tolerance = millis(tolerance);
-        let certainly_late = self.0.saturating_sub(most) > tolerance;
-        let certainly_early = least.saturating_sub(self.0) > tolerance;
-        // A request that was long on its way leaves room for a slow clock to hide in.
-        let maybe_early = most.saturating_sub(self.0) > tolerance.saturating_add(1000);
-        certainly_late || certainly_early || maybe_early
-    }
-}
-
-/// When something ends, by a clock that may be set and by one that is not: whichever comes first.
+/// What the responses so far have told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    at: Timestamp,
-    /// `None` where it is further away than that clock can tell.
-    by: Option<Instant>,
+struct Learned {
+    /// How far the store's clock is ahead of the wall clock, in ms.
+    offset: i64,
+    /// Of the last response.
+    date: Timestamp,
+    received: Local,
 }
 
-/// The local clock and what is known of the store's.
+impl Learned {
+    /// The offset, as long as the two clocks have gone on together since the last response. Where they
+    /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
+    fn offset(self, now: Local) -> i64 {
+        let apart = now.lead().saturating_sub(self.received.lead()).unsigned_abs();
+        if apart > APART { 0 } else { self.offset }
+    }
+}
+
+/// This machine's clocks; a clone shows the same.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    wall: SharedTimeSource,
+    origin: Instant,
+    shift: ClockShift,
+}
+
+impl Machine {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
+        Self { wall, origin: Instant::now(), shift }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    pub(crate) fn now(&self) -> Local {
+        let uptime = millis(Instant::now().saturating_duration_since(self.origin));
+        Local {
+            wall: Timestamp::from_system(self.wall.now()),
+            uptime: Uptime(uptime.saturating_add(self.shift.millis())),
+        }
+    }
+}
+
+/// The local clocks and what is known of the store's.
 pub(crate) struct Clock {
-    source: SharedTimeSource,
-    offset: AtomicI64,
+    machine: Machine,
+    learned: Mutex<Option<Learned>>,
 }
 
 impl Clock {
-    pub(crate) fn new(source: SharedTimeSource) -> Self {
-        Self { source, offset: AtomicI64::new(0) }
+    pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
+        Self { machine: Machine::new(wall, shift), learned: Mutex::new(None) }
     }
 
-    pub(crate) fn local_now(&self) -> Timestamp {
-        Timestamp::from_system(self.source.now())
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
-    /// The offset as last observed; zero before the first response.
-    pub(crate) fn offset(&self) -> Offset {
-        Offset(self.offset.load(Ordering::Relaxed))
+    pub(crate) fn now(&self) -> Local {
+        self.machine.now()
     }
 
-    /// Store time, as well as it is known here.
+    fn learned(&self) -> Option<Learned> {
+        *self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far the store's clock is ahead of the wall clock, in ms; zero where nothing is known of it.
+    pub(crate) fn offset(&self) -> i64 {
+        self.learned().map_or(0, |learned| learned.offset(self.now()))
+    }
+
+    /// Store time, as well as it is known here; never before a `Date` and the time since, however the
+    /// wall clock was set.
     pub(crate) fn store_now(&self) -> Timestamp {
-        self.offset().to_store(self.local_now())
+        let now = self.now();
+        let Some(learned) = self.learned() else { return now.wall };
+        let least = learned.date.plus(now.uptime.since(learned.received.uptime));
+        now.wall.shifted(learned.offset(now)).max(least)
     }
 
     /// Moves the offset as little as the response asks for: the bounds of many responses close in
     /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
     pub(crate) fn observe(&self, time: Option<StoreTime>) {
-        if let Some(time) = time {
-            let (least, most) = time.bounds();
-            let closer = self.offset.load(Ordering::Relaxed).clamp(least, most);
-            self.offset.store(closer, Ordering::Relaxed);
-        }
+        let Some(time) = time else { return };
+        let StoreTime { date, received, .. } = time;
+        let (least, most) = time.bounds();
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = learned.map_or(0, |learned| learned.offset(received)).clamp(least, most);
+        *learned = Some(Learned { offset, date, received });
     }
 
     /// The time by which to judge a record that a response brought: never later than the store's
     /// own at that instant. Without a `Date`, the local clock less the tolerance.
     pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
-            Some(_) if mutant(Mutant::TakersClock) => self.local_now(),
+            Some(_) if mutant(Mutant::TakersClock) => self.now().wall,
             Some(time) => time.date,
             None => self.store_now().minus(tolerance),
         }
     }
 
-    /// The end of something that ends at `at`, in store time.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    pub(crate) fn end(&self, at: Timestamp) -> End {
-        End { at, by: Instant::now().checked_add(at.since(self.store_now())) }
+    /// What a wall clock's time is by both clocks.
+    pub(crate) fn at(&self, wall: SystemTime) -> End {
+        let now = self.now();
+        End {
+            wall: Timestamp::from_system(wall),
+            ..now.plus(Timestamp::from_system(wall).since(now.wall))
+        }
     }
 
-    /// Whether that is over: by the wall clock, or by the time that has passed since
-    /// [`end`](Self::end), if the wall clock was set back meanwhile.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    /// The end of something that ends at `at`, in store time.
+    pub(crate) fn end(&self, at: Timestamp) -> End {
+        self.now().plus(at.since(self.store_now()))
+    }
+
+    /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
+    /// set meanwhile.
+    pub(crate) fn lasting(&self, length: Duration) -> End {
+        self.lasting_from(self.now().uptime, length)
+    }
+
+    pub(crate) fn lasting_from(&self, start: Uptime, length: Duration) -> End {
+        let uptime = Uptime(start.0.saturating_add(millis(length)));
+        End { wall: Timestamp(i64::MAX), uptime }
+    }
+
+    /// How long it is until then; zero once one of the clocks is there.
+    pub(crate) fn left(&self, end: End) -> Duration {
+        end.left(self.now())
+    }
+
     pub(crate) fn is_over(&self, end: End) -> bool {
-        self.store_now() > end.at || end.by.is_some_and(|by| Instant::now() > by)
+        self.left(end).is_zero()
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
@@ -198,11 +327,46 @@ impl Clock {
     pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         tokio::time::timeout(limit, future).await.ok()
     }
+
+    /// Runs `future` until an end that may be put off meanwhile: that is looked at before each poll and
+    /// by a timer. `None` if the end came first; the future is dropped then.
+    pub(crate) async fn until<F: Future>(
+        &self,
+        end: impl Fn() -> Option<End>,
+        future: F,
+    ) -> Option<F::Output> {
+        let left = || end().map_or(Duration::ZERO, |end| self.left(end));
+        let mut future = pin!(future);
+        let mut timer = pin!(self.timer(left()));
+        poll_fn(|context| {
+            if left().is_zero() {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            while timer.as_mut().poll(context).is_ready() {
+                let left = left();
+                if left.is_zero() {
+                    return Poll::Ready(None);
+                }
+                timer.set(self.timer(left));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Not zero: a clock that stands a millisecond before the end is asked again.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    fn timer(&self, left: Duration) -> tokio::time::Sleep {
+        tokio::time::sleep(left.max(Duration::from_millis(1)))
+    }
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock").field("offset_ms", &self.offset).finish_non_exhaustive()
+        f.debug_struct("Clock").field("learned", &self.learned).finish_non_exhaustive()
     }
 }
 
@@ -244,7 +408,10 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use aws_smithy_async::time::StaticTimeSource;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use aws_smithy_async::time::TimeSource;
 
     use super::*;
 
@@ -252,8 +419,45 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
+    const fn local(wall: i64, uptime: i64) -> Local {
+        Local { wall: at(wall), uptime: Uptime(uptime) }
+    }
+
     fn read(date: i64, sent: i64, received: i64) -> StoreTime {
-        StoreTime { date: at(date), sent: at(sent), received: at(received) }
+        let (sent, received) = (local(sent, sent), local(received, received));
+        StoreTime { date: at(date), sent, received }
+    }
+
+    /// A wall clock and a monotonic one that a test sets.
+    #[derive(Clone, Debug, Default)]
+    struct Clocks {
+        wall: Arc<AtomicI64>,
+        uptime: Arc<AtomicI64>,
+    }
+
+    impl Clocks {
+        fn clock(&self) -> Clock {
+            let uptime = Arc::clone(&self.uptime);
+            let shift = ClockShift::new(move || uptime.load(Ordering::Relaxed));
+            Clock::new(SharedTimeSource::new(self.clone()), shift)
+        }
+
+        fn pass(&self, wall: i64, uptime: i64) {
+            self.wall.fetch_add(wall, Ordering::Relaxed);
+            self.uptime.fetch_add(uptime, Ordering::Relaxed);
+        }
+    }
+
+    impl TimeSource for Clocks {
+        fn now(&self) -> SystemTime {
+            at(self.wall.load(Ordering::Relaxed)).to_system()
+        }
+    }
+
+    /// A response that took no time.
+    fn told(clock: &Clock, date: i64) {
+        let now = clock.now();
+        clock.observe(Some(StoreTime { date: at(date), sent: now, received: now }));
     }
 
     #[test]
@@ -264,53 +468,119 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_clock_is_not_found_off_by_a_dates_coarseness() {
-        // Any instant of the store's second; a second on the way there, any time on the way back.
-        for store in (100_000..101_000).step_by(37) {
-            for (there, back) in [(0, 0), (40, 60), (0, 1000), (1000, 7000), (900, 0)] {
-                let time = read(store / 1000 * 1000, store - there, store + back);
-                assert!(!Offset(0).is_off(time, Duration::from_secs(1)), "{time:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_clock_off_by_more_than_tolerance_and_resolution_is_found() {
-        for skew in [-60_000, -2_200, 2_200, 60_000] {
-            let time = read(100_000, 100_300 - skew, 100_400 - skew);
-            assert!(Offset(0).is_off(time, Duration::from_secs(1)), "{skew}");
-        }
-    }
-
-    #[test]
-    fn a_slow_clock_does_not_hide_behind_a_slow_response() {
-        // Four seconds behind; the store handled it at once, the response took three seconds.
-        let time = read(104_000, 100_200, 103_200);
-        assert!(Offset(0).is_off(time, Duration::from_secs(1)));
-    }
-
-    #[test]
     fn responses_close_in_on_the_true_offset() {
         for skew in [-7_300, 0, 421, 86_400_000] {
-            let clock = Clock::new(SharedTimeSource::new(StaticTimeSource::from_secs(0)));
+            let clock = Clocks::default().clock();
             // A response each 370 ms of store time, 20 ms after its request.
             for store in (1_000_000..1_010_000).step_by(370) {
                 let date = store / 1000 * 1000;
                 clock.observe(Some(read(date, store - skew - 10, store - skew + 10)));
             }
-            let error = clock.offset().0 - skew;
+            let error = clock.learned().unwrap().offset - skew;
             assert!(error.abs() <= 150, "{skew}: {error}");
         }
     }
 
     #[test]
     fn a_record_is_judged_by_the_date_that_came_with_it() {
-        let clock = Clock::new(SharedTimeSource::new(StaticTimeSource::from_secs(0)));
+        let clock = Clocks::default().clock();
         let time = read(50_000, 0, 0);
         assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), at(50_000));
         assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(-1_000));
         clock.observe(Some(time));
-        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(49_000));
+        let now = clock.judging_time(None, Duration::from_secs(1));
+        assert!(now.since(at(49_000)) < A_WHILE, "{now:?}");
+    }
+
+    /// Of real time, for a test.
+    const A_WHILE: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn what_was_learned_of_the_offset_is_void_after_a_jump_or_a_freeze() {
+        for (wall, uptime) in [(3_600_000, 0), (-3_600_000, 0), (600_000, 1_000), (0, 600_000)] {
+            let clocks = Clocks::default();
+            let clock = clocks.clock();
+            told(&clock, 90_000_000);
+            clocks.pass(200_000, 200_000);
+            assert_eq!(clock.offset(), 90_000_000, "they have gone on together");
+            clocks.pass(wall, uptime);
+            assert_eq!(clock.offset(), 0, "{wall} {uptime}");
+            told(&clock, 95_000_000);
+            assert_ne!(clock.offset(), 0, "told anew");
+        }
+    }
+
+    #[test]
+    fn store_time_never_goes_back_with_the_wall_clock() {
+        let clocks = Clocks::default();
+        let clock = clocks.clock();
+        clocks.pass(10_000_000, 0);
+        told(&clock, 10_000_000);
+        clocks.pass(-3_600_000, 20_000);
+        let now = clock.store_now();
+        assert!(now >= at(10_020_000) && now.since(at(10_020_000)) < A_WHILE, "{now:?}");
+    }
+
+    #[test]
+    fn an_end_is_there_by_whichever_clock_comes_first() {
+        let later = local(1_000, 5_000).plus(Duration::from_secs(10));
+        for (wall, uptime, left) in [
+            (1_000, 5_000, 10_000),
+            (3_000, 8_000, 7_000),
+            (11_000, 5_000, 0),
+            (1_000, 15_000, 0),
+            (-90_000, 6_000, 9_000),
+        ] {
+            assert_eq!(later.left(local(wall, uptime)), Duration::from_millis(left));
+        }
+        let sooner = local(0, 0).plus(Duration::from_secs(6));
+        let both = later.or(sooner);
+        assert_eq!(both.left(local(5_000, 2_000)), Duration::from_secs(1));
+        assert_eq!(both.minus(Duration::from_secs(1)).left(local(5_000, 2_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_length_is_measured_by_the_monotonic_clock_alone() {
+        let clocks = Clocks::default();
+        let clock = clocks.clock();
+        let end = clock.lasting(Duration::from_secs(1_000));
+        for wall in [3_600_000, -7_200_000] {
+            clocks.pass(wall, 0);
+            let left = clock.left(end);
+            assert!(left > Duration::from_secs(900) && left <= Duration::from_secs(1_000));
+        }
+        clocks.pass(0, 1_000_000);
+        assert!(clock.is_over(end));
+    }
+
+    #[test]
+    fn how_long_a_response_took_is_told_by_the_slower_story() {
+        let date = at(100_000);
+        for (sent, received) in [(local(0, 0), local(0, 5_000)), (local(0, 0), local(5_000, 0))] {
+            let time = StoreTime { date, sent, received };
+            assert_eq!(time.latest(), at(105_999));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_future_is_not_polled_after_its_end() {
+        let clocks = Clocks::default();
+        let clock = clocks.clock();
+        let end = clock.now().plus(Duration::from_secs(30));
+        let polls = AtomicI64::new(0);
+        let polled = poll_fn(|context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            // The wall clock jumps past the end between two polls.
+            clocks.pass(31_000, 0);
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        assert_eq!(clock.until(|| Some(end), polled).await, None);
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        let end = clock.now().plus(Duration::from_secs(30));
+        let never = clock.until(|| Some(end), std::future::pending::<()>());
+        assert_eq!(clock.within(Duration::from_secs(60), never).await, Some(None), "by a timer");
+        assert_eq!(clock.until(|| None, async {}).await, None, "it was over before");
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::clock::{Backoff, Timestamp};
+use crate::clock::{Backoff, End, Timestamp};
 use crate::error::{Error, ErrorKind};
 use crate::execution::{Execution, Inner};
 use crate::fault_injection::{Mutant, mutant};
@@ -209,9 +208,8 @@ impl Execution {
     /// even where the retention is shorter. A completion that arrives late is then no sooner gone
     /// than the time in which nobody else may run.
     pub(crate) fn expires_at(&self, ended_at: Timestamp) -> i64 {
-        let lease_expires_at = self.inner.lease_expires_at.load(Ordering::Relaxed);
         let retained = ended_at.plus(self.inner.policy.retention);
-        retained.max(Timestamp::from_millis(lease_expires_at)).seconds_up()
+        retained.max(self.lease_expires_at()).seconds_up()
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
@@ -459,16 +457,16 @@ impl fmt::Debug for Leaving {
 /// The pauses between tries of a write that must get through, up to a point in time.
 pub(crate) struct Retries<'a> {
     core: &'a Core,
-    until: Timestamp,
+    until: End,
     backoff: Backoff,
 }
 
 impl<'a> Retries<'a> {
-    /// Tries for at most `longest`, and in time for a `deadline` by the local clock.
-    pub(crate) fn new(core: &'a Core, longest: Duration, deadline: Option<Timestamp>) -> Self {
-        let mut until = core.table.clock.local_now().plus(longest);
+    /// Tries for at most `longest`, and in time for a `deadline`.
+    pub(crate) fn new(core: &'a Core, longest: Duration, deadline: Option<End>) -> Self {
+        let mut until = core.table.clock.lasting(longest);
         if let Some(deadline) = deadline {
-            until = until.min(deadline.minus(COMPLETION_MARGIN));
+            until = until.or(deadline.minus(COMPLETION_MARGIN));
         }
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         Self { core, until, backoff }
@@ -480,14 +478,14 @@ impl<'a> Retries<'a> {
     }
 
     pub(crate) fn are_over(&self) -> bool {
-        self.core.table.clock.local_now() >= self.until
+        self.core.table.clock.is_over(self.until)
     }
 
     /// Waits for the next try; `false` when there is no time for one.
     pub(crate) async fn wait(&mut self) -> bool {
         let clock = &self.core.table.clock;
         let pause = self.backoff.next();
-        if clock.local_now().plus(pause) >= self.until {
+        if pause >= clock.left(self.until) {
             return false;
         }
         clock.sleep(pause).await;

@@ -1,21 +1,20 @@
 //! An owner at work: what the handler sees of it, and its lease.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::acquire::Call;
-use crate::clock::Timestamp;
+use crate::clock::{End, Timestamp};
 use crate::derived_key::DerivedKey;
 use crate::idempotency::Core;
+use crate::lease::{Held, Window};
 use crate::policy::Policy;
-use crate::record::{Claim, Item, Record, State};
+use crate::record::Claim;
 use crate::response::Answers;
 use crate::signals::{Ending, Signals};
 use crate::steps::{Checkpoints, Steps};
-use crate::table::Write;
 use crate::transaction::Commits;
 
 /// The running operation, as its handler sees it.
@@ -55,10 +54,9 @@ pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) claim: Claim,
     pub(crate) policy: Policy,
-    /// By the local clock.
-    pub(crate) deadline: Option<Timestamp>,
-    /// In store time, milliseconds.
-    pub(crate) lease_expires_at: AtomicI64,
+    pub(crate) deadline: Option<End>,
+    /// None where no record protects.
+    pub(crate) held: Mutex<Option<Held>>,
     lease_lost: AtomicBool,
     nothing_executed: AtomicBool,
     pub(crate) steps: Steps,
@@ -153,8 +151,8 @@ impl Execution {
         if self.is_lease_lost() {
             return Duration::ZERO;
         }
-        let end = Timestamp::from_millis(self.inner.lease_expires_at.load(Ordering::Relaxed));
-        end.since(self.inner.core.table.clock.store_now())
+        let clock = &self.inner.core.table.clock;
+        self.window().map_or(Duration::ZERO, |window| clock.left(window.end))
     }
 
     /// Whether a renewal or a step found that another execution owns the key: what this one still
@@ -269,26 +267,17 @@ impl fmt::Debug for Execution {
     }
 }
 
-/// What became of a renewal.
-enum Renewal {
-    Renewed,
-    Failed,
-    /// The operation has ended: there is no lease any more.
-    Ended,
-    Lost,
-}
-
 impl Execution {
     /// The owner of a record, under a lease that is right.
     pub(crate) fn protected(
         core: &Arc<Core>,
         claim: Claim,
         call: Call,
-        lease_expires_at: Timestamp,
+        window: Window,
         steps: Option<Checkpoints>,
         start: Ending,
     ) -> Self {
-        Self::new(core, claim, call, Some(lease_expires_at), Steps::new(steps), start)
+        Self::new(core, claim, call, Some(window), Steps::new(steps), start)
     }
 
     /// An execution that no record protects. A write of its claim may be in the table all the same;
@@ -306,20 +295,19 @@ impl Execution {
         core: &Arc<Core>,
         claim: Claim,
         call: Call,
-        lease_expires_at: Option<Timestamp>,
+        window: Option<Window>,
         steps: Steps,
         start: Ending,
     ) -> Self {
         let is_disabled = core.table.is_disabled;
-        let is_protected = lease_expires_at.is_some() && !is_disabled;
+        let is_protected = window.is_some() && !is_disabled;
         let start = if is_disabled { Ending::Unprotected } else { start };
-        let lease_expires_at = lease_expires_at.unwrap_or_else(|| core.table.clock.store_now());
         let inner = Inner {
             core: Arc::clone(core),
             claim,
             policy: call.policy,
             deadline: call.deadline,
-            lease_expires_at: AtomicI64::new(lease_expires_at.millis()),
+            held: Mutex::new(window.map(Held::from)),
             lease_lost: AtomicBool::new(false),
             nothing_executed: AtomicBool::new(false),
             steps,
@@ -331,6 +319,16 @@ impl Execution {
             ending: Mutex::new(None),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn window(&self) -> Option<Window> {
+        let held = self.inner.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(|held| held.window)
+    }
+
+    /// When the lease ends, in store time; the beginning of time where there is none.
+    pub(crate) fn lease_expires_at(&self) -> Timestamp {
+        self.window().map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
     }
 
     pub(crate) fn operation(&self) -> &str {
@@ -364,75 +362,5 @@ impl Execution {
 
     pub(crate) fn said_nothing_executed(&self) -> bool {
         self.inner.nothing_executed.load(Ordering::Relaxed)
-    }
-
-    /// Sees `work` to its end, the handler and what its answer does to the record, and renews the
-    /// lease beside it where the policy says so.
-    pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
-        let renewal = self.inner.policy.lease.renewed(self.inner.deadline);
-        let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
-        tokio::select! {
-            biased;
-            output = work => output,
-            never = self.keep_alive(length) => match never {},
-        }
-    }
-
-    /// Renews a lease of `length` when a third of it is over. A renewal that fails or hangs leaves
-    /// time for three more.
-    async fn keep_alive(&self, length: Duration) -> Infallible {
-        let core = &self.inner.core;
-        loop {
-            core.table.clock.sleep(self.lease_remaining().saturating_sub(length / 3 * 2)).await;
-            match self.renew(length / 6).await {
-                Renewal::Renewed => {}
-                Renewal::Failed => core.table.clock.sleep(length / 24).await,
-                Renewal::Ended => return std::future::pending().await,
-                Renewal::Lost => {
-                    self.note_lost_lease();
-                    tracing::error!(
-                        operation = self.operation(),
-                        attempt = self.attempt(),
-                        "the lease is lost while the handler runs: another execution owns the key"
-                    );
-                    return std::future::pending().await;
-                }
-            }
-        }
-    }
-
-    async fn renew(&self, limit: Duration) -> Renewal {
-        let core = &self.inner.core;
-        // An invocation's lease is never renewed, so that no deadline bounds it.
-        let Ok(term) = core.term(&self.inner.policy, None, core.table.clock.offset()) else {
-            return Renewal::Failed;
-        };
-        match core.table.renew(&self.inner.claim, term, limit).await.outcome {
-            Write::Applied => {
-                let until = term.lease_expires_at.millis();
-                self.inner.lease_expires_at.fetch_max(until, Ordering::Relaxed);
-                Renewal::Renewed
-            }
-            // A longer lease of our own, or our completion: a repeat came before this one.
-            Write::Refused(Some(item)) => self.refused_renewal(item),
-            Write::Refused(None) => Renewal::Lost,
-            Write::Conflict(error)
-            | Write::Invalid(error)
-            | Write::NotApplied(error)
-            | Write::Unknown(error) => {
-                tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
-                Renewal::Failed
-            }
-        }
-    }
-
-    fn refused_renewal(&self, item: Item) -> Renewal {
-        match Record::decode(&self.inner.core.table.schema, item) {
-            Ok(record) if record.owner == self.inner.claim.owner => match record.state {
-                State::Pending { .. } => Renewal::Failed,
-                State::Completed { .. } | State::Failed { .. } => Renewal::Ended,
-            },
-            Ok(_) | Err(_) => Renewal::Lost,
-        }
     }
 }

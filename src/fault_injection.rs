@@ -41,18 +41,30 @@ pub enum Mutant {
     CachePastRetention,
     ShareAnyFingerprint,
     RefuseUnasked,
+    TrustTheWallClock,
+    TrustTheMonotonicClock,
 }
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{adaptive_weight, entropy, mutant, part_bytes};
+pub(crate) use self::switched_off::{ClockShift, adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{adaptive_weight, entropy, mutant, part_bytes};
+pub(crate) use self::switched_on::{ClockShift, adaptive_weight, entropy, mutant, part_bytes};
 #[cfg(feature = "fault-injection")]
 pub use self::switched_on::{set_adaptive_weight, set_entropy, set_mutants, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
     use super::Mutant;
+
+    /// None: the monotonic clock is the machine's.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub(crate) struct ClockShift;
+
+    impl ClockShift {
+        pub(crate) const fn millis(self) -> i64 {
+            0
+        }
+    }
 
     pub(crate) const fn mutant(_: Mutant) -> bool {
         false
@@ -74,8 +86,45 @@ mod switched_off {
 #[cfg(feature = "fault-injection")]
 mod switched_on {
     use std::cell::{Cell, RefCell};
+    use std::fmt;
+    use std::sync::Arc;
 
     use super::Mutant;
+    use crate::idempotency::Builder;
+
+    type Shift = dyn Fn() -> i64 + Send + Sync;
+
+    /// How far the monotonic clock is ahead of the machine's, in ms: behind, after a freeze.
+    #[derive(Clone, Default)]
+    pub(crate) struct ClockShift(Option<Arc<Shift>>);
+
+    impl ClockShift {
+        pub(crate) fn new(shift: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+            Self(Some(Arc::new(shift)))
+        }
+
+        pub(crate) fn millis(&self) -> i64 {
+            self.0.as_ref().map_or(0, |shift| shift())
+        }
+    }
+
+    impl fmt::Debug for ClockShift {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("ClockShift").finish_non_exhaustive()
+        }
+    }
+
+    impl Builder {
+        /// Lets a test move the monotonic clock: so many ms ahead of the machine's, or behind it.
+        #[doc(hidden)]
+        pub fn shift_monotonic_clock(
+            mut self,
+            shift: impl Fn() -> i64 + Send + Sync + 'static,
+        ) -> Self {
+            self.clock_shift = ClockShift::new(shift);
+            self
+        }
+    }
 
     type Entropy = Box<dyn FnMut(&mut [u8])>;
 

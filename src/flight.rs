@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::acquire::{Acquisition, Call, Sighting};
-use crate::clock::Timestamp;
+use crate::clock::Uptime;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
 use crate::policy::Policy;
@@ -96,7 +96,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     /// Tells the others what was seen `at` some time. Whoever comes from now on asks anew.
-    pub(crate) fn land(mut self, told: &Result<Acquisition, Error>, at: Timestamp) {
+    pub(crate) fn land(mut self, told: &Result<Acquisition, Error>, at: Uptime) {
         self.end();
         if self.landing.receiver_count() > 0 {
             self.landing.send_replace(Some(Landing::of(told, at)));
@@ -118,7 +118,7 @@ impl Drop for Flight {
 }
 
 impl Landing {
-    fn of(told: &Result<Acquisition, Error>, at: Timestamp) -> Self {
+    fn of(told: &Result<Acquisition, Error>, at: Uptime) -> Self {
         match told {
             Ok(Acquisition::Replay(answer)) => Self::Replay(Arc::clone(answer)),
             Ok(Acquisition::ReplayFailure(failure)) => Self::ReplayFailure(failure.clone()),

@@ -12,6 +12,7 @@ use crate::answer_codec::{AnswerCodec, Coding};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::ClockShift;
 use crate::flight::Flights;
 use crate::key::Scope;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
@@ -191,6 +192,7 @@ pub struct Builder {
     disabled: bool,
     local_cache: usize,
     single_flight: bool,
+    pub(crate) clock_shift: ClockShift,
 }
 
 impl Builder {
@@ -208,6 +210,7 @@ impl Builder {
             disabled: kill_switch::is_thrown(),
             local_cache: 0,
             single_flight: true,
+            clock_shift: ClockShift::default(),
         }
     }
 
@@ -515,7 +518,7 @@ impl Builder {
             client: watchable(&self.client),
             name: self.table,
             schema: self.schema,
-            clock: Clock::new(source),
+            clock: Clock::new(source, self.clock_shift),
             request_timeout: self.request_timeout,
             capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
             is_disabled: self.disabled,

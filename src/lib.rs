@@ -161,6 +161,7 @@ mod kill_switch;
 pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
+mod lease;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;

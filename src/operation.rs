@@ -24,7 +24,7 @@ pub(crate) use self::answer::{decode, lease_lost, outcome_unknown, refusal, stor
 pub use self::errors::{ErrorReplay, ForgetErrors, ReplayErrors};
 pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
-use crate::clock::Timestamp;
+use crate::clock::End;
 use crate::completion::Completion;
 use crate::error::{Error, RunError};
 use crate::execution::Execution;
@@ -64,7 +64,7 @@ pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
     key: String,
     fingerprint: Result<Fingerprint, Error>,
     policy: Policy,
-    deadline: Option<SystemTime>,
+    deadline: Option<End>,
     errors: PhantomData<Errors>,
     hook: Option<Hook>,
 }
@@ -264,7 +264,14 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// }
     /// ```
     pub fn deadline(mut self, deadline: SystemTime) -> Self {
-        self.deadline = Some(deadline);
+        self.deadline = Some(self.idempotency.core.table.clock.at(deadline));
+        self
+    }
+
+    /// As [`deadline`](Self::deadline), if there is one.
+    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "messages come with one"))]
+    pub(crate) fn ends(mut self, deadline: Option<End>) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -392,7 +399,7 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
         let core = &self.idempotency.core;
         let max_bytes = core.table.schema.max_key_bytes();
         let key = RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?;
-        let deadline = self.deadline.map(Timestamp::from_system);
+        let deadline = self.deadline;
         let (fingerprint, answers) = (self.fingerprint?, Answers::FUNCTION);
         let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
         Ok((core, call, self.hook))

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::acquire::LEAST_LIMIT;
-use crate::clock::Timestamp;
+use crate::clock::End;
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
@@ -181,7 +181,7 @@ impl Core {
         stored: Stored,
         key: &RecordKey,
         policy: &Policy,
-        until: Option<Timestamp>,
+        until: Option<End>,
     ) -> Result<Answer, Error> {
         let coder = self.coding.of(key);
         let manifest = match stored.in_record(policy.max_answer_bytes, coder) {
@@ -210,7 +210,7 @@ impl Core {
         &self,
         key: &RecordKey,
         manifest: &Manifest,
-        until: Option<Timestamp>,
+        until: Option<End>,
     ) -> Result<Vec<u8>, Unread> {
         let mut waiting = 0..manifest.parts;
         let mut reads = FuturesOrdered::new();
@@ -253,7 +253,7 @@ impl Core {
         key: &RecordKey,
         manifest: &Manifest,
         number: u32,
-        until: Option<Timestamp>,
+        until: Option<End>,
     ) -> Result<Vec<u8>, Unread> {
         let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
         for consistency in [Consistency::Eventual, Consistency::Strong] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use crate::clock::End;
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyForm;
 
@@ -407,10 +407,6 @@ impl Policy {
 /// Within which the largest answer may be chosen.
 const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
 
-/// Added to the invocation's deadline. An owner's stamp may be short by the clock tolerance (1 s)
-/// and by the second to which a `Date` is exact; this covers both.
-const INVOCATION_MARGIN: Duration = Duration::from_secs(2);
-
 /// What is kept of an invocation's time for the answer's way out.
 pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 
@@ -418,17 +414,27 @@ pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
 
 impl Lease {
-    /// When a lease taken or renewed at `now` ends; both in store time.
-    pub(crate) fn end(self, now: Timestamp, deadline: Option<Timestamp>) -> Timestamp {
+    /// How long a lease is that is taken or renewed now, with so much left until the deadline. What its
+    /// stamp may be short by and not be found so (`margin`) is added to an invocation's.
+    pub(crate) fn length(self, deadline_left: Option<Duration>, margin: Duration) -> Duration {
+        match (self, deadline_left) {
+            (Self::Invocation, Some(left)) => left + margin,
+            (Self::Invocation, None) => DEFAULT_RENEWED,
+            (Self::Fixed(length) | Self::Renewed(length), _) => length,
+        }
+    }
+
+    /// How much of its length may be over, or may not be known to be there, when it is granted.
+    pub(crate) fn may_lack(self, deadline: Option<End>, margin: Duration) -> Duration {
         match (self, deadline) {
-            (Self::Invocation, Some(deadline)) => deadline.plus(INVOCATION_MARGIN),
-            (Self::Invocation, None) => now.plus(DEFAULT_RENEWED),
-            (Self::Fixed(length) | Self::Renewed(length), _) => now.plus(length),
+            (Self::Invocation, Some(_)) => margin,
+            (Self::Invocation, None) => margin.max(DEFAULT_RENEWED / 3),
+            (Self::Fixed(length) | Self::Renewed(length), _) => margin.max(length / 3),
         }
     }
 
     /// How long a lease is that has to be renewed, if it has to.
-    pub(crate) fn renewed(self, deadline: Option<Timestamp>) -> Option<Duration> {
+    pub(crate) fn renewed(self, deadline: Option<End>) -> Option<Duration> {
         match (self, deadline) {
             (Self::Renewed(length), _) => Some(length),
             (Self::Invocation, None) => Some(DEFAULT_RENEWED),
@@ -479,11 +485,9 @@ mod tests {
 
     #[test]
     fn an_invocation_lease_outlives_the_invocation() {
-        let now = Timestamp::from_millis(1_000);
-        let deadline = Timestamp::from_millis(9_000);
-        assert_eq!(Lease::Invocation.end(now, Some(deadline)), Timestamp::from_millis(11_000));
-        assert_eq!(Lease::Invocation.renewed(Some(deadline)), None);
-        assert_eq!(Lease::Invocation.end(now, None), Timestamp::from_millis(31_000));
+        let (left, margin) = (Duration::from_secs(8), Duration::from_secs(2));
+        assert_eq!(Lease::Invocation.length(Some(left), margin), Duration::from_secs(10));
+        assert_eq!(Lease::Invocation.length(None, margin), Duration::from_secs(30));
         assert_eq!(Lease::Invocation.renewed(None), Some(Duration::from_secs(30)));
     }
 }

@@ -453,7 +453,8 @@ where
     loop {
         acquisition = match (acquisition, said) {
             (Acquisition::Reconcile(abandoned), _) => {
-                let asked = core.table.clock.within(acquirer.time_left(), hook.ask(*abandoned));
+                let end = core.table.clock.now().plus(acquirer.time_left());
+                let asked = core.table.clock.until(|| Some(end), hook.ask(*abandoned));
                 let word = match asked.await {
                     Some(Ok(word)) => word,
                     silent => {

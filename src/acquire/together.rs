@@ -31,7 +31,7 @@ impl Acquirer<'_> {
                         clock.sleep(self.patience().min(pause)).await;
                     }
                     let told = self.ask().await;
-                    let seen = self.running().map_or_else(|| clock.local_now(), |seen| seen.at);
+                    let seen = self.running().map_or_else(|| clock.now().uptime, |seen| seen.at);
                     flight.land(&told, seen);
                     return told;
                 }
@@ -96,8 +96,8 @@ impl Acquirer<'_> {
         if self.running().is_some() || mutant(Mutant::RefuseUnasked) {
             return wait_left;
         }
-        let until = self.started.plus(asking.saturating_mul(LEADERS_REQUESTS));
-        until.since(clock.local_now()).max(wait_left).min(self.limit())
+        let asking = asking.saturating_mul(LEADERS_REQUESTS);
+        clock.left(clock.lasting_from(self.started, asking)).max(wait_left).min(self.limit())
     }
 }
 

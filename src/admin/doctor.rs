@@ -102,9 +102,9 @@ impl Admin<'_> {
         let nobody = Owner::random()?;
         let mut trips = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
-            let start = table.clock.local_now();
+            let start = table.clock.now().uptime;
             let look = table.try_access(Access::Get, &key, &nobody, table.request_timeout).await;
-            let trip = table.clock.local_now().since(start);
+            let trip = table.clock.now().uptime.since(start);
             match look {
                 // Who denies has answered.
                 Look::Seen(()) | Look::Denied(_) => trips.push(trip),
@@ -123,7 +123,7 @@ impl Admin<'_> {
             );
             checks.findings.push(Finding::ok("latency", detail));
         }
-        let offset = table.clock.offset().millis();
+        let offset = table.clock.offset();
         let tolerance = self.core.clock_tolerance;
         let is_fine = Duration::from_millis(offset.unsigned_abs()) <= tolerance;
         checks.findings.push(if is_fine {

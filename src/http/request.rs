@@ -7,7 +7,6 @@ use http::{HeaderMap, Uri};
 use super::problem::{Problem, ProblemKind};
 use super::{Config, KeyRule, Tenant, TenantRule, key_header};
 use crate::acquire::Call;
-use crate::clock::Timestamp;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
@@ -87,7 +86,8 @@ pub(crate) fn call(
         Some(chosen) => chosen(parts, body),
         None => default_fingerprint(parts, body),
     };
-    let deadline = lambda_event::deadline(&parts.extensions).map(Timestamp::from_system);
+    let clock = &config.idempotency.core.table.clock;
+    let deadline = lambda_event::deadline(&parts.extensions).map(|deadline| clock.at(deadline));
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let policy = config.policy.clone();
     Ok(Call::new(&config.idempotency.core, key, fingerprint, policy, deadline, answers))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -12,23 +12,23 @@ use super::response::ItemIdentifier;
 use super::schedule::{Schedule, Slot, Verdict};
 use super::source::{Incoming, Source};
 use super::work::{Time, Work, perform, prepare};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, End};
 use crate::execution::Execution;
 
 /// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
 /// Lambda would end it, and with it the answers of all the others.
 const ANSWER_MARGIN: Duration = Duration::from_millis(250);
 
-/// When a batch has to be brought to its end, by the local clock.
+/// When a batch has to be brought to its end.
 struct Times {
-    last_start: Timestamp,
-    cut_off: Timestamp,
+    last_start: End,
+    cut_off: End,
 }
 
 impl Times {
-    fn new(now: Timestamp, deadline: Timestamp, margin: Duration) -> Self {
+    fn new(clock: &Clock, deadline: End, margin: Duration) -> Self {
         // Or else a margin that is longer than the invocation would let nothing run at all.
-        let margin = margin.min(deadline.since(now) / 2);
+        let margin = margin.min(clock.left(deadline) / 2);
         Self { last_start: deadline.minus(margin), cut_off: deadline.minus(ANSWER_MARGIN) }
     }
 }
@@ -39,7 +39,7 @@ pub(super) async fn run<S, F, Fut, E>(
     config: &Config<S>,
     handler: &F,
     messages: Vec<Incoming<S::Record>>,
-    deadline: Option<SystemTime>,
+    deadline: Option<End>,
 ) -> Vec<Option<ItemIdentifier>>
 where
     S: Source,
@@ -48,10 +48,7 @@ where
     E: fmt::Display,
 {
     let clock = &config.idempotency.core.table.clock;
-    let times = deadline.map(|deadline| {
-        let deadline = Timestamp::from_system(deadline);
-        Times::new(clock.local_now(), deadline, config.deadline_margin)
-    });
+    let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
     let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for Incoming { item, group, content } in messages {
         let work = prepare(config, content);
@@ -63,7 +60,7 @@ where
     let mut schedule = Schedule::new(slots);
     let mut running = FuturesUnordered::new();
     loop {
-        if times.as_ref().is_some_and(|times| clock.local_now() >= times.last_start) {
+        if times.as_ref().is_some_and(|times| clock.is_over(times.last_start)) {
             schedule.stop();
         }
         while running.len() < config.concurrency {
@@ -78,8 +75,7 @@ where
                 (index, is_done)
             });
         }
-        let left =
-            times.as_ref().map_or(Duration::MAX, |times| times.cut_off.since(clock.local_now()));
+        let left = times.as_ref().map_or(Duration::MAX, |times| clock.left(times.cut_off));
         match clock.within(left, running.next()).await {
             Some(Some((index, is_done))) => schedule.ended(index, is_done),
             Some(None) => break,
@@ -128,14 +124,21 @@ impl<R> Work<R> {
 
 #[cfg(test)]
 mod tests {
+    use aws_smithy_async::time::SharedTimeSource;
+
     use super::*;
+    use crate::fault_injection::ClockShift;
 
     #[test]
     fn a_margin_leaves_half_of_the_invocation_for_starting() {
-        let at = Timestamp::from_millis;
-        let times = Times::new(at(1_000), at(61_000), Duration::from_secs(10));
-        assert_eq!((times.last_start, times.cut_off), (at(51_000), at(60_750)));
-        let times = Times::new(at(1_000), at(4_000), Duration::from_secs(10));
-        assert_eq!(times.last_start, at(2_500));
+        let seconds = Duration::from_secs;
+        let clock = Clock::new(SharedTimeSource::default(), ClockShift::default());
+        let deadline = clock.now().plus(seconds(600));
+        let times = Times::new(&clock, deadline, seconds(10));
+        assert_eq!(times.last_start, deadline.minus(seconds(10)));
+        assert_eq!(times.cut_off, deadline.minus(Duration::from_millis(250)));
+        let times = Times::new(&clock, deadline, seconds(3_600));
+        let starting = clock.left(times.last_start);
+        assert!(starting > seconds(200) && starting <= seconds(301), "{starting:?}");
     }
 }

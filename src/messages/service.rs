@@ -124,7 +124,8 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display,
 {
-    let deadline = crate::event::deadline(&event.context);
+    let clock = &config.idempotency.core.table.clock;
+    let deadline = crate::event::deadline(&event.context).map(|deadline| clock.at(deadline));
     let batch = S::split(event.payload.get(), config.order)?;
     // The records have been read out of it, and it may be some megabytes.
     drop(event);

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,7 +15,7 @@ use super::response::ItemIdentifier;
 use super::settings::{Disposal, MissingKey};
 use super::source::{Content, Source};
 use crate::acquire::Call;
-use crate::clock::Timestamp;
+use crate::clock::End;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
@@ -81,9 +80,9 @@ fn read<S: Source>(
 #[derive(Clone, Copy)]
 pub(super) struct Time {
     /// The invocation's end.
-    pub(super) deadline: Option<SystemTime>,
-    /// From then on no handler is started, by the local clock.
-    pub(super) last_start: Option<Timestamp>,
+    pub(super) deadline: Option<End>,
+    /// From then on no handler is started.
+    pub(super) last_start: Option<End>,
 }
 
 /// Why a handler has not done its message.
@@ -139,15 +138,12 @@ where
                     .operation(config.scope.clone())
                     .policy(|_| config.policy.clone())
                     .key(message.key.clone().unwrap_or_default())
-                    .fingerprint(fingerprint);
-                let operation = match deadline {
-                    Some(deadline) => operation.deadline(deadline),
-                    None => operation,
-                };
+                    .fingerprint(fingerprint)
+                    .ends(deadline);
                 let clock = &config.idempotency.core.table.clock;
                 let run = operation.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB have been slow.
-                    if last_start.is_some_and(|last_start| clock.local_now() >= last_start) {
+                    if last_start.is_some_and(|last_start| clock.is_over(last_start)) {
                         execution.nothing_executed();
                         return Err(NotDone::NoTurn);
                     }
@@ -183,7 +179,7 @@ impl<'de> Deserialize<'de> for Done {
 fn without_record<S: Source>(
     config: &Config<S>,
     fingerprint: Fingerprint,
-    deadline: Option<SystemTime>,
+    deadline: Option<End>,
 ) -> Result<Execution, Error> {
     let core = &config.idempotency.core;
     let owner = Owner::random()?;
@@ -191,7 +187,6 @@ fn without_record<S: Source>(
     let key = RecordKey::new(&config.scope, owner.as_str(), config.policy.key_form, limit)?;
     let created_at = core.table.clock.store_now();
     let claim = Claim { key: key.clone(), owner, attempt: 1, fingerprint, created_at };
-    let deadline = deadline.map(Timestamp::from_system);
     let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
     let call = Call::new(core, key, fingerprint, policy, deadline, answers);
     Ok(Execution::unprotected(core, claim, call, None))

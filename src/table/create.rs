@@ -49,7 +49,7 @@ impl Table {
 
     async fn wait_until_active(&self) -> Result<(), Error> {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        let end = self.clock.local_now().plus(ACTIVE_WITHIN);
+        let end = self.clock.lasting(ACTIVE_WITHIN);
         loop {
             let described = self.client.describe_table().table_name(&self.name).send().await;
             let table = described.map_err(|error| fault::sort(&self.name, error).into_error())?;
@@ -58,7 +58,7 @@ impl Table {
             if table.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
-            if self.clock.local_now() > end {
+            if self.clock.is_over(end) {
                 let message = format!("table `{}` is not active after a minute", self.name);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }

@@ -348,7 +348,7 @@ impl Table {
         request: Pin<Box<impl Future<Output = T>>>,
         limit: Duration,
     ) -> (Option<T>, Seen) {
-        let probe = Probe::default();
+        let probe = Probe::new(self.clock.machine());
         let answer = self.clock.within(limit, probe.watch(request)).await;
         let seen = probe.seen();
         self.clock.observe(seen.time);

@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedIn
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
-use crate::clock::{StoreTime, Timestamp};
+use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
 tokio::task_local! {
     /// Who looks on at the request that is being sent.
@@ -20,8 +20,11 @@ tokio::task_local! {
 }
 
 /// What one request's interceptor has seen.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Probe(Arc<Mutex<Seen>>);
+#[derive(Clone)]
+pub(super) struct Probe {
+    machine: Machine,
+    seen: Arc<Mutex<Seen>>,
+}
 
 /// The interceptor. It belongs to the client: one of a single request would have the SDK put its
 /// configuration together anew each time.
@@ -46,33 +49,31 @@ pub(super) struct Seen {
     pub(super) in_doubt: bool,
     /// At least one try got as far as the network.
     pub(super) was_sent: bool,
-    sent: Option<Timestamp>,
+    sent: Option<Local>,
 }
 
 impl Probe {
+    pub(super) fn new(machine: &Machine) -> Self {
+        Self { machine: machine.clone(), seen: Arc::default() }
+    }
+
     /// Sends a request of a [watchable] client. The SDK runs its interceptors within that future.
     pub(super) fn watch<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
         PROBE.scope(self.clone(), request)
     }
 
     pub(super) fn seen(&self) -> Seen {
-        self.with(std::mem::take)
-    }
-
-    fn with<R>(&self, f: impl FnOnce(&mut Seen) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Lets the probe of the request that is being sent see something.
-fn with_probe(f: impl FnOnce(&mut Seen)) {
+/// Lets the probe of the request that is being sent see something, and tells it the time.
+fn with_probe(f: impl FnOnce(&mut Seen, Local)) {
     // Without one it is a request that nobody watches: one that makes the table, say.
-    let _ = PROBE.try_with(|probe| probe.with(f));
-}
-
-fn local_now(components: &RuntimeComponents) -> Result<Timestamp, BoxError> {
-    let source = components.time_source().ok_or("the DynamoDB client has no time source")?;
-    Ok(Timestamp::from_system(source.now()))
+    let _ = PROBE.try_with(|Probe { machine, seen }| {
+        let now = machine.now();
+        f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), now);
+    });
 }
 
 impl Intercept for Lookout {
@@ -83,11 +84,10 @@ impl Intercept for Lookout {
     fn read_before_transmit(
         &self,
         _: &BeforeTransmitInterceptorContextRef<'_>,
-        components: &RuntimeComponents,
+        _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let now = local_now(components)?;
-        with_probe(|seen| {
+        with_probe(|seen, now| {
             seen.sent = Some(now);
             seen.was_sent = true;
         });
@@ -97,12 +97,11 @@ impl Intercept for Lookout {
     fn read_before_deserialization(
         &self,
         context: &BeforeDeserializationInterceptorContextRef<'_>,
-        components: &RuntimeComponents,
+        _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let received = local_now(components)?;
         let date = context.response().headers().get("date").and_then(parse_date);
-        with_probe(|seen| {
+        with_probe(|seen, received| {
             seen.time = match (date, seen.sent) {
                 (Some(date), Some(sent)) => Some(StoreTime { date, sent, received }),
                 _ => None,
@@ -120,7 +119,7 @@ impl Intercept for Lookout {
         // A 4xx says that the store refused; anything else but a success says nothing.
         let refused =
             context.response().is_some_and(|response| response.status().is_client_error());
-        with_probe(|seen| {
+        with_probe(|seen, _| {
             let was_sent = seen.sent.take().is_some();
             seen.in_doubt |= was_sent && !refused;
         });

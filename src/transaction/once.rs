@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use super::reasons::{Verdict, judge};
 use super::{ConditionFailed, InvalidTransaction, items, token};
 use crate::acquire::{Acquisition, Call, in_progress};
-use crate::clock::{Backoff, StoreTime, Timestamp};
+use crate::clock::{Backoff, StoreTime, Timestamp, Uptime};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
@@ -82,7 +82,7 @@ struct Attempt<'a> {
     core: &'a Arc<Core>,
     call: Call,
     claim: Claim,
-    started: Timestamp,
+    started: Uptime,
     looking: Backoff,
     /// Epoch seconds.
     expires_at: i64,
@@ -120,11 +120,11 @@ impl<'a> Attempt<'a> {
         let clock = &core.table.clock;
         let now = clock.store_now();
         // No lease is taken, but a call that is too late must write nothing.
-        let term = core.term(&call.policy, call.deadline, clock.offset())?;
+        let term = core.term(&call.policy, call.deadline)?;
         let claim = Claim::first(call.key.clone(), call.fingerprint, now)?;
         Ok(Self {
             core,
-            started: clock.local_now(),
+            started: clock.now().uptime,
             looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             expires_at: term.expires_at,
             completed_at: now,

@@ -143,7 +143,7 @@ scenarios! {
     shared_in_flight { bounds: TRIPLES, shared: true, cache: false, mismatch: Some(2), failures: 0, pauses: 0, fates: &[Fate::Throttle], may_end: is_mismatch }
     shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
     shared_open { shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
-    shared_retention { shared: true, single_flight: false, policy: short_lived, failures: 0, pause: 3 * SECOND, fates: &[] }
+    shared_retention { shared: true, single_flight: false, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
     adaptive { bounds: TRIPLES, shared: true, cache: false, single_flight: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale, Fate::Late] }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
@@ -165,8 +165,7 @@ fn in_parts(policy: Policy) -> Policy {
 
 /// Answers that are over while others may still ask for them.
 fn short_lived(policy: Policy) -> Policy {
-    let second = Duration::from_secs(1);
-    policy.retention(second).lease(Lease::Fixed(second))
+    policy.retention(Duration::from_secs(1)).lease(Lease::Fixed(Duration::from_secs(3)))
 }
 
 fn is_failure(ended: &Ended) -> bool {

@@ -26,6 +26,7 @@ mod fuzz_corpus;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
+mod jumps;
 mod keys;
 mod kill_switch;
 #[cfg(feature = "lambda")]

@@ -8,7 +8,13 @@ use aws_smithy_async::time::TimeSource;
 
 /// The system's clock plus an offset; a clone is the same clock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LocalClock(Arc<AtomicI64>, Arc<OnceLock<SystemTime>>);
+pub(crate) struct LocalClock {
+    /// In ms.
+    ahead: Arc<AtomicI64>,
+    stopped: Arc<OnceLock<SystemTime>>,
+    /// How far the monotonic clock is ahead of the system's, in ms.
+    lived: Arc<AtomicI64>,
+}
 
 impl LocalClock {
     /// A clock that is `seconds` ahead, or behind if negative.
@@ -18,15 +24,25 @@ impl LocalClock {
         clock
     }
 
-    /// Lets `seconds` pass, as far as this clock's owner can see.
+    /// Sets the wall clock: `seconds` forward, or back if negative.
     pub(crate) fn advance(&self, seconds: i64) {
-        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+        self.ahead.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    /// Lets the monotonic clock alone go on by `seconds`.
+    pub(crate) fn live(&self, seconds: i64) {
+        self.lived.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    /// How far the monotonic clock is ahead of the system's, in ms.
+    pub(crate) fn lived(&self) -> i64 {
+        self.lived.load(Ordering::SeqCst)
     }
 
     /// Stops the clock: no time passes any more.
     pub(crate) fn stop(&self) {
         let now = self.now();
-        self.1.get_or_init(|| now);
+        self.stopped.get_or_init(|| now);
     }
 
     /// This clock's time, `seconds` from now.
@@ -37,8 +53,8 @@ impl LocalClock {
 
 impl TimeSource for LocalClock {
     fn now(&self) -> SystemTime {
-        let stopped = self.1.get().copied();
-        stopped.unwrap_or_else(|| shift(SystemTime::now(), self.0.load(Ordering::SeqCst)))
+        let stopped = self.stopped.get().copied();
+        stopped.unwrap_or_else(|| shift(SystemTime::now(), self.ahead.load(Ordering::SeqCst)))
     }
 }
 

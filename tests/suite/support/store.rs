@@ -48,7 +48,8 @@ impl Link {
         link
     }
 
-    /// Lets time pass, by the caller's clock as by what it hears of the store's.
+    /// Lets time pass, by the caller's wall clock as by what it hears of the store's; the monotonic clock
+    /// stands still, as in a machine that is frozen.
     pub(crate) fn let_pass(&self, seconds: i64) {
         self.clock.advance(seconds);
         self.wire.shift_date(seconds);
@@ -122,7 +123,10 @@ impl Store {
     /// A caller on this connection, with choices.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
-        Idempotency::builder(self.client(link), &self.table).schema(self.schema.clone())
+        let clock = link.clock.clone();
+        Idempotency::builder(self.client(link), &self.table)
+            .schema(self.schema.clone())
+            .shift_monotonic_clock(move || clock.lived())
     }
 
     /// A person's tool on this connection, who may do what functions may not.

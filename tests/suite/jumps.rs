@@ -1,0 +1,170 @@
+//! Clocks that are set, or stand still, while an operation is under way.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use dynamodb_idempotency::{InProgress, Lease, Outcome, RunError, StepError};
+
+use crate::support::gate::patiently;
+use crate::support::raw::{self, number};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress};
+
+const AN_HOUR: i64 = 3600;
+const SHORTEST: Lease = Lease::Renewed(Duration::from_secs(3));
+
+/// How long the lease in the record has left, in ms.
+async fn lease_left(store: &Store) -> i64 {
+    number(&store.record("charge#k").await, "lease_expires_at") - raw::now()
+}
+
+/// Takes one renewal of the shortest renewed lease, a second.
+#[tokio::test]
+async fn a_renewal_by_a_clock_that_was_set_forward_is_stamped_anew() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.builder(&link).policy(|policy| policy.lease(SHORTEST)).build().unwrap();
+    let handler = Gate::default();
+    let run = charge_held(idempotency.operation("charge").key("k"), &runs, &handler);
+    let (outcome, left) = tokio::join!(run, async {
+        handler.reached().await;
+        let stamped = Gate::default();
+        link.wire.next("UpdateItem", Act::Deliver);
+        link.wire.next("UpdateItem", Act::HoldResponse(stamped.clone()));
+        link.clock.advance(AN_HOUR);
+        // The renewal, whose response shows that it is wrong, and what mends it.
+        stamped.reached().await;
+        let left = lease_left(&store).await;
+        stamped.open();
+        handler.open();
+        left
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+    assert!(left < 10_000, "a dead owner's key would be locked for {left} ms");
+}
+
+/// Takes two renewals of the shortest renewed lease, two seconds.
+#[tokio::test]
+async fn a_lease_is_renewed_though_the_clock_was_set_back() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.builder(&link).policy(|policy| policy.lease(SHORTEST)).build().unwrap();
+    let handler = Gate::default();
+    let run = charge_held(idempotency.operation("charge").key("k"), &runs, &handler);
+    let (outcome, ()) = tokio::join!(run, async {
+        handler.reached().await;
+        let first = number(&store.record("charge#k").await, "lease_expires_at");
+        link.clock.advance(-AN_HOUR);
+        let renewed = async {
+            while number(&store.record("charge#k").await, "lease_expires_at") <= first {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        patiently("a renewal", renewed).await;
+        handler.open();
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+}
+
+#[tokio::test]
+async fn an_answer_outlives_its_lease_and_its_retention_though_the_clock_was_set_back() {
+    let (store, link) = (Store::open().await, Link::default());
+    let minute = Duration::from_secs(60);
+    let builder = store.builder(&link).policy(|p| p.retention(minute).lease(Lease::Fixed(minute)));
+    let idempotency = builder.build().unwrap();
+    let run = idempotency.operation("charge").key("k").run(async |_| {
+        link.clock.advance(-AN_HOUR);
+        Ok::<_, Infallible>(())
+    });
+    let before = raw::now();
+    run.await.unwrap();
+    let record = store.record("charge#k").await;
+    assert!(number(&record, "completed_at") >= before - 1_000);
+    assert!(number(&record, "expires_at") * 1000 >= before + 59_000);
+}
+
+#[tokio::test]
+async fn no_step_starts_under_a_lease_that_is_over_by_either_clock() {
+    let length = Duration::from_secs(60);
+    let frozen = |link: &Link| link.clock.advance(70);
+    let set_back = |link: &Link| {
+        link.clock.advance(-AN_HOUR);
+        link.clock.live(70);
+    };
+    for pass in [&frozen as &dyn Fn(&Link), &set_back] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let builder = store.builder(&link).policy(|policy| policy.lease(Lease::Fixed(length)));
+        let idempotency = builder.build().unwrap();
+        let run = idempotency.operation("charge").key("k").run(async |execution| {
+            pass(&link);
+            let work = async {
+                runs.add();
+                Ok::<_, Infallible>(())
+            };
+            let step = execution.step("charge", work).await;
+            assert!(matches!(step, Err(StepError::NotRun(_))), "{step:?}");
+            Ok::<_, Infallible>(())
+        });
+        // What the call itself comes to is not the matter here.
+        drop(run.await);
+        assert_eq!(runs.count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_no_longer_for_a_clock_that_was_set_back() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    store.put(raw::pending("charge#k")).await;
+    let wait = InProgress::Wait { timeout: Duration::from_millis(300) };
+    let idempotency = store.builder(&link).policy(|p| p.in_progress(wait)).build().unwrap();
+    let look = Gate::default();
+    link.wire.next("GetItem", Act::HoldRequest(look.clone()));
+    let call = charge(idempotency.operation("charge").key("k"), &runs);
+    let (result, ()) = tokio::join!(patiently("the end of a wait of 300 ms", call), async {
+        look.reached().await;
+        link.clock.advance(-AN_HOUR);
+        look.open();
+    });
+    assert!(is_in_progress(result));
+}
+
+#[tokio::test]
+async fn a_completion_is_tried_again_though_the_clock_was_set_forward() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let builder = store.builder(&link).request_timeout(Duration::from_millis(500));
+    let idempotency = builder.build().unwrap();
+    let completion = Gate::default();
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.next("PutItem", Act::HoldRequest(completion.clone()));
+    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    let (outcome, ()) = tokio::join!(run, async {
+        completion.reached().await;
+        link.clock.advance(AN_HOUR);
+    });
+    assert_eq!(outcome.unwrap(), executed(1, 1));
+    assert_eq!(link.wire.count("PutItem"), 3);
+}
+
+#[tokio::test]
+async fn a_release_gives_up_in_time_though_the_clock_was_set_back() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let half_a_second = Duration::from_millis(500);
+    let builder = store.builder(&link).policy(|p| p.completion_timeout(half_a_second));
+    let idempotency = builder.build().unwrap();
+    let release = Gate::default();
+    let run = idempotency.operation("charge").key("k").run_with_outcome(async |_| {
+        link.wire.down(Act::THROTTLE);
+        Err::<(), _>("declined")
+    });
+    let jump = async {
+        release.pass().await;
+        link.clock.advance(-AN_HOUR);
+    };
+    let (result, ()) = tokio::join!(patiently("the end of half a second of tries", run), async {
+        // Once it is trying.
+        while link.wire.requests().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        release.open();
+        jump.await;
+    });
+    let ended: Result<Outcome<()>, RunError<&str>> = result;
+    assert!(matches!(ended, Err(RunError::Handler("declined"))));
+}
