@@ -4,6 +4,7 @@ import { HttpIamAuthorizer } from "aws-cdk-lib/aws-apigatewayv2-authorizers";
 import { HttpLambdaIntegration } from "aws-cdk-lib/aws-apigatewayv2-integrations";
 import type * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
 import { SnsAction } from "aws-cdk-lib/aws-cloudwatch-actions";
+import * as codedeploy from "aws-cdk-lib/aws-codedeploy";
 import * as dynamodb from "aws-cdk-lib/aws-dynamodb";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
@@ -15,12 +16,15 @@ import { RustFunction } from "cargo-lambda-cdk";
 import type { Construct } from "constructs";
 import * as path from "node:path";
 
-import { IdempotencyTable } from "../lib";
+import { IdempotencyTable, type IIdempotencyTable } from "../lib";
 import type { Settings } from "./settings";
 import { Watch } from "./watch";
 
 /** A lease ends 2 s after it; the queue's visibility timeout is six times as long. */
 const TIMEOUT = Duration.seconds(30);
+
+/** Less than its API waits (an HTTP API 30 s, a REST API 29 s): the client hears of the end. */
+const API_TIMEOUT = Duration.seconds(25);
 
 /** Where cdk runs, as where the tests do, is this package's own folder. */
 const MANIFEST = path.resolve("../../lambda-example/Cargo.toml");
@@ -32,6 +36,8 @@ export interface PaymentsStackProps extends StackProps {
 /** What belongs to one function. */
 interface Part {
   readonly fn: lambda.Function;
+  /** What clients and queues call: it moves from one version to the next. */
+  readonly live: lambda.Alias;
   readonly logGroup: logs.LogGroup;
 }
 
@@ -47,7 +53,7 @@ export class PaymentsStack extends Stack {
   private readonly settings: Settings;
   private readonly removalPolicy: RemovalPolicy;
   private readonly key: kms.IKey | undefined;
-  private readonly idempotency: IdempotencyTable;
+  private readonly idempotency: IIdempotencyTable;
   private readonly payments: dynamodb.Table;
   private readonly ledger: dynamodb.Table;
 
@@ -59,19 +65,16 @@ export class PaymentsStack extends Stack {
 
     const { kmsKeyArn } = this.settings;
     this.key = kmsKeyArn === undefined ? undefined : kms.Key.fromKeyArn(this, "Key", kmsKeyArn);
-    this.idempotency = new IdempotencyTable(this, "Idempotency", {
-      removalPolicy: this.removalPolicy,
-      encryptionKey: this.key,
-    });
+    this.idempotency = this.idempotencyTable();
     this.payments = this.businessTable("Payments", "tenant");
     this.ledger = this.businessTable("Ledger", "account");
 
     const api = this.paymentsApi();
     const { queue, deadLetters } = this.queues();
     const consumer = this.paymentEvents(queue);
-    this.operators();
-    const { url, serverErrors } = this.endpoint(api.fn);
-    new Watch(this, "Watch", {
+    this.operators(queue, deadLetters);
+    const { url, serverErrors } = this.endpoint(api);
+    const watch = new Watch(this, "Watch", {
       table: this.idempotency,
       functions: [api, consumer],
       serverErrors,
@@ -79,12 +82,21 @@ export class PaymentsStack extends Stack {
       deadLetters,
       actions: this.actions(),
     });
+    this.shiftTraffic([api, consumer], watch.ofVersions);
 
     new CfnOutput(this, "Url", { value: url });
     new CfnOutput(this, "QueueUrl", { value: queue.queueUrl });
     new CfnOutput(this, "IdempotencyTableName", { value: this.idempotency.tableName });
     new CfnOutput(this, "PaymentsTableName", { value: this.payments.tableName });
     new CfnOutput(this, "LedgerTableName", { value: this.ledger.tableName });
+  }
+
+  private idempotencyTable(): IIdempotencyTable {
+    const { removalPolicy, key: encryptionKey } = this;
+    const { idempotencyTableName: tableName } = this.settings;
+    return tableName === undefined
+      ? new IdempotencyTable(this, "Idempotency", { removalPolicy, encryptionKey })
+      : IdempotencyTable.fromTableAttributes(this, "Idempotency", { tableName, encryptionKey });
   }
 
   /** By owner and id, as both of the example's own tables are. */
@@ -103,7 +115,9 @@ export class PaymentsStack extends Stack {
 
   private paymentsApi(): Part {
     const part = this.rustFunction("payments", "PaymentsFunction", {
-      PAYMENTS_TABLE: this.payments.tableName,
+      environment: { PAYMENTS_TABLE: this.payments.tableName },
+      timeout: API_TIMEOUT,
+      reservedConcurrentExecutions: this.settings.reservedConcurrency,
     });
     this.idempotency.grantIdempotency(part.fn, { scopes: ["payments", "transfers"] });
     this.allow(part.fn, this.payments.tableArn, [
@@ -117,7 +131,8 @@ export class PaymentsStack extends Stack {
 
   private paymentEvents(queue: sqs.Queue): Part {
     const part = this.rustFunction("payment-events", "PaymentEventsFunction", {
-      LEDGER_TABLE: this.ledger.tableName,
+      environment: { LEDGER_TABLE: this.ledger.tableName },
+      timeout: TIMEOUT,
     });
     this.idempotency.grantIdempotency(part.fn, { scopes: ["payment-events"] });
     this.allow(part.fn, this.ledger.tableArn, ["dynamodb:PutItem"]);
@@ -127,19 +142,12 @@ export class PaymentsStack extends Stack {
       "sqs:GetQueueAttributes",
       "sqs:ReceiveMessage",
     ]);
-    if (this.key) {
-      part.fn.addToRolePolicy(
-        new iam.PolicyStatement({
-          actions: ["kms:Decrypt"],
-          resources: [this.key.keyArn],
-          conditions: { StringEquals: { "kms:ViaService": `sqs.${this.region}.amazonaws.com` } },
-        }),
-      );
-    }
-    part.fn.addEventSourceMapping("Queue", {
+    this.allowQueueKey(part.fn, ["kms:Decrypt"]);
+    part.live.addEventSourceMapping("Queue", {
       eventSourceArn: queue.queueArn,
       batchSize: 10,
       reportBatchItemFailures: true,
+      maxConcurrency: this.settings.consumerConcurrency,
     });
     return part;
   }
@@ -148,7 +156,7 @@ export class PaymentsStack extends Stack {
   private rustFunction(
     binaryName: string,
     id: string,
-    environment: { readonly [name: string]: string },
+    props: Pick<lambda.FunctionOptions, "environment" | "timeout" | "reservedConcurrentExecutions">,
   ): Part {
     const logGroup = this.logGroup(`${id}Logs`);
     const role = new iam.Role(this, `${id}Role`, {
@@ -156,6 +164,9 @@ export class PaymentsStack extends Stack {
     });
     logGroup.grantWrite(role);
     const fn = new RustFunction(this, id, {
+      ...props,
+      // What traffic goes back to.
+      currentVersionOptions: { removalPolicy: RemovalPolicy.RETAIN },
       manifestPath: MANIFEST,
       binaryName,
       architecture:
@@ -163,18 +174,21 @@ export class PaymentsStack extends Stack {
           ? lambda.Architecture.ARM_64
           : lambda.Architecture.X86_64,
       memorySize: 512,
-      timeout: TIMEOUT,
       tracing: lambda.Tracing.ACTIVE,
       loggingFormat: lambda.LoggingFormat.JSON,
       logGroup,
       role,
-      environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...environment },
+      environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...props.environment },
     });
     Validations.of(role).acknowledge({
       id: "AwsSolutions-IAM5[Resource::*]",
       reason: "X-Ray's two write actions know no resource.",
     });
-    return { fn, logGroup };
+    const live = new lambda.Alias(this, `${id}Live`, {
+      aliasName: "live",
+      version: fn.currentVersion,
+    });
+    return { fn, live, logGroup };
   }
 
   private logGroup(id: string): logs.LogGroup {
@@ -185,23 +199,35 @@ export class PaymentsStack extends Stack {
     });
   }
 
-  private allow(fn: lambda.Function, resource: string, actions: string[]): void {
-    fn.addToRolePolicy(new iam.PolicyStatement({ actions, resources: [resource] }));
+  private allow(grantee: iam.IGrantable, resource: string, actions: string[]): void {
+    iam.Grant.addToPrincipal({ grantee, actions, resourceArns: [resource] });
   }
 
-  private endpoint(fn: lambda.Function): Endpoint {
+  /** The use of the customer's key through SQS, where there is one. */
+  private allowQueueKey(grantee: iam.IGrantable, actions: string[]): void {
+    if (this.key === undefined) return;
+    const conditions = { StringEquals: { "kms:ViaService": `sqs.${this.region}.amazonaws.com` } };
+    const resourceArns = [this.key.keyArn];
+    iam.Grant.addToPrincipal({ grantee, actions, resourceArns, conditions });
+  }
+
+  private endpoint({ fn, live }: Part): Endpoint {
     const minute = { period: Duration.minutes(1), statistic: "Sum" };
     if (this.settings.endpoint === "function-url") {
-      const { url } = fn.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM });
+      const { url } = live.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM });
       return { url, serverErrors: fn.metric("Url5xxCount", minute) };
     }
     const api = new apigateway.HttpApi(this, "HttpApi", {
-      defaultIntegration: new HttpLambdaIntegration("Payments", fn),
+      defaultIntegration: new HttpLambdaIntegration("Payments", live),
       defaultAuthorizer: new HttpIamAuthorizer(),
       createDefaultStage: false,
     });
     api.addStage("DefaultStage", {
       autoDeploy: true,
+      throttle: {
+        rateLimit: this.settings.requestsPerSecond,
+        burstLimit: this.settings.requestsPerSecond,
+      },
       accessLogSettings: {
         destination: new apigateway.LogGroupLogDestination(this.logGroup("HttpApiLogs")),
       },
@@ -210,14 +236,24 @@ export class PaymentsStack extends Stack {
   }
 
   /** Who of the account may take these roles, its own policies say. */
-  private operators(): void {
+  private operators(queue: sqs.Queue, deadLetters: sqs.Queue): void {
     const role = (id: string, description: string) =>
       new iam.Role(this, id, { assumedBy: new iam.AccountRootPrincipal(), description });
     const looks = "Looks at the idempotency table by the command line";
     const inspector = role("InspectorRole", `${looks}.`);
     this.idempotency.grantInspection(inspector);
-    const operator = role("OperatorRole", `${looks}, and releases keys.`);
+    const operator = role("OperatorRole", `${looks}, releases keys, and sends dead letters back.`);
     this.idempotency.grantRelease(operator);
+    this.allow(operator, deadLetters.queueArn, [
+      "sqs:CancelMessageMoveTask",
+      "sqs:DeleteMessage",
+      "sqs:GetQueueAttributes",
+      "sqs:ListMessageMoveTasks",
+      "sqs:ReceiveMessage",
+      "sqs:StartMessageMoveTask",
+    ]);
+    this.allow(operator, queue.queueArn, ["sqs:SendMessage"]);
+    this.allowQueueKey(operator, ["kms:Decrypt", "kms:GenerateDataKey"]);
     new CfnOutput(this, "InspectorRoleArn", { value: inspector.roleArn });
     new CfnOutput(this, "OperatorRoleArn", { value: operator.roleArn });
   }
@@ -243,6 +279,36 @@ export class PaymentsStack extends Stack {
       removalPolicy: this.removalPolicy,
     });
     return { queue, deadLetters };
+  }
+
+  /** To a new version by `rollout`, and back when one of the alarms rings. */
+  private shiftTraffic(parts: Part[], alarms: readonly cloudwatch.IAlarm[]): void {
+    const policy = "service-role/AWSCodeDeployRoleForLambdaLimited";
+    const role = new iam.Role(this, "RolloutRole", {
+      description: "Shifts traffic to new versions of the functions.",
+      assumedBy: new iam.ServicePrincipal("codedeploy.amazonaws.com"),
+      managedPolicies: [iam.ManagedPolicy.fromAwsManagedPolicyName(policy)],
+    });
+    Validations.of(role).acknowledge({
+      id: `AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/${policy}]`,
+      reason: "What CodeDeploy needs for Lambda is AWS's to say.",
+    });
+    const application = new codedeploy.LambdaApplication(this, "Rollout");
+    const deploymentConfig = codedeploy.LambdaDeploymentConfig.fromLambdaDeploymentConfigName(
+      this,
+      "RolloutConfig",
+      `CodeDeployDefault.Lambda${this.settings.rollout}`,
+    );
+    for (const { fn, live } of parts) {
+      new codedeploy.LambdaDeploymentGroup(this, `${fn.node.id}Rollout`, {
+        application,
+        alias: live,
+        deploymentConfig,
+        role,
+        alarms: [...alarms],
+        autoRollback: { failedDeployment: true, stoppedDeployment: true, deploymentInAlarm: true },
+      });
+    }
   }
 
   private actions(): cloudwatch.IAlarmAction[] {

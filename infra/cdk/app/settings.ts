@@ -2,6 +2,13 @@ import type { Node } from "constructs";
 
 export const STAGES = ["dev", "prod"] as const;
 export const ENDPOINTS = ["http-api", "function-url"] as const;
+export const ROLLOUTS = [
+  "AllAtOnce",
+  "Canary10Percent5Minutes",
+  "Canary10Percent30Minutes",
+  "Linear10PercentEvery1Minute",
+  "Linear10PercentEvery10Minutes",
+] as const;
 export const ARCHITECTURES = ["arm64", "x86_64"] as const;
 
 /** What the SAM template has as parameters, by the same meaning and with the same defaults. */
@@ -11,6 +18,16 @@ export interface Settings {
   /** How clients reach the payments API. Both ask for requests signed with IAM credentials. */
   readonly endpoint: (typeof ENDPOINTS)[number];
   readonly architecture: (typeof ARCHITECTURES)[number];
+  /** An idempotency table that is there, restored or shared; without it the stack has its own. */
+  readonly idempotencyTableName: string | undefined;
+  /** How a new version gets its traffic. Each goes back by itself when an alarm rings. */
+  readonly rollout: (typeof ROLLOUTS)[number];
+  /** What the HTTP API takes, on average and in a burst. A function URL has no such limit. */
+  readonly requestsPerSecond: number;
+  /** Environments that are kept for the payments API, and its most; without it the account's, shared. */
+  readonly reservedConcurrency: number | undefined;
+  /** Batches of payment events that are consumed at the same time, at most. */
+  readonly consumerConcurrency: number;
   /** The customer managed key that encrypts tables, queues and logs; without it keys that AWS owns do. */
   readonly kmsKeyArn: string | undefined;
   /** Days until log events are deleted. */
@@ -38,16 +55,25 @@ export function settings(node: Node): Settings {
     }
     return found;
   };
-  const logRetentionDays = Number(text("logRetentionDays") ?? 30);
-  if (!Number.isInteger(logRetentionDays) || logRetentionDays < 1) {
-    throw new Error("the context value logRetentionDays is not a number of days");
-  }
+  const number = (key: string, least: number, otherwise: number): number => {
+    const value = Number(text(key) ?? otherwise);
+    if (!Number.isInteger(value) || value < least) {
+      throw new Error(`the context value ${key} is not a number from ${least} on`);
+    }
+    return value;
+  };
   return {
     stage: oneOf("stage", STAGES),
     endpoint: oneOf("endpoint", ENDPOINTS, "http-api"),
     architecture: oneOf("architecture", ARCHITECTURES, "arm64"),
+    idempotencyTableName: text("idempotencyTableName"),
+    rollout: oneOf("rollout", ROLLOUTS, "AllAtOnce"),
+    requestsPerSecond: number("requestsPerSecond", 1, 1000),
+    reservedConcurrency:
+      text("reservedConcurrency") === undefined ? undefined : number("reservedConcurrency", 1, 1),
+    consumerConcurrency: number("consumerConcurrency", 2, 50),
     kmsKeyArn: text("kmsKeyArn"),
-    logRetentionDays,
+    logRetentionDays: number("logRetentionDays", 1, 30),
     alarmTopicArn: text("alarmTopicArn"),
   };
 }

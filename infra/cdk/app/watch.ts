@@ -23,6 +23,9 @@ export interface WatchProps {
 
 /** The alarms and the dashboard of the stack. */
 export class Watch extends Construct {
+  /** Those that a new version may raise: on them, traffic goes back to the old one. */
+  public readonly ofVersions: readonly cloudwatch.Alarm[];
+
   constructor(scope: Construct, id: string, props: WatchProps) {
     super(scope, id);
     const alarms = new IdempotencyAlarms(this, "Alarms", {
@@ -31,7 +34,7 @@ export class Watch extends Construct {
       functions: props.functions.map(({ fn }) => fn),
       actions: props.actions,
     });
-    this.alarm("ServerErrorsAlarm", props, {
+    const serverErrors = this.alarm("ServerErrorsAlarm", props, {
       alarmDescription: "The payments API answers with HTTP 5xx.",
       metric: props.serverErrors,
       threshold: 0,
@@ -51,6 +54,15 @@ export class Watch extends Construct {
       threshold: 600,
       evaluationPeriods: 1,
     });
+    this.ofVersions = [
+      alarms.functionErrors!,
+      alarms.leaseLost,
+      alarms.unconfirmed,
+      alarms.failOpen,
+      alarms.storeError,
+      alarms.errorLines,
+      serverErrors,
+    ];
     this.dashboard(props, alarms);
   }
 
@@ -58,7 +70,7 @@ export class Watch extends Construct {
     id: string,
     { actions }: WatchProps,
     alarm: Omit<cloudwatch.AlarmProps, "comparisonOperator">,
-  ): void {
+  ): cloudwatch.Alarm {
     const made = new cloudwatch.Alarm(this, id, {
       ...alarm,
       comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
@@ -66,6 +78,7 @@ export class Watch extends Construct {
     });
     made.addAlarmAction(...actions);
     made.addOkAction(...actions);
+    return made;
   }
 
   private dashboard(props: WatchProps, alarms: IdempotencyAlarms): void {

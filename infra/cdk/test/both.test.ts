@@ -9,22 +9,33 @@ import type { Object } from "./support/cloudformation";
 import { deployment, type Deployment, STACK_NAME } from "./support/deployment";
 import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
+type Variant = (typeof VARIANTS)[string];
+
 const IDEMPOTENCY = "table by pk";
 const PAYMENTS = "table by tenant, id";
 const LEDGER = "table by account, id";
 const API = "function of the API";
 const CONSUMER = "function of the consumer";
 
-const RELEASES = "Looks at the idempotency table by the command line, and releases keys.";
+const RELEASES = "Looks at the idempotency table by the command line, releases keys, and sends dead letters back.";
+
+const ROLLOUT = "Shifts traffic to new versions of the functions.";
 
 const SCOPES: { readonly [fn: string]: readonly string[] } = {
   [API]: ["payments", "transfers"],
   [CONSUMER]: ["payment-events"],
 };
 
+/** Where the idempotency table is: the stack's own, or one that is there. */
+function idempotencyTable(variant: Variant): { name: string; arn: string } {
+  const name = variant["idempotencyTableName"];
+  if (name === undefined) return { name: `<${IDEMPOTENCY}>`, arn: `<${IDEMPOTENCY}: Arn>` };
+  return { name, arn: `arn:<AWS::Partition>:dynamodb:<AWS::Region>:<AWS::AccountId>:table/${name}` };
+}
+
 const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string } } = {
-  [API]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, PAYMENTS_TABLE: `<${PAYMENTS}>` },
-  [CONSUMER]: { IDEMPOTENCY_TABLE: `<${IDEMPOTENCY}>`, LEDGER_TABLE: `<${LEDGER}>` },
+  [API]: { PAYMENTS_TABLE: `<${PAYMENTS}>` },
+  [CONSUMER]: { LEDGER_TABLE: `<${LEDGER}>` },
 };
 
 /** The cells of the table below a heading of a page, row by row. */
@@ -56,6 +67,8 @@ function properties(of: Deployment, label: string): Object {
 describe.each(Object.keys(VARIANTS))("%s", (name) => {
   const variant = VARIANTS[name]!;
   const isProduction = variant["stage"] === "prod";
+  const isOwn = variant["idempotencyTableName"] === undefined;
+  const table = idempotencyTable(variant);
   const [sam, cdk] = TOOLS.map((tool) => deployment(resources(tool, variant))) as [Deployment, Deployment];
 
   it("is the same stack by either tool", () => {
@@ -67,12 +80,13 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
     ["SAM", sam],
     ["CDK", cdk],
   ] as const)("%s", (_, stack) => {
-    it("has the table that `Idempotency::create_table` makes", () => {
-      expect(properties(stack, IDEMPOTENCY)).toMatchObject(contract.table);
+    it("has the table that `Idempotency::create_table` makes, unless it uses one that is there", () => {
+      if (isOwn) expect(properties(stack, IDEMPOTENCY)).toMatchObject(contract.table);
+      else expect(stack.resources[IDEMPOTENCY]).toBeUndefined();
     });
 
     it("can restore its tables, and protects them in production", () => {
-      for (const label of [IDEMPOTENCY, PAYMENTS, LEDGER]) {
+      for (const label of [...(isOwn ? [IDEMPOTENCY] : []), PAYMENTS, LEDGER]) {
         const table = stack.resources[label]!;
         expect(table.DeletionPolicy).toBe(isProduction ? "Retain" : "Delete");
         expect(table.UpdateReplacePolicy).toBe(table.DeletionPolicy);
@@ -86,15 +100,15 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
 
     it("grants what the crate sends, on the records of its scopes, and nothing else", () => {
       for (const [fn, scopes] of Object.entries(SCOPES)) {
-        const grants = stack.permissions[fn]!.filter(({ resource }) => resource === `<${IDEMPOTENCY}: Arn>`);
+        const grants = stack.permissions[fn]!.filter(({ resource }) => resource === table.arn);
         const leadingKeys = scopes.flatMap((scope) => [`${scope}#*`, `${scope}/*#*`]);
         const condition = {
           "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys },
           Null: { "dynamodb:LeadingKeys": "false" },
         };
         expect(grants).toEqual([
-          { actions: contract.actions, resource: `<${IDEMPOTENCY}: Arn>`, condition },
-          { actions: contract.preflight, resource: `<${IDEMPOTENCY}: Arn>` },
+          { actions: contract.actions, resource: table.arn, condition },
+          { actions: contract.preflight, resource: table.arn },
         ]);
       }
     });
@@ -135,10 +149,12 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           resource: KEY,
           condition: { StringEquals: { "kms:ViaService": `${service}.<AWS::Region>.amazonaws.com` } },
         });
-        const services = role === CONSUMER ? ["dynamodb", "sqs"] : ["dynamodb"];
-        expect(grants).toMatchObject(variant["kmsKeyArn"] ? services.map(through) : []);
-        const decrypt = grants.filter(({ condition }) => JSON.stringify(condition).includes("sqs."));
-        expect(decrypt.flatMap(({ actions }) => actions).filter((action) => action !== "kms:Decrypt")).toEqual([]);
+        const services = role === CONSUMER || role === RELEASES ? ["dynamodb", "sqs"] : ["dynamodb"];
+        const isInvolved = variant["kmsKeyArn"] !== undefined && role !== ROLLOUT;
+        expect(grants).toMatchObject(isInvolved ? services.map(through) : []);
+        const ofQueue = grants.find(({ condition }) => JSON.stringify(condition).includes("sqs."));
+        const sends = role === RELEASES ? ["kms:GenerateDataKey"] : [];
+        if (ofQueue) expect(ofQueue.actions).toEqual(["kms:Decrypt", ...sends]);
       }
     });
 
@@ -156,11 +172,13 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       const [inspector, operator] = ["Looks at the idempotency table by the command line.", RELEASES];
       const of = (role: string) =>
         stack.permissions[role]!.filter(({ actions }) => actions.some((action) => action.startsWith("dynamodb:")));
-      const resource = `<${IDEMPOTENCY}: Arn>`;
+      const resource = table.arn;
       const inspection = { actions: contract.inspection, resource };
       expect(of(inspector)).toEqual([inspection]);
       expect(of(operator)).toEqual(expect.arrayContaining([inspection, { actions: contract.release, resource }]));
       expect(of(operator)).toHaveLength(2);
+      const redrive = stack.permissions[operator]!.filter(({ actions }) => actions.includes("sqs:StartMessageMoveTask"));
+      expect(redrive).toMatchObject([{ resource: "<dead-letter queue: Arn>" }]);
       for (const role of [inspector, operator]) {
         const account = { AWS: "arn:<AWS::Partition>:iam::<AWS::AccountId>:root" };
         expect(properties(stack, role)["AssumeRolePolicyDocument"]).toMatchObject({
@@ -177,7 +195,8 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           Architectures: [variant["architecture"] ?? "arm64"],
           TracingConfig: { Mode: "Active" },
         });
-        expect(properties(stack, fn)["Environment"]).toEqual({ Variables });
+        const all = { IDEMPOTENCY_TABLE: table.name, ...Variables };
+        expect(properties(stack, fn)["Environment"]).toEqual({ Variables: all });
       }
     });
 
@@ -193,7 +212,8 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
 
     it("takes reports of single failures from the consumer", () => {
       expect(properties(stack, "event source")).toMatchObject({
-        FunctionName: `<${CONSUMER}>`,
+        FunctionName: "<alias of the consumer>",
+        ScalingConfig: { MaximumConcurrency: Number(variant["consumerConcurrency"] ?? 50) },
         EventSourceArn: "<queue: Arn>",
         FunctionResponseTypes: ["ReportBatchItemFailures"],
       });
@@ -205,6 +225,43 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       const authorization = isUrl ? { AuthType: "AWS_IAM" } : { AuthorizationType: "AWS_IAM" };
       expect(properties(stack, there!)).toMatchObject(authorization);
       expect(stack.resources[absent!]).toBeUndefined();
+    });
+
+    it("takes no more requests than it is told", () => {
+      const rate = Number(variant["requestsPerSecond"] ?? 1000);
+      const limits = { ThrottlingRateLimit: rate, ThrottlingBurstLimit: rate };
+      if (variant["endpoint"] !== "function-url") {
+        expect(properties(stack, "stage")["DefaultRouteSettings"]).toEqual(limits);
+      }
+      const reserved = variant["reservedConcurrency"];
+      const most = reserved === undefined ? undefined : Number(reserved);
+      expect(properties(stack, API)["ReservedConcurrentExecutions"]).toBe(most);
+      expect(properties(stack, CONSUMER)["ReservedConcurrentExecutions"]).toBeUndefined();
+    });
+
+    it("answers before its API gives up: an HTTP API after 30 s, a REST API after 29", () => {
+      expect(properties(stack, API)["Timeout"]).toBeLessThan(29);
+    });
+
+    it("moves from version to version, and back when an alarm rings that a version can raise", () => {
+      for (const part of ["API", "consumer"]) {
+        const { Properties, UpdatePolicy } = stack.resources[`alias of the ${part}`]!;
+        expect(Properties).toMatchObject({
+          FunctionName: `<function of the ${part}>`,
+          FunctionVersion: `<version of the ${part}: Version>`,
+        });
+        expect(UpdatePolicy).toMatchObject({
+          CodeDeployLambdaAliasUpdate: { DeploymentGroupName: `<rollout of the ${part}>` },
+        });
+        const group = properties(stack, `rollout of the ${part}`);
+        const names = alarms(stack).map((alarm) => `<alarm: ${alarm["AlarmDescription"]}>`);
+        const watched = (group["AlarmConfiguration"] as Object)["Alarms"] as Object[];
+        expect(watched.length).toBeGreaterThan(5);
+        for (const { Name } of watched) expect(names).toContain(Name);
+        const events = (group["AutoRollbackConfiguration"] as Object)["Events"];
+        expect(events).toContain("DEPLOYMENT_STOP_ON_ALARM");
+        expect(events).toContain("DEPLOYMENT_FAILURE");
+      }
     });
 
     it("deletes its logs after a time", () => {
@@ -315,8 +372,6 @@ describe("the example", () => {
   it("has the variables that the example reads", () => {
     const source = rustSources("../../lambda-example/src");
     const variables = [...source.matchAll(/env::var\("([^"]+)"\)/g)].map(([, name]) => name);
-    // `Idempotency::from_env` reads this one.
-    variables.push("IDEMPOTENCY_TABLE");
     expect(new Set(variables)).toEqual(new Set(Object.values(ENVIRONMENTS).flatMap(Object.keys)));
   });
 });

@@ -29,8 +29,11 @@ describe.each(Object.entries(VARIANTS))("%s", (_, variant) => {
     const stack = new Stack(new App(), "sam");
     new CfnInclude(stack, "Template", { templateFile });
     fs.rmSync(folder, { recursive: true });
-    // X-Ray's, as it is acknowledged in the CDK app.
-    expect(violations(stack)).toEqual(["AwsSolutions-IAM5[Resource::*]"]);
+    // X-Ray's, and CodeDeploy's, as they are acknowledged in the CDK app.
+    expect(violations(stack)).toEqual([
+      "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited]",
+      "AwsSolutions-IAM5[Resource::*]",
+    ]);
   });
 });
 
@@ -50,6 +53,11 @@ describe("settings", () => {
       stage: "dev",
       endpoint: "http-api",
       architecture: "arm64",
+      idempotencyTableName: undefined,
+      rollout: "AllAtOnce",
+      requestsPerSecond: 1000,
+      reservedConcurrency: undefined,
+      consumerConcurrency: 50,
       kmsKeyArn: undefined,
       logRetentionDays: 30,
       alarmTopicArn: undefined,
@@ -62,6 +70,9 @@ describe("settings", () => {
     [{ stage: "dev", endpoint: "rest" }, "endpoint is rest"],
     [{ stage: "dev", architecture: "arm" }, "architecture is arm"],
     [{ stage: "dev", logRetentionDays: "long" }, "logRetentionDays is not a number"],
+    [{ stage: "dev", rollout: "Canary" }, "rollout is Canary"],
+    [{ stage: "dev", consumerConcurrency: "1" }, "consumerConcurrency is not a number from 2 on"],
+    [{ stage: "dev", reservedConcurrency: "0" }, "reservedConcurrency is not a number from 1 on"],
   ])("%j is refused", (context, reason) => {
     expect(() => of(context)).toThrow(reason);
   });

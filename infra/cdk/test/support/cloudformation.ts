@@ -8,6 +8,7 @@ export interface Resource {
   readonly Condition?: string;
   readonly DeletionPolicy?: Json;
   readonly UpdateReplacePolicy?: Json;
+  readonly UpdatePolicy?: Object;
   readonly Properties?: Object;
 }
 
@@ -58,6 +59,10 @@ export function deployed(
     if (branches) return resolve(named(branches[0]) ? branches[1] : branches[2]);
     if (value["Ref"] === "AWS::NoValue") return NO_VALUE;
     if (typeof value["Ref"] === "string" && values.has(value["Ref"])) return values.get(value["Ref"])!;
+    if (typeof value["Fn::Sub"] === "string") {
+      const text = value["Fn::Sub"].replace(/\$\{(\w+)\}/g, (all, name) => String(values.get(name) ?? all));
+      return { "Fn::Sub": text };
+    }
     const members = Object.entries(value).map(([key, member]) => [key, resolve(member)] as const);
     return Object.fromEntries(members.filter(([, member]) => member !== NO_VALUE)) as Object;
   };

@@ -64,15 +64,23 @@ function functionOf(role: string, resources: Resources): string | undefined {
 function target(value: Json | undefined): string | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const attribute = value["Fn::GetAtt"] as [string, string] | undefined;
-  return (value["Ref"] as string | undefined) ?? attribute?.[0];
+  // CDK takes an alias's name from its ARN.
+  const nested = value["Fn::Join"] && /"Ref":"(\w+)"/.exec(JSON.stringify(value))?.[1];
+  return (value["Ref"] as string | undefined) ?? attribute?.[0] ?? (nested || undefined);
 }
 
 function meaning(id: string, resource: Resource, resources: Resources): string | undefined {
   const its = properties(resource);
+  /** A function, where its alias is named too. */
+  const behind = (value: Json | undefined): string | undefined => {
+    const one = target(value);
+    const { Type, Properties } = resources[one ?? ""] ?? {};
+    return Type === "AWS::Lambda::Alias" ? target(Properties?.["FunctionName"]) : one;
+  };
   const fn = (functionId: string | undefined) => {
     const isConsumer = Object.values(resources).some(
       ({ Type, Properties }) =>
-        Type === "AWS::Lambda::EventSourceMapping" && target(Properties?.["FunctionName"]) === functionId,
+        Type === "AWS::Lambda::EventSourceMapping" && behind(Properties?.["FunctionName"]) === functionId,
     );
     return isConsumer ? "consumer" : "API";
   };
@@ -105,6 +113,16 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
       return `alarm: ${its["AlarmDescription"]}`;
     case "AWS::Lambda::EventSourceMapping":
       return "event source";
+    case "AWS::Lambda::Version":
+      return `version of the ${fn(target(its["FunctionName"]))}`;
+    case "AWS::Lambda::Alias":
+      return `alias of the ${fn(target(its["FunctionName"]))}`;
+    case "AWS::CodeDeploy::Application":
+      return "rollout";
+    case "AWS::CodeDeploy::DeploymentGroup": {
+      const alias = Object.values(resources).find((one) => target(groupOf(one)) === id);
+      return `rollout of the ${fn(target(alias?.Properties?.["FunctionName"]))}`;
+    }
     case "AWS::Lambda::Url":
       return "function URL";
     case "AWS::Lambda::Permission":
@@ -129,6 +147,12 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
   }
 }
 
+/** The deployment group that moves an alias. */
+function groupOf(alias: Resource): Json | undefined {
+  const update = alias.UpdatePolicy?.["CodeDeployLambdaAliasUpdate"] as Object | undefined;
+  return update?.["DeploymentGroupName"];
+}
+
 /** Without what the tools write each in its own way, and what is a role's. */
 function essence(resource: Resource): Object {
   let { Code: _code, Role: _role, Policies: _policies, Tags: _tags, ...its } = properties(resource);
@@ -143,6 +167,16 @@ function essence(resource: Resource): Object {
     case "AWS::Lambda::Permission":
       delete its["SourceArn"];
       break;
+    case "AWS::Lambda::EventSourceMapping":
+      its["FunctionName"] = { Ref: target(its["FunctionName"])! };
+      break;
+    case "AWS::Lambda::Version":
+      // Each has a name of its own: none is ever replaced.
+      resource = { ...resource, UpdateReplacePolicy: null };
+      break;
+    case "AWS::CodeDeploy::DeploymentGroup":
+      its["AutoRollbackConfiguration"] = sorted(its["AutoRollbackConfiguration"]!);
+      break;
     case "AWS::CloudWatch::Alarm":
       its = sortedMetrics(its) as Object;
       break;
@@ -153,8 +187,16 @@ function essence(resource: Resource): Object {
     Type: resource.Type,
     DeletionPolicy: (resource.DeletionPolicy ?? null) as Json,
     UpdateReplacePolicy: (resource.UpdateReplacePolicy ?? null) as Json,
+    UpdatePolicy: (resource.UpdatePolicy ?? null) as Json,
     Properties: its,
   };
+}
+
+/** With its lists of names in one order. */
+function sorted(value: Json): Json {
+  if (Array.isArray(value)) return [...value].sort();
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, sorted(member)]));
 }
 
 /** An alarm's metrics without what CDK adds, and with their dimensions in one order. */
@@ -185,7 +227,8 @@ function statements(role: string, resources: Resources): Object[] {
     .map(properties)
     .filter((policy) => (policy["Roles"] as Json[]).some((one) => target(one) === role));
   const managed = properties(resources[role])["ManagedPolicyArns"];
-  if (managed !== undefined) throw new Error(`${role} has managed policies`);
+  const isLambdas = functionOf(role, resources) !== undefined;
+  if (managed !== undefined && isLambdas) throw new Error(`${role} has managed policies`);
   return [...inline, ...attached]
     .flatMap((policy) => (policy["PolicyDocument"] as Object)["Statement"] as Object[])
     .map((statement) => {
@@ -222,6 +265,12 @@ function spell(value: Json, labels: Map<string, string>): Json {
     const join = value["Fn::Join"] as [string, Json[]] | undefined;
     if (join) return join[1].map((part) => String(inner(part))).join(join[0]);
     const sub = value["Fn::Sub"];
+    if (Array.isArray(sub)) {
+      const [text, variables] = sub as [string, Object];
+      return text.replace(/\$\{([\w:]+)\}/g, (_, id) =>
+        variables[id] === undefined ? reference(id) : String(inner(variables[id]!)),
+      );
+    }
     if (typeof sub === "string") return sub.replace(/\$\{([\w:]+)\}/g, (_, id) => reference(id));
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, named(key, inner(member))]));
   };

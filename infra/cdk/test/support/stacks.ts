@@ -23,6 +23,14 @@ export const VARIANTS: { readonly [name: string]: { readonly [key: string]: stri
   prod: { stage: "prod", alarmTopicArn: TOPIC },
   "function URL": { stage: "dev", endpoint: "function-url" },
   "own key": { stage: "prod", kmsKeyArn: KEY },
+  "a table that is there": {
+    stage: "prod",
+    kmsKeyArn: KEY,
+    idempotencyTableName: "restored",
+    requestsPerSecond: "50",
+    reservedConcurrency: "20",
+    consumerConcurrency: "5",
+  },
   x86_64: { stage: "dev", architecture: "x86_64", logRetentionDays: "7" },
 };
 
@@ -58,6 +66,11 @@ function parameters(context: { readonly [key: string]: string }): { [name: strin
     stage: "Stage",
     endpoint: "Endpoint",
     architecture: "Architecture",
+    idempotencyTableName: "IdempotencyTableName",
+    rollout: "Rollout",
+    requestsPerSecond: "RequestsPerSecond",
+    reservedConcurrency: "ReservedConcurrency",
+    consumerConcurrency: "ConsumerConcurrency",
     kmsKeyArn: "KmsKeyArn",
     logRetentionDays: "LogRetentionDays",
     alarmTopicArn: "AlarmTopicArn",
