@@ -10,6 +10,19 @@ import { IdempotencyAlarms, type IIdempotencyTable } from "../lib";
 const MINUTE = { period: Duration.minutes(1) };
 const SUM = { ...MINUTE, statistic: cloudwatch.Stats.SUM };
 
+/** What a dashboard shows of the outcomes of `docs/signals.md`. */
+const OUTCOMES = [
+  "replay",
+  "in_progress",
+  "mismatch",
+  "takeover",
+  "released",
+  "lease_lost",
+  "unconfirmed",
+  "store_error",
+  "error",
+];
+
 export interface WatchProps {
   readonly table: IIdempotencyTable;
   readonly functions: readonly { readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
@@ -108,10 +121,28 @@ export class Watch extends Construct {
             table.metric("ReadThrottleEvents", SUM),
             table.metric("WriteThrottleEvents", SUM),
           ]),
-          graph("Payment events, leases lost", [
+          graph("Payment events waiting", [
             props.queue.metricApproximateNumberOfMessagesVisible(MINUTE),
             props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
-            alarms.leaseLost.metric,
+          ]),
+        ],
+        [
+          graph(
+            "How calls ended (but for first runs)",
+            OUTCOMES.map((outcome) => alarms.metricOutcome(outcome)),
+          ),
+          graph("Replays in 100 invocations (a batch is one)", [
+            new cloudwatch.MathExpression({
+              expression: `100 * replays / (${functions.map((_, index) => `i${index}`).join(" + ")})`,
+              label: "Replays",
+              usingMetrics: {
+                replays: alarms.metricOutcome("replay"),
+                ...Object.fromEntries(
+                  functions.map((fn, index) => [`i${index}`, fn.metricInvocations(MINUTE)]),
+                ),
+              },
+              ...MINUTE,
+            }),
           ]),
         ],
       ],

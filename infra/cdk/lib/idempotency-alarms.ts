@@ -16,6 +16,10 @@ import {
 } from "./signals";
 
 const NAMESPACE = "DynamoDbIdempotency";
+
+/** Where a line of the log, written as JSON, says how a call ended. */
+const OUTCOME = "$.fields.outcome";
+
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
 /** Of five minutes, two: what mends itself at once wakes nobody. */
@@ -99,6 +103,16 @@ export class IdempotencyAlarms extends Construct {
     this.switchedOff = signal(SWITCHED_OFF);
     this.storeError = signal(STORE_ERROR);
     this.errorLines = signal(ERROR_LINES);
+    props.logGroups.forEach((logGroup, index) => {
+      new logs.MetricFilter(this, `Outcomes${index}`, {
+        logGroup,
+        filterPattern: logs.FilterPattern.exists(OUTCOME),
+        metricNamespace: NAMESPACE,
+        metricName: this.metricName("Outcomes"),
+        metricValue: "1",
+        dimensions: { outcome: OUTCOME },
+      });
+    });
     const functions = props.functions ?? [];
     if (functions.length > 0) {
       this.functionErrors = this.alarm("FunctionErrors", {
@@ -119,25 +133,45 @@ export class IdempotencyAlarms extends Construct {
     }
   }
 
+  /**
+   * Calls that ended so in a minute, by their name in `docs/signals.md`: `replay`, `mismatch`. Of
+   * functions that log as JSON, from INFO on; `first` is told at DEBUG, and is what remains of the
+   * invocations.
+   */
+  public metricOutcome(outcome: string): cloudwatch.IMetric {
+    return new cloudwatch.Metric({
+      namespace: NAMESPACE,
+      metricName: this.metricName("Outcomes"),
+      dimensionsMap: { outcome },
+      label: outcome,
+      ...MINUTE,
+    });
+  }
+
+  /** By its path: two of these constructs in one stack have metrics of their own. */
+  private metricName(name: string): string {
+    const stack = Stack.of(this);
+    const within = this.node.scopes.slice(stack.node.scopes.length).map(({ node }) => node.id);
+    return [stack.stackName, ...within, name].join("-");
+  }
+
   /** Counts a signal's lines in all log groups together; one is enough. */
   private signal(signal: Signal, logGroups: readonly logs.ILogGroup[]): cloudwatch.Alarm {
-    // The path: two of these constructs in one stack have metrics of their own.
-    const within = this.node.scopes.slice(Stack.of(this).node.scopes.length);
-    const path = [Stack.of(this).stackName, ...within.map(({ node }) => node.id), signal.name];
-    const metric = { metricName: path.join("-"), metricNamespace: NAMESPACE };
+    const metricName = this.metricName(signal.name);
     logGroups.forEach((logGroup, index) => {
       new logs.MetricFilter(this, `${signal.name}${index}`, {
         logGroup,
         // By words, not by JSON path: both log formats of Lambda have them.
         filterPattern: logs.FilterPattern.anyTerm(...signal.terms),
-        ...metric,
+        metricNamespace: NAMESPACE,
+        metricName,
         metricValue: "1",
         defaultValue: 0,
       });
     });
     return this.alarm(signal.name, {
       alarmDescription: signal.description,
-      metric: new cloudwatch.Metric({ namespace: NAMESPACE, metricName: metric.metricName, ...MINUTE }),
+      metric: new cloudwatch.Metric({ namespace: NAMESPACE, metricName, ...MINUTE }),
       ...AT_ONCE,
     });
   }

@@ -287,7 +287,26 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
         expect(counting, name).toMatchObject([{ Statistic: "Sum", Threshold: 0, EvaluationPeriods: 1 }]);
       }
       const filters = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::MetricFilter");
-      expect(filters).toHaveLength(2 * SIGNALS.length);
+      expect(filters).toHaveLength(2 * SIGNALS.length + 2);
+    });
+
+    it("shows how calls ended, by the names of docs/signals.md", () => {
+      const shown = (stack.resources["dashboard"] as unknown as { metrics: string[] }).metrics;
+      const known = rows("## Outcomes").map(([outcome]) => outcome!.replaceAll("`", ""));
+      const outcomes = shown.filter((metric) => /^[a-z_]+$/.test(metric));
+      expect(known).toEqual(expect.arrayContaining(outcomes));
+      for (const outcome of ["replay", "in_progress", "mismatch", "takeover", "lease_lost", "store_error"]) {
+        expect(outcomes).toContain(outcome);
+      }
+      expect(shown).toContain("100 * replays / (i0 + i1)");
+      for (const part of ["API", "consumer"]) {
+        expect(properties(stack, `Outcomes in the log of the ${part}`)).toMatchObject({
+          FilterPattern: '{ $.fields.outcome = "*" }',
+          MetricTransformations: [{ Dimensions: [{ Key: "outcome", Value: "$.fields.outcome" }] }],
+        });
+        // Where the field is: as JSON, `tracing-subscriber` writes an event's own below `fields`.
+        expect(properties(stack, `function of the ${part}`)["LoggingConfig"]).toMatchObject({ LogFormat: "JSON" });
+      }
     });
 
     it("has an alarm on what no line of a log tells", () => {

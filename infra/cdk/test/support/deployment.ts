@@ -215,8 +215,10 @@ function sortedMetrics(value: Json): Json {
 
 /** The names of the metrics in the order of the graphs. */
 function dashboardMetrics(body: Json): Json {
-  const names = JSON.stringify(body).matchAll(/\\"AWS\/\w+\\",\s*\\"(\w+)\\"|(-LeaseLost)/g);
-  return [...names].map(([, name, leaseLost]) => name ?? leaseLost ?? "");
+  const names = JSON.stringify(body).matchAll(
+    /\\"AWS\/\w+\\",\s*\\"(\w+)\\"|\\"outcome\\",\s*\\"(\w+)\\"|\\"expression\\":\s*\\"([^"]+)\\"/g,
+  );
+  return [...names].map(([, metric, outcome, expression]) => metric ?? outcome ?? expression ?? "");
 }
 
 /** The statements of a role, inline and attached. */
