@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use http::Extensions;
 
 /// The end of the invocation, from the `Context` that `lambda_http` puts into each request's
-/// extensions: always this invocation's, never one that was kept from an earlier one.
+/// extensions: always this invocation's, never one that was kept from an earlier one. A context made by
+/// hand has none.
 #[cfg(feature = "lambda")]
 pub(crate) fn deadline(extensions: &Extensions) -> Option<SystemTime> {
-    extensions.get::<lambda_http::Context>().map(lambda_http::Context::deadline)
+    crate::event::deadline(extensions.get::<lambda_http::Context>()?)
 }
 
 /// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the

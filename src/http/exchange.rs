@@ -1,28 +1,73 @@
 //! One request through the protocol, whatever server it came from.
 
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
+use tower_service::Service;
 use tracing::Instrument;
 
 use super::answer::{self, BodyBefore, WholeBody};
-use super::problem::{Problem, ProblemKind};
-use super::{Config, problem, reconcile};
+use super::problem::{self, Problem, ProblemKind};
+use super::statuses::Verdict;
+use super::{AnsweredBy, Config, reconcile};
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::completion::Completion;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::operation::{self, call_handler, panic_text, refusal, see_through};
 use crate::policy::{Failure, Takeover, Unconfirmed};
-use crate::response::{Answer, HttpAnswer};
+use crate::response::{Answer, Draft, HttpAnswer};
 use crate::transaction::{
     ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
 };
+
+/// What a handler has come to.
+pub(crate) enum Handled<B> {
+    Response(Response<B>),
+    /// The body of its response ended with an error. Its status, where that is known.
+    Broken(Option<StatusCode>),
+}
+
+impl<B: WholeBody> Handled<B> {
+    fn verdict(&self, config: &Config) -> Verdict {
+        match self {
+            Self::Response(response) => config.statuses.judge(response.status()),
+            Self::Broken(Some(status)) => config.statuses.judge(*status),
+            // It has answered, and what it did must not happen again.
+            Self::Broken(None) => Verdict::Stored,
+        }
+    }
+
+    /// What can be stored of it.
+    fn draft(&self) -> Option<Draft<'_>> {
+        match self {
+            Self::Response(response) => Some(answer::draft(response)),
+            Self::Broken(_) => None,
+        }
+    }
+
+    /// What the client gets.
+    fn into_response(self, config: &Config) -> Response<B> {
+        match self {
+            Self::Response(response) => AnsweredBy::Handler.mark(response),
+            Self::Broken(_) => {
+                let detail = "The response could not be produced.";
+                render(config, &Problem::new(ProblemKind::BodyBroken, detail))
+            }
+        }
+    }
+}
+
+/// Waits until a service can be called. It is asked for that when it is called: whoever waits for
+/// another's answer, or for a request's body, holds no place in it.
+pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Error> {
+    poll_fn(|context| service.poll_ready(context)).await
+}
 
 /// Runs the handler once for the call's key, or answers in its place. The handler's own error
 /// passes through.
@@ -34,7 +79,7 @@ pub(crate) async fn exchange<B, E, F, Fut>(
 where
     B: WholeBody + Sync,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<Response<B>, E>>,
+    Fut: Future<Output = Result<Handled<B>, E>>,
 {
     let span = call.signals.span();
     run(config, call, handler).instrument(span).await
@@ -44,7 +89,7 @@ async fn run<B, E, F, Fut>(config: &Config, call: Call, handler: F) -> Result<Re
 where
     B: WholeBody + Sync,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<Response<B>, E>>,
+    Fut: Future<Output = Result<Handled<B>, E>>,
 {
     let acquired = match &config.reconcile {
         None => acquire(&config.idempotency.core, call).await,
@@ -76,7 +121,7 @@ where
             Err(_) => execution.fail(None).await,
         }
         let answer = match returned {
-            Ok(Ok(response)) => Ok(conclude(config, &execution, response).await),
+            Ok(Ok(came_to)) => Ok(conclude(config, &execution, came_to).await),
             Ok(Err(error)) => Err(error),
             Err(_) => Ok(render(config, &panicked())),
         };
@@ -90,11 +135,11 @@ where
 }
 
 /// Puts what a handler's commit has come to in the place of what the handler returned.
-fn overrule<B: WholeBody, E>(
+fn overrule<B: WholeBody, T, E>(
     config: &Config,
     execution: &Execution,
     fate: Fate,
-    returned: Result<Result<Response<B>, E>, Box<dyn Any + Send>>,
+    returned: Result<Result<T, E>, Box<dyn Any + Send>>,
 ) -> Result<Response<B>, E> {
     match fate {
         Fate::Committed(answer) => {
@@ -118,10 +163,14 @@ fn overrule<B: WholeBody, E>(
 /// The response that this very request has committed.
 fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
     match answer {
-        Answer::Http(answer) => answer::restore(answer).unwrap_or_else(|| {
-            let message = "the committed answer is not a response that HTTP can carry";
-            explain(config, &Error::new(ErrorKind::AnswerUnreadable, message))
-        }),
+        Answer::Http(answer) => {
+            let restored =
+                answer::restore(answer).map(|response| AnsweredBy::Handler.mark(response));
+            restored.unwrap_or_else(|| {
+                let message = "the committed answer is not a response that HTTP can carry";
+                explain(config, &Error::new(ErrorKind::AnswerUnreadable, message))
+            })
+        }
         other @ (Answer::Json(_) | Answer::Unavailable(_)) => replay(config, other),
     }
 }
@@ -159,7 +208,8 @@ where
         call.policy.takeover = Takeover::Reject;
     }
     let core = &config.idempotency.core;
-    let is_stored = |response: &Response<B>| (config.stored)(response.status());
+    let is_stored =
+        |response: &Response<B>| config.statuses.judge(response.status()) == Verdict::Stored;
     let writes = |transaction: &Transaction<Response<B>>| {
         transaction.writes() && (!transaction.items.is_empty() || is_stored(&transaction.response))
     };
@@ -174,7 +224,9 @@ where
                 return match (look_up(core, call).await, unstored) {
                     (Ok(Some(found)), _) => Ok(given(config, found)),
                     (Err(error), _) => Ok(explain(config, &error)),
-                    (Ok(None), Ok(Ok(transaction))) => Ok(transaction.response),
+                    (Ok(None), Ok(Ok(transaction))) => {
+                        Ok(AnsweredBy::Handler.mark(transaction.response))
+                    }
                     (Ok(None), Ok(Err(error))) => Err(error),
                     (Ok(None), Err(_)) => Ok(render(config, &panicked())),
                 };
@@ -190,8 +242,8 @@ where
     };
     let done = Box::pin(once(core, call, answer::draft(&response), items, instead)).await;
     Ok(match done {
-        Ok(Once::Executed) => response,
-        Ok(Once::Instead(answer)) => answer,
+        Ok(Once::Executed) => AnsweredBy::Handler.mark(response),
+        Ok(Once::Instead(answer)) => AnsweredBy::Handler.mark(answer),
         Ok(Once::Found(found)) => given(config, found),
         Ok(Once::ConditionFailed(failed)) => {
             tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
@@ -234,19 +286,31 @@ pub(crate) fn pass_transaction<B: WholeBody>(
 async fn conclude<B: WholeBody + Sync>(
     config: &Config,
     execution: &Execution,
-    response: Response<B>,
+    handled: Handled<B>,
 ) -> Response<B> {
-    if execution.said_nothing_executed() {
-        execution.release().await;
-        return response;
-    }
-    if !(config.stored)(response.status()) {
-        let kept = execution.policy().failure != Failure::Release;
-        execution.fail(kept.then(|| answer::draft(&response))).await;
-        return response;
-    }
-    match execution.complete(answer::draft(&response)).await {
-        Completion::Stored | Completion::Unprotected => response,
+    let said_nothing = execution.said_nothing_executed();
+    let verdict = if said_nothing { Verdict::Refused } else { handled.verdict(config) };
+    let draft = match verdict {
+        Verdict::Stored => {
+            handled.draft().ok_or("the body of the handler's response ended with an error")
+        }
+        Verdict::Unstorable(reason) => Err(reason),
+        Verdict::Refused => {
+            execution.release().await;
+            return handled.into_response(config);
+        }
+        Verdict::Failed => {
+            let kept = execution.policy().failure != Failure::Release;
+            execution.fail(handled.draft().filter(|_| kept)).await;
+            return handled.into_response(config);
+        }
+    };
+    let draft = draft.unwrap_or_else(|reason| {
+        execution.report_unstorable(reason);
+        Draft::unavailable(reason)
+    });
+    match execution.complete(draft).await {
+        Completion::Stored | Completion::Unprotected => handled.into_response(config),
         Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),
         Completion::LeaseLost(None) => explain(config, &operation::lease_lost()),
@@ -254,7 +318,7 @@ async fn conclude<B: WholeBody + Sync>(
             explain(config, &commit_unknown())
         }
         Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
-            Unconfirmed::Answer => response,
+            Unconfirmed::Answer => handled.into_response(config),
             Unconfirmed::Error => explain(config, &operation::outcome_unknown(error)),
         },
     }
@@ -264,7 +328,7 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
-            Some(response) => return response,
+            Some(response) => return AnsweredBy::Replay.mark(response),
             None => unreadable("the stored answer is not a response that HTTP can carry"),
         },
         Answer::Unavailable(reason) => operation::answer_unavailable(&reason),
@@ -285,13 +349,7 @@ fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Respons
 
 /// Answers an error with its problem; what the client is not told goes to the log.
 fn explain<B: WholeBody>(config: &Config, error: &Error) -> Response<B> {
-    let problem = Problem::from(error);
-    if problem.status().is_server_error() {
-        let operation = config.scope.operation();
-        let source = std::error::Error::source(error);
-        tracing::error!(operation, kind = ?error.kind(), %error, source, "no answer for a request");
-    }
-    render(config, &problem)
+    render(config, &problem::explain(config.scope.operation(), error))
 }
 
 pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Response<B> {
@@ -299,7 +357,7 @@ pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Respon
         Some(renderer) => renderer(problem),
         None => problem::Problem::to_response(problem),
     };
-    response.map(B::from_text)
+    AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))
 }
 
 pub(super) fn panicked() -> Problem {
@@ -308,32 +366,4 @@ pub(super) fn panicked() -> Problem {
 
 fn report_panic(operation: &str, panic: &(dyn Any + Send)) {
     tracing::error!(operation, panic = panic_text(panic), "the handler panicked");
-}
-
-/// Which answers are stored by default: successes, redirects and refusals, but not those that ask
-/// the client to send the same again later.
-pub(super) fn stored_by_default(status: StatusCode) -> bool {
-    let try_again = [
-        StatusCode::REQUEST_TIMEOUT,
-        StatusCode::CONFLICT,
-        StatusCode::TOO_EARLY,
-        StatusCode::TOO_MANY_REQUESTS,
-    ];
-    (200..500).contains(&status.as_u16()) && !try_again.contains(&status)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_that_may_be_replayed_are_stored() {
-        let stored = |status| stored_by_default(StatusCode::from_u16(status).unwrap());
-        for status in [200, 201, 204, 301, 304, 400, 402, 404, 410, 422, 451] {
-            assert!(stored(status), "{status}");
-        }
-        for status in [101, 408, 409, 425, 429, 500, 502, 503, 599] {
-            assert!(!stored(status), "{status}");
-        }
-    }
 }

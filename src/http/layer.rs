@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
@@ -19,14 +18,18 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use super::Config;
-use super::exchange::{exchange, render};
-use super::problem::{Problem, ProblemKind};
+use super::exchange::{Handled, exchange, ready, render};
+use super::problem::{Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern};
 use crate::acquire::Call;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
+///
+/// Its service is always ready. The service below is waited for when it is called, so that a request
+/// whose body is still arriving, or which waits for another's answer, takes no place of a concurrency
+/// limit below. Put a layer that sheds load below this one too.
 ///
 /// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
 /// not stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
@@ -52,7 +55,10 @@ impl IdempotencyLayer {
     }
 
     /// Waits until no handler of this layer's, or of its clones', is running: those too whose
-    /// clients have hung up and which no graceful shutdown of a server's waits for.
+    /// clients have hung up and which no graceful shutdown of a server's waits for. From now on requests
+    /// with a key are refused with 503 ([`ProblemKind::ShuttingDown`]), those as well whose bodies are
+    /// still arriving: no handler starts after this has returned. Requests that pass through do so as
+    /// ever.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -182,41 +188,65 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<ResBody, S::Error>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
+    /// Always: the service below is waited for when it is called.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        // The one that said it is ready is the one to call.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
         let (config, owners) = (Arc::clone(&self.config), self.owners.clone());
-        let (parts, body) = request.into_parts();
-        let key = match concern(&config, &parts) {
-            Ok(Concern::Key(key)) => key,
-            Ok(Concern::None) => {
-                let passing = inner.call(Request::from_parts(parts, body));
-                return ResponseFuture(Box::pin(async { Ok(passing.await?.map(Either::Left)) }));
-            }
-            Err(problem) => {
-                let response = render::<Bytes>(&config, &problem);
-                return ResponseFuture(Box::pin(async { Ok(whole(response)) }));
-            }
-        };
-        ResponseFuture(Box::pin(async move {
-            let body = match read(body, config.max_body_bytes).await {
-                Ok(body) => body,
-                Err(problem) => return Ok(whole(render(&config, &problem))),
-            };
-            match call(&config, &parts, &key, &body) {
-                Ok(call) => {
-                    let owner = own(config, call, parts, body, inner);
-                    join(owners.spawn(owner.instrument(Span::current()))).await.map(whole)
-                }
-                Err(problem) => Ok(whole(render(&config, &problem))),
-            }
-        }))
+        ResponseFuture(Box::pin(answer(config, owners, self.inner.clone(), request)))
     }
+}
+
+async fn answer<S, ReqBody, ResBody>(
+    config: Arc<Config>,
+    owners: TaskTracker,
+    mut inner: S,
+    request: Request<ReqBody>,
+) -> Result<Response<ResponseBody<ResBody>>, S::Error>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    ReqBody: Body + From<Bytes> + Send + 'static,
+    ReqBody::Data: Send,
+    ReqBody::Error: Into<BoxError>,
+    ResBody: Body + Send + 'static,
+    ResBody::Data: Send,
+    ResBody::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    let key = match concern(&config, &parts) {
+        Ok(Concern::Key(key)) => key,
+        Ok(Concern::None) => {
+            ready(&mut inner).await?;
+            return Ok(inner.call(Request::from_parts(parts, body)).await?.map(Either::Left));
+        }
+        Err(problem) => return Ok(whole(render(&config, &problem))),
+    };
+    let prepared = if config.is_off() {
+        call(&config, &parts, &key, &[]).map(|call| (call, body))
+    } else {
+        let read = read(body, config.max_body_bytes).await;
+        read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
+    };
+    // Counted before it looks: a drain waits for this request, or this request sees it.
+    let arrival = owners.token();
+    let prepared = if owners.is_closed() { Err(shutting_down()) } else { prepared };
+    let (call, body) = match prepared {
+        Ok(prepared) => prepared,
+        Err(problem) => return Ok(whole(render(&config, &problem))),
+    };
+    let owner = own(config, call, Request::from_parts(parts, body), inner);
+    let owner = owners.spawn(owner.instrument(Span::current()));
+    drop(arrival);
+    join(owner).await.map(whole)
+}
+
+fn shutting_down() -> Problem {
+    Problem::new(ProblemKind::ShuttingDown, "Nothing ran. Send it to another server.")
+        .retry_after(SOON)
 }
 
 fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
@@ -241,48 +271,41 @@ where
     }
 }
 
-/// Why there is no response to store.
-enum Broken<E> {
-    Service(E),
-    Body(BoxError),
-}
-
 /// Takes the call through the protocol.
 async fn own<S, ReqBody, ResBody>(
     config: Arc<Config>,
     call: Call,
-    mut parts: Parts,
-    body: Bytes,
+    mut request: Request<ReqBody>,
     mut inner: S,
 ) -> Result<Response<Bytes>, S::Error>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
     S::Future: Send,
     S::Error: Send,
-    ReqBody: From<Bytes> + Send,
+    ReqBody: Send,
     ResBody: Body + Send,
     ResBody::Data: Send,
     ResBody::Error: Into<BoxError>,
 {
-    let answered = exchange(&config, call, |execution| {
-        parts.extensions.insert(execution);
-        let request = Request::from_parts(parts, ReqBody::from(body));
+    exchange(&config, call, |execution| {
+        request.extensions_mut().insert(execution.clone());
         async move {
-            let response = inner.call(request).await.map_err(Broken::Service)?;
-            let (head, body) = response.into_parts();
-            let body = body.collect().await.map_err(|error| Broken::Body(error.into()))?;
-            Ok(Response::from_parts(head, body.to_bytes()))
+            if let Err(error) = ready(&mut inner).await {
+                execution.nothing_executed();
+                return Err(error);
+            }
+            let (head, body) = inner.call(request).await?.into_parts();
+            match body.collect().await {
+                Ok(body) => Ok(Handled::Response(Response::from_parts(head, body.to_bytes()))),
+                Err(error) => {
+                    let error = error.into();
+                    tracing::error!(%error, "the body of a handler's response ended with an error");
+                    Ok(Handled::Broken(Some(head.status)))
+                }
+            }
         }
-    });
-    match answered.await {
-        Ok(response) => Ok(response),
-        Err(Broken::Service(error)) => Err(error),
-        Err(Broken::Body(error)) => {
-            tracing::error!(%error, "the body of a handler's response ended with an error");
-            let detail = "The response could not be produced.";
-            Ok(render(&config, &Problem::new(ProblemKind::BodyBroken, detail)))
-        }
-    }
+    })
+    .await
 }
 
 /// The task's answer; its panic goes on here.

@@ -32,15 +32,17 @@
 //! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
 //! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by
 //!    [`Policy`].
-//! 5. 2xx, 3xx and 4xx but 408, 409, 425 and 429 are stored and replayed with
-//!    `Idempotency-Replayed: true`. Any other status, an error or a panic of the handler's is a
-//!    failure, by default without a trace: the next request runs again.
+//! 5. 2xx, 3xx and final errors (402, 404, 410 …) are stored and replayed with
+//!    `Idempotency-Replayed: true`. What says that the request was refused before anything was done
+//!    (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic of the handler's is a
+//!    failure, by default without a trace: the next request runs again. [`Http::stored`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
 //! 7. A handler that has refused a request without doing anything says
 //!    [`nothing_executed`](crate::Execution::nothing_executed): the key stays free.
 //! 8. A request whose handler vanished is run again when its lease is over; or a hook judges it:
 //!    [`Http::reconcile`].
-//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`].
+//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`]. Who has
+//!    answered is in each response's extensions: [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
 //! held in memory, without trailers: an answer is stored before its first byte is sent. Leave
@@ -51,6 +53,7 @@
 //! keep clients apart by [`Http::tenant`].
 
 pub(crate) mod answer;
+mod answered_by;
 mod commit;
 mod exchange;
 pub(crate) mod key_header;
@@ -58,6 +61,7 @@ mod layer;
 mod problem;
 mod reconcile;
 mod request;
+mod statuses;
 pub mod tenant;
 
 use std::fmt;
@@ -67,12 +71,14 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
+pub use self::answered_by::AnsweredBy;
 pub use self::commit::CommittedBody;
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::tenant::Tenant;
 
 use self::problem::Renderer;
+use self::statuses::Statuses;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -83,7 +89,7 @@ use crate::response::OnStore;
 pub(crate) use self::{
     answer::WholeBody,
     commit::sealed::Sealed,
-    exchange::{exchange, exchange_transaction, pass_transaction, render},
+    exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
     request::{Concern, call, concern},
 };
 
@@ -109,7 +115,7 @@ impl Idempotency {
                 key_required: true,
                 tenant: TenantRule::None,
                 fingerprint: None,
-                stored: Arc::new(exchange::stored_by_default),
+                statuses: Statuses::default(),
                 reconcile: None,
                 renderer: None,
                 on_store: None,
@@ -123,7 +129,6 @@ impl Idempotency {
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
-type Stored = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 
 /// How HTTP requests are made idempotent; made by [`Idempotency::http`].
@@ -156,7 +161,7 @@ pub(crate) struct Config {
     key_required: bool,
     tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
-    stored: Stored,
+    statuses: Statuses,
     reconcile: Option<self::reconcile::Hook>,
     renderer: Option<Renderer>,
     on_store: Option<OnStore>,
@@ -325,8 +330,22 @@ impl Http {
         self
     }
 
-    /// Which responses are stored and replayed; any other one is a failure. Default: 2xx, 3xx and
-    /// 4xx but 408, 409, 425 and 429. `|status| status.as_u16() >= 200` is Stripe's choice.
+    /// Which responses are stored and replayed. Any other one goes out unstored: by its status it is a
+    /// refusal, after which the key is free whatever the policy, or a failure, for which the
+    /// [policy](crate::Policy::failure) decides.
+    ///
+    /// | status | default |
+    /// |---|---|
+    /// | 2xx; 3xx but 304; 402, 404, 410 and each other 4xx | stored |
+    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a refusal: nothing was done, and the client may send a corrected request under the same key |
+    /// | 304, 412 | a refusal: a precondition, which the next request may fulfil |
+    /// | 408, 409, 425, 429 | a failure: the client is to send the same again |
+    /// | 5xx, and any other one | a failure |
+    ///
+    /// `|status| status.as_u16() >= 200` stores all, as Stripe does. Interim responses (1xx) are no
+    /// answers: to store them is a configuration error, which each request gets as
+    /// [`ProblemKind::Misconfigured`]. Where `stored` panics, the request counts as completed, and
+    /// repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -339,7 +358,7 @@ impl Http {
     /// # }
     /// ```
     pub fn stored(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.config.stored = Arc::new(stored);
+        self.config.statuses = Statuses::new(stored);
         self
     }
 
@@ -448,6 +467,13 @@ impl Http {
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(f)
+    }
+}
+
+impl Config {
+    /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
+    fn is_off(&self) -> bool {
+        self.idempotency.core.table.is_disabled
     }
 }
 

@@ -59,7 +59,8 @@ pub enum ProblemKind {
     OutcomeUnknown,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the body of the handler's response ended with an error.
+    /// 500: the handler ran, and the body of its response ended with an error. Where its status says that
+    /// it is stored, the request counts as completed.
     BodyBroken,
     /// 500: the stored record or its answer is not one that this version understands; the reason is
     /// in the log.
@@ -71,6 +72,9 @@ pub enum ProblemKind {
     Unavailable,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
+    /// 503 with `Retry-After`: this server shuts down: [`drain`](super::IdempotencyLayer::drain) was
+    /// called. Nothing ran.
+    ShuttingDown,
     /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
     /// [hook](super::Http::reconcile) could not tell what became of it; the reason is in the log.
     /// Nothing ran.
@@ -132,6 +136,9 @@ impl ProblemKind {
             }
             Self::DeadlineExceeded => {
                 ("DeadlineExceeded", S::SERVICE_UNAVAILABLE, "No time is left for the request")
+            }
+            Self::ShuttingDown => {
+                ("ShuttingDown", S::SERVICE_UNAVAILABLE, "The server is shutting down")
             }
             Self::ReconcileFailed => (
                 "ReconcileFailed",
@@ -261,10 +268,12 @@ impl Problem {
     }
 }
 
+/// When a retry makes sense where nothing tells.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+
 /// What the client may know of an error; the rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
-        const SOON: Duration = Duration::from_secs(1);
         let said = |kind| Self::new(kind, error.to_string());
         let unsaid = |kind| Self::new(kind, "The operators find the reason in the log.");
         match error.kind() {
@@ -286,6 +295,16 @@ impl From<&Error> for Problem {
             ErrorKind::Configuration => unsaid(ProblemKind::Misconfigured),
         }
     }
+}
+
+/// The problem of an error; what the client is not told goes to the log.
+pub(super) fn explain(operation: &str, error: &Error) -> Problem {
+    let problem = Problem::from(error);
+    if problem.status().is_server_error() {
+        let source = std::error::Error::source(error);
+        tracing::error!(operation, kind = ?error.kind(), %error, source, "no answer for a request");
+    }
+    problem
 }
 
 /// Renders problems in an API's own format.

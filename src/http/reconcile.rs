@@ -6,15 +6,14 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 
 use super::exchange::{panicked, render};
-use super::problem::{Problem, ProblemKind};
-use super::{Config, Http, answer};
+use super::problem::{Problem, ProblemKind, SOON};
+use super::{AnsweredBy, Config, Http, answer};
 use crate::acquire::{Acquisition, Call};
 use crate::error::{Error, RunError};
 use crate::operation::panic_text;
@@ -89,7 +88,7 @@ pub(super) async fn acquire(
     let core = &config.idempotency.core;
     match reconcile::acquire(core, call, &mut hook, codec).await {
         Ok(Acquired::Unsettled(acquisition)) => Ok(Ok(acquisition)),
-        Ok(Acquired::Completed(response)) => Err(response),
+        Ok(Acquired::Completed(response)) => Err(AnsweredBy::Hook.mark(response)),
         Ok(Acquired::Failed(ended)) | Err(RunError::Handler(ended)) => Err(explain(config, ended)),
         Err(RunError::Idempotency(error)) => Ok(Err(error)),
     }
@@ -111,11 +110,11 @@ async fn ask(
 fn explain(config: &Config, ended: Ended) -> Response<Bytes> {
     let operation = config.scope.operation();
     let problem = match ended {
-        Ended::Failed(response) => return response,
+        Ended::Failed(response) => return AnsweredBy::Hook.mark(response),
         Ended::Error(error) => {
             tracing::error!(operation, %error, "a reconcile hook failed: nothing was written");
             let detail = "The operators find the reason in the log.";
-            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(Duration::from_secs(1))
+            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
         }
         Ended::Panic(panic) => {
             let panic = panic_text(panic.as_ref());

@@ -1,16 +1,19 @@
 //! What a request asks of the idempotency layer: plain functions of the request, without I/O.
 
+use std::borrow::Cow;
+
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 
-use super::problem::{Problem, ProblemKind};
+use super::problem::{self, Problem, ProblemKind};
 use super::{Config, KeyRule, Tenant, TenantRule, key_header};
 use crate::acquire::Call;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
-use crate::key::RecordKey;
+use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
+use crate::record::Owner;
 use crate::response::{AnswerKind, Answers};
 
 /// Whether the layer has anything to do with a request.
@@ -27,70 +30,96 @@ pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem
     if !config.methods.contains(&parts.method) {
         return Ok(Concern::None);
     }
-    let key = match &config.key {
+    let found = match &config.key {
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
     };
-    match (key, &config.key) {
-        (Ok(Some(key)), _) => Ok(Concern::Key(key)),
-        (Err(detail), _) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
-        (Ok(None), _) if !config.key_required => Ok(Concern::None),
-        (Ok(None), KeyRule::Header(name)) => {
-            let detail = format!("send a unique key for this request in the header {name}");
-            Err(Problem::new(ProblemKind::KeyMissing, detail))
-        }
-        (Ok(None), KeyRule::Found(_)) => {
-            Err(Problem::new(ProblemKind::KeyMissing, "the request has no idempotency key"))
-        }
+    match found {
+        Ok(Some(key)) => Ok(Concern::Key(key)),
+        Ok(None) if !config.key_required => Ok(Concern::None),
+        _ if config.is_off() => Ok(Concern::Key(key_of_its_own()?)),
+        Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(&config.key))),
+        Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
     }
 }
 
-/// The call that a request with its body makes.
+fn asks_for_key(rule: &KeyRule) -> Cow<'static, str> {
+    match rule {
+        KeyRule::Header(name) => {
+            format!("send a unique key for this request in the header {name}").into()
+        }
+        KeyRule::Found(_) => "the request has no idempotency key".into(),
+    }
+}
+
+/// A key that no other request has, for one that nothing protects.
+fn key_of_its_own() -> Result<String, Problem> {
+    let owner = Owner::random().map_err(|error| Problem::from(&error))?;
+    Ok(owner.as_str().to_owned())
+}
+
+/// The call that a request with its body makes. Where idempotency is switched off the body does not
+/// count, and what the request lacks is made up for.
 pub(crate) fn call(
     config: &Config,
     parts: &Parts,
     key: &str,
     body: &[u8],
 ) -> Result<Call, Problem> {
-    let scope = config.scope.clone();
-    let refused = |kind, detail| Err(Problem::new(kind, detail));
-    let unclear_tenant =
-        || refused(ProblemKind::TenantInvalid, "the request does not tell clearly whose it is");
+    let core = &config.idempotency.core;
+    let explained = |error| problem::explain(config.scope.operation(), &error);
+    config.statuses.validate().map_err(explained)?;
+    let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
+    let policy = config.policy.clone();
+    let named = scope_of(config, parts).and_then(|scope| record_key(config, &scope, key));
+    if config.is_off() {
+        let nameless = |_| record_key(config, &config.scope, &key_of_its_own()?);
+        let key = named.or_else(nameless)?;
+        return Ok(Call::new(core, key, Fingerprint::EMPTY, policy, None, answers));
+    }
+    let fingerprint = match &config.fingerprint {
+        Some(chosen) => chosen(parts, body),
+        None => default_fingerprint(parts, body),
+    };
+    let deadline = lambda_event::deadline(&parts.extensions);
+    let deadline = deadline.map(|deadline| core.table.clock.at(deadline));
+    Ok(Call::new(core, named?, fingerprint, policy, deadline, answers))
+}
+
+/// The scope with the request's tenant.
+fn scope_of(config: &Config, parts: &Parts) -> Result<Scope, Problem> {
     let (found, is_required) = match &config.tenant {
         TenantRule::None => (Tenant::Unknown, false),
         TenantRule::Optional(find) => (find(parts), false),
         TenantRule::Required(find) => (find(parts), true),
     };
-    let scope = match found {
-        // A name that many could share by having none.
-        Tenant::Known(tenant) if tenant.is_empty() => return unclear_tenant(),
-        Tenant::Known(tenant) => scope.tenant(&tenant),
-        Tenant::Unknown if is_required => {
-            return refused(ProblemKind::TenantMissing, "the request does not tell whose it is");
+    let scope = config.scope.clone();
+    match found {
+        Tenant::Known(tenant) if !tenant.is_empty() => Ok(scope.tenant(&tenant)),
+        Tenant::Unknown if !is_required => Ok(scope),
+        Tenant::Unknown => {
+            let detail = "the request does not tell whose it is";
+            Err(Problem::new(ProblemKind::TenantMissing, detail))
         }
-        Tenant::Unknown => scope,
-        Tenant::Invalid => return unclear_tenant(),
-    };
+        // Without a name it could be anybody's, and so everybody's.
+        Tenant::Known(_) | Tenant::Invalid => {
+            let detail = "the request does not tell clearly whose it is";
+            Err(Problem::new(ProblemKind::TenantInvalid, detail))
+        }
+    }
+}
+
+fn record_key(config: &Config, scope: &Scope, key: &str) -> Result<RecordKey, Problem> {
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
-    let key =
-        RecordKey::new(&scope, key, config.policy.key_form, max_bytes).map_err(
-            |error| match error.kind() {
-                // What the error advises is for the service's authors.
-                ErrorKind::InvalidInput => {
-                    Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
-                }
-                _ => Problem::from(&error),
-            },
-        )?;
-    let fingerprint = match &config.fingerprint {
-        Some(chosen) => chosen(parts, body),
-        None => default_fingerprint(parts, body),
-    };
-    let clock = &config.idempotency.core.table.clock;
-    let deadline = lambda_event::deadline(&parts.extensions).map(|deadline| clock.at(deadline));
-    let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
-    let policy = config.policy.clone();
-    Ok(Call::new(&config.idempotency.core, key, fingerprint, policy, deadline, answers))
+    RecordKey::new(scope, key, config.policy.key_form, max_bytes).map_err(|error| {
+        match error.kind() {
+            // What the error advises is for the service's authors.
+            ErrorKind::InvalidInput => {
+                Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
+            }
+            _ => problem::explain(config.scope.operation(), &error),
+        }
+    })
 }
 
 /// Method, path, query and body, and the path and the query of Lambda's event; a JSON body by value.

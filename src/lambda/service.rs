@@ -1,8 +1,10 @@
 //! The wrapper around a `lambda_http` service.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +14,10 @@ use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response};
 use tower_service::Service;
 
-use crate::http::{Concern, Config, Http, WholeBody, call, concern, exchange, render};
+use crate::http::{
+    Concern, Config, Handled, Http, WholeBody, call, concern, exchange, ready, render,
+};
+use crate::operation::panic_text;
 use crate::response::{BodyRef, HttpBody};
 
 impl Http {
@@ -205,15 +210,13 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<'a, S::Error>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
+    /// Always: the handler is waited for when it is called.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // The one that said it is ready is the one to call.
-        let clone = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(answer(Arc::clone(&self.config), inner, request))
+        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
     }
 }
 
@@ -230,7 +233,12 @@ where
 {
     let (mut parts, body) = request.into_parts();
     let called = match concern(&config, &parts) {
-        Ok(Concern::None) => return call_inner(&mut inner, Request::from_parts(parts, body)).await,
+        Ok(Concern::None) => {
+            ready(&mut inner).await?;
+            // Turned into a future at once: the handler's own type of response need not be `Send`.
+            let passing = inner.call(Request::from_parts(parts, body));
+            return Ok(passing.await.map(IntoResponse::into_response)?.await);
+        }
         Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
         Err(problem) => Err(problem),
     };
@@ -239,28 +247,50 @@ where
         Err(problem) => return Ok(render(&config, &problem)),
     };
     exchange(&config, called, |execution| {
-        parts.extensions.insert(execution);
+        parts.extensions.insert(execution.clone());
         let request = Request::from_parts(parts, body);
-        async move { call_inner(&mut inner, request).await }
+        async move {
+            if let Err(error) = ready(&mut inner).await {
+                execution.nothing_executed();
+                return Err(error);
+            }
+            let answering = inner.call(request);
+            Ok(whole(answering.await.map(Turning::of)?).await)
+        }
     })
     .await
 }
 
-/// Calls the handler and holds its answer whole.
-fn call_inner<S>(
-    inner: &mut S,
-    request: Request,
-) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send
-where
-    S: Service<Request>,
-    S::Response: IntoResponse,
-    S::Future: Send,
-{
-    let answering = inner.call(request);
-    async move {
-        // Turned into a future at once: the handler's own type of response need not be `Send`.
-        let response = answering.await.map(IntoResponse::into_response)?;
-        Ok(response.await)
+/// A handler's answer on its way into the form in which Lambda takes it; the panic, where turning it
+/// has panicked at once.
+enum Turning {
+    Under(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl Turning {
+    fn of(answer: impl IntoResponse) -> Self {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| answer.into_response())) {
+            Ok(turning) => Self::Under(turning),
+            Err(panic) => Self::Panicked(panic),
+        }
+    }
+}
+
+/// Holds the handler's answer whole. `lambda_http` panics where its body ends with an error: the
+/// handler has run, and only its answer is lost.
+async fn whole(turning: Turning) -> Handled<Body> {
+    let turned = match turning {
+        Turning::Under(turning) => AssertUnwindSafe(turning).catch_unwind().await,
+        Turning::Panicked(panic) => Err(panic),
+    };
+    match turned {
+        Ok(response) => Handled::Response(response),
+        Err(panic) => {
+            let error = panic_text(panic.as_ref());
+            tracing::error!(error, "the body of a handler's response ended with an error");
+            Handled::Broken(None)
+        }
     }
 }
 

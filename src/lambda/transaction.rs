@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::service::{ResponseFuture, bytes_of};
 use crate::http::{
-    Concern, Config, Http, call, concern, exchange_transaction, pass_transaction, render,
+    Concern, Config, Http, call, concern, exchange_transaction, pass_transaction, ready, render,
 };
 use crate::transaction::Transaction;
 
@@ -91,15 +91,13 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<'a, S::Error>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
+    /// Always: the handler is waited for when it is called.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // The one that said it is ready is the one to call.
-        let clone = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(answer(Arc::clone(&self.config), inner, request))
+        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
     }
 }
 
@@ -116,6 +114,7 @@ where
     let (parts, body) = request.into_parts();
     let called = match concern(&config, &parts) {
         Ok(Concern::None) => {
+            ready(&mut inner).await?;
             let passing = inner.call(Request::from_parts(parts, body));
             return Ok(pass_transaction(&config, passing.await?));
         }
@@ -125,7 +124,10 @@ where
     match called {
         Ok(called) => {
             // Called inside, so that a panic of the call itself counts too.
-            let handler = async move { inner.call(Request::from_parts(parts, body)).await };
+            let handler = async move {
+                ready(&mut inner).await?;
+                inner.call(Request::from_parts(parts, body)).await
+            };
             exchange_transaction(&config, called, handler).await
         }
         Err(problem) => Ok(render(&config, &problem)),

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::event::Kind;
 use super::function::Function;
-use super::message::{assert_same, by, is_replay, post, problem, to, with};
-use super::site::Api;
+use super::message::{assert_same, by, is_replay, post, problem, to, with, without};
+use super::site::{Api, listen};
 use crate::support::{Link, Store};
 
 type Ledger = Arc<AtomicU32>;
@@ -96,21 +96,53 @@ async fn a_nested_route_is_another_request() {
     assert!(is_replay(&api.send(fresh).await));
 }
 
-/// What axum itself refuses is an answer like any other.
 #[tokio::test]
-async fn refusals_of_the_routers_are_replayed() {
+async fn an_unknown_route_is_an_answer_like_any_other() {
     let (_store, _, [api, _]) = served().await;
-    let cases = [
-        ("no route", 404, to(post("a", "{}"), "/nowhere")),
-        ("no such method", 405, to(post("b", "{}"), "/refunds/count")),
-        ("not JSON", 400, to(post("c", "{"), "/payments/p1/refunds")),
+    let request = to(post("a", "{}"), "/nowhere");
+    let first = api.send(request.clone()).await;
+    let repeat = api.send(request).await;
+    assert_eq!((first.status().as_u16(), is_replay(&first)), (404, false));
+    assert!(is_replay(&repeat));
+    assert_same(&first, &repeat);
+}
+
+/// The handler has not begun: the client mends its request and keeps its key.
+#[tokio::test]
+async fn what_axum_refuses_leaves_the_key_free() {
+    #[derive(Deserialize)]
+    struct Amount {
+        amount: u32,
+    }
+    let pay = on_post(async |Json(Amount { amount }): Json<Amount>| amount.to_string());
+    let store = Store::open().await;
+    let http = || store.idempotency().http("pay");
+    let layered = Router::new().route("/payments", pay.clone().route_layer(http().layer()));
+    let apis = [
+        Api::Lambda(
+            Kind::HttpApi,
+            Function::new(http().wrap(Router::new().route("/payments", pay))),
+        ),
+        Api::Server(listen(layered).await),
     ];
-    for (name, status, request) in cases {
-        let first = api.send(request.clone()).await;
-        let repeat = api.send(request).await;
-        assert_eq!((first.status().as_u16(), is_replay(&first)), (status, false), "{name}");
-        assert!(is_replay(&repeat), "{name}");
-        assert_same(&first, &repeat);
+    for (number, api) in apis.iter().enumerate() {
+        let good = |key: &str| post(&format!("{key}{number}"), r#"{"amount":5}"#);
+        let cases = [
+            ("not JSON", 400, post(&format!("a{number}"), "{"), good("a")),
+            ("no type", 415, without(good("b"), "content-type"), good("b")),
+            ("no number", 422, post(&format!("c{number}"), r#"{"amount":"5"}"#), good("c")),
+            ("no such method", 405, by("PATCH", good("d")), good("d")),
+        ];
+        for (name, status, bad, good) in cases {
+            for _ in 0..2 {
+                let refused = api.send(bad.clone()).await;
+                let seen = (refused.status().as_u16(), is_replay(&refused));
+                assert_eq!(seen, (status, false), "{name}");
+            }
+            let paid = api.send(good.clone()).await;
+            assert_eq!((paid.status().as_u16(), is_replay(&paid)), (200, false), "{name}");
+            assert!(is_replay(&api.send(good).await), "{name}");
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! What a handler's failure leaves behind.
 
-use std::convert::Infallible;
-
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::Router;
@@ -232,37 +230,55 @@ async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
     assert_eq!(runs.count(), 2);
 }
 
-/// The client must not get half of an answer of which the record then has another half.
+/// It has happened: half of the answer goes to nobody, and nobody runs it again.
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_an_error_and_frees_the_key() {
+async fn an_answer_that_breaks_off_is_an_error_and_completes_the_request() {
     for place in [Place::Router, Place::Server] {
         let (store, runs) = (Store::open().await, Runs::default());
-        let counted = runs.clone();
-        let route = on_post(move || {
-            let broken = counted.add() == 1;
-            let end = if broken { Err("the disk is gone") } else { Ok("other half") };
-            let body = stream::iter([Ok("one half, "), end]);
-            std::future::ready(Ok::<_, Infallible>(axum::body::Body::from_stream(body)))
-        });
-        let http = store.idempotency().http("pay");
-        let api = if place == Place::Server {
-            let route = route.route_layer(http.layer());
-            Api::Server(listen(Router::new().route("/payments", route)).await)
-        } else {
-            let router = Router::new().route("/payments", route);
-            Api::Lambda(Kind::HttpApi, Function::new(http.wrap(router)))
-        };
-        let kind = if place == Place::Server { "BodyBroken" } else { "HandlerPanicked" };
+        let api = breaking_off(place, store.idempotency().http("pay"), &runs, 201).await;
         let answer = api.send(post("k", "{}")).await;
-        problem(&answer, 500, kind);
+        problem(&answer, 500, "BodyBroken");
         assert!(!String::from_utf8_lossy(answer.body()).contains("disk"));
-        assert_eq!(store.item("pay#k").await, None);
+        for _ in 0..2 {
+            problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        }
+        assert_eq!(runs.count(), 1);
+        assert_eq!(raw::status(&store.record("pay#k").await), "COMPLETED");
+    }
+}
+
+/// Its head says that nothing of it is final.
+#[tokio::test]
+async fn a_failure_that_breaks_off_is_a_failure() {
+    for status in [401, 429, 503] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let http = store.idempotency().http("pay");
+        let api = breaking_off(Place::Server, http, &runs, status).await;
+        problem(&api.send(post("k", "{}")).await, 500, "BodyBroken");
         let second = api.send(post("k", "{}")).await;
-        assert_eq!(
-            (second.body().as_ref(), is_replay(&second)),
-            (&b"one half, other half"[..], false)
-        );
+        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, false));
+        assert_eq!(second.body().as_ref(), b"one half, other half");
         assert!(is_replay(&api.send(post("k", "{}")).await));
         assert_eq!(runs.count(), 2);
+    }
+}
+
+/// The first answer has this status, and breaks off in the middle.
+async fn breaking_off(place: Place, http: Http, runs: &Runs, status: u16) -> Api {
+    let counted = runs.clone();
+    let route = on_post(move || {
+        let broken = counted.add() == 1;
+        let end = if broken { Err("the disk is gone") } else { Ok("other half") };
+        let body = axum::body::Body::from_stream(stream::iter([Ok("one half, "), end]));
+        let status = if broken { status } else { 201 };
+        let response = Response::builder().status(status).body(body);
+        std::future::ready(response.unwrap())
+    });
+    if place == Place::Server {
+        let route = route.route_layer(http.layer());
+        Api::Server(listen(Router::new().route("/payments", route)).await)
+    } else {
+        let router = Router::new().route("/payments", route);
+        Api::Lambda(Kind::HttpApi, Function::new(http.wrap(router)))
     }
 }

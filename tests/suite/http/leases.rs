@@ -96,6 +96,17 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
     assert_eq!((answer.status().as_u16(), runs.count()), (200, 1));
 }
 
+/// In a test of one's own, say: it is none of an invocation's.
+#[tokio::test]
+async fn a_context_made_by_hand_has_no_deadline() {
+    let store = Arc::new(Store::open().await);
+    let function = telling(&store, store.idempotency().http("pay"));
+    let context = lambda_http::Context::default();
+    let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
+    let lease: i64 = answer["body"].as_str().and_then(|body| body.parse().ok()).expect("a number");
+    assert_near(lease, raw::now() + 30_000);
+}
+
 #[tokio::test]
 async fn a_layer_on_a_route_under_lambda_has_the_invocations_lease() {
     let store = Arc::new(Store::open().await);

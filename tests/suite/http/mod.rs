@@ -13,6 +13,7 @@ mod function;
 mod message;
 mod site;
 
+mod answered_by;
 mod axum_router;
 mod commit;
 mod executions;
@@ -25,12 +26,14 @@ mod lambda_events;
 mod leases;
 mod long_lived_server;
 mod on_store;
+mod places;
 mod problems;
 mod reconcile;
 mod replays;
 mod round_trips;
 mod sizes;
 mod statuses;
+mod switched_off;
 mod tenants;
 mod transaction;
 

@@ -1,12 +1,16 @@
 //! Which answers are final, and which leave the key free.
 
 use bytes::Bytes;
+use dynamodb_idempotency::Failure;
 use http::{Response, StatusCode};
 
-use super::message::{assert_same, is_replay, post};
-use super::site::everywhere;
+use super::message::{assert_same, is_replay, post, problem, with};
+use super::site::{everywhere, paid};
 
-const STORED: [u16; 14] = [200, 201, 202, 204, 301, 302, 304, 307, 400, 402, 404, 410, 422, 451];
+const STORED: [u16; 14] = [200, 201, 202, 204, 301, 302, 307, 402, 404, 410, 418, 423, 424, 451];
+/// The request was refused before anything was done.
+const REFUSED: [u16; 17] =
+    [304, 400, 401, 403, 405, 406, 407, 411, 412, 413, 414, 415, 417, 421, 422, 428, 431];
 const NOT_STORED: [u16; 8] = [408, 409, 425, 429, 500, 502, 503, 504];
 
 /// An answer with this status that names its run where it may have a body.
@@ -19,7 +23,7 @@ fn answer(status: u16) -> impl Fn(u32) -> Response<Bytes> + Clone + Send + Sync 
 }
 
 #[tokio::test]
-async fn successes_redirects_and_refusals_are_replayed() {
+async fn successes_redirects_and_final_errors_are_replayed() {
     everywhere(async |site| {
         for status in STORED {
             let api = site.answering(site.http(), answer(status)).await;
@@ -31,6 +35,107 @@ async fn successes_redirects_and_refusals_are_replayed() {
             assert_same(&first, &repeat);
             assert_eq!(site.status(&key).await.as_deref(), Some("COMPLETED"), "{status}");
         }
+    })
+    .await;
+}
+
+/// An expired token, a body that cannot be parsed: the client mends its request and sends it under the
+/// same key, whatever the policy for failures is.
+#[tokio::test]
+async fn a_refusal_is_not_stored_and_the_key_takes_a_mended_request() {
+    let policies = [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }];
+    for failure in policies {
+        everywhere(async |site| {
+            for status in REFUSED {
+                let http = site.http().policy(|policy| policy.failure(failure));
+                let before = site.runs.count();
+                let answers = move |run| answer(if run == before + 3 { 201 } else { status })(run);
+                let api = site.answering(http, answers).await;
+                let key = format!("k{status}");
+                for run in before + 1..=before + 2 {
+                    let refused = api.send(post(&key, "{}")).await;
+                    assert_eq!((refused.status().as_u16(), is_replay(&refused)), (status, false));
+                    assert_eq!(refused.headers()["x-run"], run.to_string(), "{status}");
+                }
+                let mended = || post(&key, r#"{"mended":1}"#);
+                let done = api.send(mended()).await;
+                assert_eq!((done.status().as_u16(), is_replay(&done)), (201, false), "{status}");
+                assert!(is_replay(&api.send(mended()).await), "{status}");
+            }
+        })
+        .await;
+    }
+}
+
+/// A repeat with a validator that fits meanwhile is not told of the time when it did not.
+#[tokio::test]
+async fn a_failed_precondition_is_judged_anew() {
+    everywhere(async |site| {
+        let runs = site.runs.clone();
+        let api = site.serve(site.http(), move |request| {
+            let fits = request.headers().get("if-match").is_some_and(|tag| tag == "\"v2\"");
+            let run = runs.add();
+            std::future::ready(if fits { paid(run) } else { answer(412)(run) })
+        });
+        let api = api.await;
+        let sent = |tag| with(post("k", "{}"), "if-match", tag);
+        assert_eq!(api.send(sent("\"v1\"")).await.status(), 412);
+        let done = api.send(sent("\"v2\"")).await;
+        assert_eq!((done.status().as_u16(), is_replay(&done)), (201, false));
+        // It is done: what the client knows of it by now makes it no other request.
+        for tag in ["\"v1\"", "\"v2\"", "\"v3\""] {
+            let repeat = api.send(sent(tag)).await;
+            assert!(is_replay(&repeat));
+            assert_same(&done, &repeat);
+        }
+        assert_eq!(site.runs.count(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refusals_can_be_stored_too() {
+    everywhere(async |site| {
+        let http = site.http().stored(|status| (200..500).contains(&status.as_u16()));
+        let api = site.answering(http, answer(422)).await;
+        let first = api.send(post("k", "{}")).await;
+        let repeat = api.send(post("k", "{}")).await;
+        assert!(is_replay(&repeat));
+        assert_same(&first, &repeat);
+    })
+    .await;
+}
+
+/// It is no final answer: who stores it would replay it to a client that waits for one.
+#[tokio::test]
+async fn storing_an_interim_answer_is_a_configuration_error() {
+    everywhere(async |site| {
+        let http = site.http().stored(|status| !status.is_server_error());
+        let api = site.paying(http).await;
+        problem(&api.send(post("k", "{}")).await, 500, "Misconfigured");
+        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
+    })
+    .await;
+}
+
+/// The handler has run: what decides on its answer must not make it run again.
+#[tokio::test]
+async fn a_panic_of_what_says_which_answers_are_stored_completes_the_request() {
+    everywhere(async |site| {
+        let http = site.http().stored(|status| {
+            status.as_u16() >= 200 && {
+                assert_ne!(status, StatusCode::CREATED, "who has thought of that one?");
+                true
+            }
+        });
+        let api = site.paying(http).await;
+        let first = api.send(post("k", "{}")).await;
+        assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
+        for _ in 0..2 {
+            problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        }
+        assert_eq!(site.runs.count(), 1);
+        assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
     })
     .await;
 }

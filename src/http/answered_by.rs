@@ -1,0 +1,61 @@
+//! Who has answered a request, for layers above.
+
+use http::Response;
+
+use super::problem::ProblemKind;
+
+/// Who has answered a request with an idempotency key. It is in the extensions of the response, for
+/// layers above, logs and metrics; a response to a request that passed through has none.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// # use bytes::Bytes;
+/// # use http_body_util::Full;
+/// use dynamodb_idempotency::http::{AnsweredBy, ProblemKind};
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// let handler = service_fn(async |_: Request<Full<Bytes>>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
+/// });
+/// // A layer above: what becomes of the requests below it.
+/// let service = idempotency.http("payments").layer().layer(handler).map_response(|response| {
+///     match response.extensions().get::<AnsweredBy>() {
+///         Some(AnsweredBy::Replay) => println!("replayed"),
+///         Some(AnsweredBy::Problem(ProblemKind::Mismatch)) => println!("a key was used twice"),
+///         _ => {}
+///     }
+///     response
+/// });
+/// for answered_by in [AnsweredBy::Handler, AnsweredBy::Replay] {
+///     let request = Request::post("/payments").header("idempotency-key", "order-42");
+///     let response = service.clone().oneshot(request.body(Full::default())?).await?;
+///     assert_eq!(response.extensions().get(), Some(&answered_by));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnsweredBy {
+    /// The handler: it ran for this request.
+    Handler,
+    /// The record: an earlier request's answer, or its failure that is kept.
+    Replay,
+    /// The [hook](super::Http::reconcile): the handler of an earlier request had vanished.
+    Hook,
+    /// The crate itself: this is wrong.
+    Problem(ProblemKind),
+}
+
+impl AnsweredBy {
+    /// The response, which says so from now on.
+    pub(super) fn mark<B>(self, mut response: Response<B>) -> Response<B> {
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,152 @@
+//! What becomes of a response, by its status.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::error::{Error, ErrorKind};
+
+/// Which responses are stored.
+#[derive(Clone)]
+pub(super) struct Statuses {
+    stored: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    stores_interim: bool,
+}
+
+/// What becomes of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is the answer, and repeats get it.
+    Stored,
+    /// The request is done, and its answer cannot be stored for this reason.
+    Unstorable(&'static str),
+    /// The request was refused before anything was done: the key is free.
+    Refused,
+    /// The policy for failures decides.
+    Failed,
+}
+
+impl Statuses {
+    pub(super) fn new(stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        let interim = [
+            StatusCode::CONTINUE,
+            StatusCode::SWITCHING_PROTOCOLS,
+            StatusCode::PROCESSING,
+            StatusCode::EARLY_HINTS,
+        ];
+        let stores_interim = interim.into_iter().any(|status| ask(&stored, status) == Some(true));
+        Self { stored: Arc::new(stored), stores_interim }
+    }
+
+    /// Whether what was chosen can be.
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        if self.stores_interim {
+            let message =
+                "Http::stored says that responses of 1xx are stored, and those are no answers";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        Ok(())
+    }
+
+    /// What becomes of a response that has a handler's effect behind it.
+    pub(super) fn judge(&self, status: StatusCode) -> Verdict {
+        match ask(&*self.stored, status) {
+            // The handler has run, and what it did must not happen again for want of a word.
+            None => Verdict::Unstorable("Http::stored panicked"),
+            Some(true) => Verdict::Stored,
+            Some(false) if is_refusal(status) => Verdict::Refused,
+            Some(false) => Verdict::Failed,
+        }
+    }
+}
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self { stored: Arc::new(stored_by_default), stores_interim: false }
+    }
+}
+
+/// `None` where the user's function panics.
+fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
+    catch_unwind(AssertUnwindSafe(|| stored(status))).ok()
+}
+
+/// Successes, redirects and final errors: but not a refusal, and not what asks the client to send the
+/// same again later.
+fn stored_by_default(status: StatusCode) -> bool {
+    let try_again = [
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::CONFLICT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    (200..500).contains(&status.as_u16()) && !is_refusal(status) && !try_again.contains(&status)
+}
+
+/// Whether a status says that the request was refused before anything was done: by what it lacks, or
+/// by a precondition (RFC 9110, section 13.2.1, has those judged before the method is performed), which
+/// may come out otherwise the next time.
+fn is_refusal(status: StatusCode) -> bool {
+    let refusals = [
+        StatusCode::NOT_MODIFIED,
+        StatusCode::BAD_REQUEST,
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::METHOD_NOT_ALLOWED,
+        StatusCode::NOT_ACCEPTABLE,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+        StatusCode::LENGTH_REQUIRED,
+        StatusCode::PRECONDITION_FAILED,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::URI_TOO_LONG,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::EXPECTATION_FAILED,
+        StatusCode::MISDIRECTED_REQUEST,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        StatusCode::PRECONDITION_REQUIRED,
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    ];
+    refusals.contains(&status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_has_its_verdict() {
+        let judge = |status| Statuses::default().judge(StatusCode::from_u16(status).unwrap());
+        for status in [200, 201, 204, 299, 301, 303, 307, 402, 404, 410, 418, 423, 424, 451, 499] {
+            assert_eq!(judge(status), Verdict::Stored, "{status}");
+        }
+        for status in [304, 400, 401, 403, 405, 406, 407, 411, 412, 413, 414, 415, 417, 421] {
+            assert_eq!(judge(status), Verdict::Refused, "{status}");
+        }
+        for status in [422, 428, 431] {
+            assert_eq!(judge(status), Verdict::Refused, "{status}");
+        }
+        for status in [100, 101, 199, 408, 409, 425, 429, 500, 502, 503, 599] {
+            assert_eq!(judge(status), Verdict::Failed, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_stored_by_choice_is_a_refusal_by_its_status_alone() {
+        let none = Statuses::new(|_| false);
+        assert_eq!(none.judge(StatusCode::CREATED), Verdict::Failed);
+        assert_eq!(none.judge(StatusCode::NOT_FOUND), Verdict::Failed);
+        assert_eq!(none.judge(StatusCode::FORBIDDEN), Verdict::Refused);
+        assert_eq!(none.judge(StatusCode::BAD_GATEWAY), Verdict::Failed);
+    }
+
+    #[test]
+    fn interim_responses_are_no_choice() {
+        assert!(Statuses::new(|status| status.as_u16() < 500).validate().is_err());
+        assert!(
+            Statuses::new(|status| status == StatusCode::SWITCHING_PROTOCOLS).validate().is_err()
+        );
+        assert!(Statuses::new(|status| status.as_u16() >= 200).validate().is_ok());
+        assert!(Statuses::default().validate().is_ok());
+    }
+}

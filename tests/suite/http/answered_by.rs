@@ -1,0 +1,132 @@
+//! Who has answered, for layers above: they need not read the response.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::Bytes;
+use dynamodb_idempotency::http::{AnsweredBy, Http, ProblemKind};
+use dynamodb_idempotency::{Failure, Reconciled, Transaction};
+use http::Response;
+use lambda_http::service_fn;
+use tower::{Layer, ServiceExt};
+
+use super::message::{by, post, without};
+use crate::support::{Act, Link, Runs, Store, raw};
+
+/// Who answers requests of a handler that fails for the body `fail`.
+async fn answered(http: Http, request: http::Request<Bytes>) -> Option<AnsweredBy> {
+    let handler = tower::service_fn(async |request: Request| {
+        let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+        let status = if body == "fail" { 503 } else { 201 };
+        let response = Response::builder().status(status).body(Body::empty());
+        Ok::<_, Infallible>(response.unwrap())
+    });
+    let response = http.layer().layer(handler).oneshot(request.map(Body::from)).await.unwrap();
+    response.extensions().get().copied()
+}
+
+#[tokio::test]
+async fn a_layer_above_is_told_who_has_answered() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let http = || store.over(&link).http("pay");
+    let problem = |kind| Some(AnsweredBy::Problem(kind));
+    let kept = || http().policy(|policy| policy.failure(Failure::Replay));
+    let cases = [
+        ("a first run", http(), post("k", "1"), Some(AnsweredBy::Handler)),
+        ("a repeat", http(), post("k", "1"), Some(AnsweredBy::Replay)),
+        ("another request", http(), post("k", "2"), problem(ProblemKind::Mismatch)),
+        (
+            "no key",
+            http(),
+            without(post("", ""), "idempotency-key"),
+            problem(ProblemKind::KeyMissing),
+        ),
+        ("no tenant", http().tenant(|_| None), post("k", "1"), problem(ProblemKind::TenantMissing)),
+        (
+            "too large",
+            http().max_body_bytes(1),
+            post("k", "12"),
+            problem(ProblemKind::BodyTooLarge),
+        ),
+        ("a failure", http(), post("f", "fail"), Some(AnsweredBy::Handler)),
+        ("a failure that is kept", kept(), post("f", "fail"), Some(AnsweredBy::Handler)),
+        ("its repeat", kept(), post("f", "fail"), Some(AnsweredBy::Replay)),
+        ("another method", http(), by("GET", post("k", "1")), None),
+    ];
+    for (name, http, request, by) in cases {
+        assert_eq!(answered(http, request).await, by, "{name}");
+    }
+    link.wire.down(Act::LoseRequest);
+    let down = answered(http(), post("d", "1")).await;
+    assert_eq!(down, problem(ProblemKind::Unavailable));
+}
+
+/// Whatever the user's own hooks make of the response.
+#[tokio::test]
+async fn hooks_that_make_another_response_change_nothing_of_it() {
+    let store = Store::open().await;
+    let http = || {
+        let http = store.idempotency().http("pay").on_replay(|_| Response::new(Bytes::new()));
+        http.problem(|_| Response::new(Bytes::new()))
+    };
+    assert_eq!(answered(http(), post("k", "1")).await, Some(AnsweredBy::Handler));
+    assert_eq!(answered(http(), post("k", "1")).await, Some(AnsweredBy::Replay));
+    let mismatch = Some(AnsweredBy::Problem(ProblemKind::Mismatch));
+    assert_eq!(answered(http(), post("k", "2")).await, mismatch);
+}
+
+type Judge = fn(Response<Bytes>) -> Reconciled<Response<Bytes>, Response<Bytes>>;
+
+#[tokio::test]
+async fn a_reconcile_hooks_answer_is_the_hooks() {
+    let store = Store::open().await;
+    let http = |word: Judge| {
+        store.idempotency().http("pay").reconcile(move |_| async move {
+            Ok::<_, std::io::Error>(word(Response::new(Bytes::from("found"))))
+        })
+    };
+    for (key, word) in [("a", Reconciled::Completed as Judge), ("b", Reconciled::Failed)] {
+        // Somebody has begun this very request, and vanished.
+        let gate = crate::support::Gate::default();
+        let held = gate.clone();
+        let handler = tower::service_fn(move |_: Request| {
+            let held = held.clone();
+            async move {
+                held.pass().await;
+                Ok::<_, Infallible>(Response::new(Body::empty()))
+            }
+        });
+        let service = store.idempotency().http("pay").layer().layer(handler);
+        let vanished = tokio::spawn(service.oneshot(post(key, "1").map(Body::from)));
+        gate.reached().await;
+        let record = store.record(&format!("pay#{key}")).await;
+        let over = raw::n(raw::now() - 60_000);
+        store.put(raw::with(record, "lease_expires_at", over)).await;
+        assert_eq!(answered(http(word), post(key, "1")).await, Some(AnsweredBy::Hook));
+        gate.open();
+        vanished.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn functions_are_told_too() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let handler = service_fn(move |_: lambda_http::Request| {
+        let run = runs.add();
+        async move { Ok::<_, Infallible>(run.to_string()) }
+    });
+    let service = store.idempotency().http("pay").wrap(handler);
+    let transfer = service_fn(async |_: lambda_http::Request| {
+        Ok::<_, Infallible>(Transaction::new(Response::new(lambda_http::Body::Empty)).items([]))
+    });
+    let transaction = store.idempotency().http("transfer").wrap_transaction(transfer);
+    let sent = |body| post("k", body).map(|body: Bytes| lambda_http::Body::Binary(body.into()));
+    let mismatch = AnsweredBy::Problem(ProblemKind::Mismatch);
+    for (body, by) in [("1", AnsweredBy::Handler), ("1", AnsweredBy::Replay), ("2", mismatch)] {
+        let response = service.clone().oneshot(sent(body)).await.unwrap().into_inner();
+        assert_eq!(response.extensions().get(), Some(&by));
+        let response = transaction.clone().oneshot(sent(body)).await.unwrap().into_inner();
+        assert_eq!(response.extensions().get(), Some(&by));
+    }
+}
