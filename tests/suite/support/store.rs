@@ -48,9 +48,14 @@ impl Link {
         link
     }
 
-    /// Lets time pass, by the caller's wall clock as by what it hears of the store's; the monotonic clock
-    /// stands still, as in a machine that is frozen.
+    /// Lets time pass, by the caller's clocks as by what it hears of the store's.
     pub(crate) fn let_pass(&self, seconds: i64) {
+        self.clock.live(seconds);
+        self.freeze(seconds);
+    }
+
+    /// As [`let_pass`](Self::let_pass) in a machine that is frozen: the monotonic clock stands still.
+    pub(crate) fn freeze(&self, seconds: i64) {
         self.clock.advance(seconds);
         self.wire.shift_date(seconds);
     }
