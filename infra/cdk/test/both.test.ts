@@ -7,6 +7,7 @@ import { describe, expect, it } from "vitest";
 import contract from "../../contract.json";
 import type { Object } from "./support/cloudformation";
 import { deployment, type Deployment, STACK_NAME } from "./support/deployment";
+import { rows, SIGNALS } from "./support/pages";
 import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
 type Variant = (typeof VARIANTS)[string];
@@ -37,21 +38,6 @@ const ENVIRONMENTS: { readonly [fn: string]: { readonly [name: string]: string }
   [API]: { PAYMENTS_TABLE: `<${PAYMENTS}>` },
   [CONSUMER]: { LEDGER_TABLE: `<${LEDGER}>` },
 };
-
-/** The cells of the table below a heading of a page, row by row. */
-function rows(heading: string, page = "../../docs/signals.md"): string[][] {
-  const [, section] = fs.readFileSync(page, "utf8").split(`\n${heading}\n`);
-  const [text] = section!.split("\n## ");
-  const lines = text!.split("\n").filter((line) => line.startsWith("| ") && !line.startsWith("| --"));
-  return lines.slice(1).map((line) => line.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "")));
-}
-
-/** The alarms on lines of a log. */
-const SIGNALS = rows("## Alarms").map(([name, terms, outcome]) => ({
-  name: name!.replaceAll("`", ""),
-  terms: [...terms!.matchAll(/`([^`]+)`/g)].map(([, term]) => term!),
-  outcome: outcome!,
-}));
 
 function alarms(of: Deployment): Object[] {
   const alarms = Object.values(of.resources).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");

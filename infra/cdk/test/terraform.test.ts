@@ -1,0 +1,135 @@
+/**
+ * The Terraform module is what the crate needs, as SAM and CDK are.
+ *
+ * What it says of the table, the grants and the alarms is in a module without a provider, which
+ * Terraform evaluates here. The resources around it are only formatted: their provider would have to be
+ * fetched from Terraform's own registry.
+ */
+
+import { Stack } from "aws-cdk-lib";
+import { Template } from "aws-cdk-lib/assertions";
+import * as iam from "aws-cdk-lib/aws-iam";
+import * as kms from "aws-cdk-lib/aws-kms";
+import { spawnSync } from "node:child_process";
+import * as fs from "node:fs";
+import * as os from "node:os";
+import * as path from "node:path";
+import { beforeAll, describe, expect, it } from "vitest";
+
+import contract from "../../contract.json";
+import { IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
+import { SIGNALS } from "./support/pages";
+import { KEY } from "./support/stacks";
+
+const MODULE = path.resolve("../terraform");
+const TABLE = "arn:aws:dynamodb:eu-central-1:111122223333:table/idempotency";
+const SCOPES: readonly (readonly string[])[] = [["payments"], ["refunds", "v2"], ["a*b?c$d", "x/y%#"]];
+
+function terraform(folder: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
+  const env = { ...process.env, CHECKPOINT_DISABLE: "1", TF_IN_AUTOMATION: "1" };
+  return spawnSync("terraform", args, { cwd: folder, encoding: "utf8", env });
+}
+
+const IS_THERE = terraform(os.tmpdir(), "version").status === 0;
+if (!IS_THERE) console.warn("this machine has no Terraform: infra/terraform is not looked at");
+
+/** The outputs of the module that says what is needed. */
+function evaluated(variables: object): { [name: string]: any } {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "terraform-"));
+  fs.copyFileSync(path.join(MODULE, "modules/contract/main.tf"), path.join(folder, "main.tf"));
+  fs.writeFileSync(path.join(folder, "terraform.tfvars.json"), JSON.stringify(variables));
+  for (const args of [["init", "-input=false"], ["apply", "-auto-approve", "-input=false"]]) {
+    const { status, stderr } = terraform(folder, ...args, "-no-color");
+    if (status !== 0) throw new Error(stderr);
+  }
+  const outputs = JSON.parse(terraform(folder, "output", "-json").stdout) as { [name: string]: { value: any } };
+  return Object.fromEntries(Object.entries(outputs).map(([name, { value }]) => [name, value]));
+}
+
+/** What the CDK construct grants on the same table. */
+function granted(grant: (table: IIdempotencyTable, role: iam.Role) => void, withKey: boolean): object[] {
+  const stack = new Stack();
+  const encryptionKey = withKey ? kms.Key.fromKeyArn(stack, "Key", KEY) : undefined;
+  const table = IdempotencyTable.fromTableAttributes(stack, "Table", { tableArn: TABLE, encryptionKey });
+  const role = new iam.Role(stack, "Role", { assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com") });
+  grant(table, role);
+  const [policy] = Object.values(Template.fromStack(stack).findResources("AWS::IAM::Policy"));
+  return policy!["Properties"].PolicyDocument.Statement.map(statement);
+}
+
+/** With its actions as a list, in one order. */
+function statement(of: { [key: string]: any }): object {
+  return { ...of, Action: [of["Action"]].flat().sort() };
+}
+
+function statements(policy: string): object[] {
+  return JSON.parse(policy).Statement.map(statement);
+}
+
+function inOrder(of: object[]): string[] {
+  return of.map((one) => JSON.stringify(Object.entries(one).sort())).sort();
+}
+
+describe.skipIf(!IS_THERE)("infra/terraform", () => {
+  let plain: { [name: string]: any };
+  let withKey: { [name: string]: any };
+
+  beforeAll(() => {
+    plain = evaluated({ table_arn: TABLE, scopes: SCOPES });
+    withKey = evaluated({ table_arn: TABLE, scopes: SCOPES, kms_key_arn: KEY });
+  });
+
+  it("is formatted, each file of it", () => {
+    const { status, stdout, stderr } = terraform(MODULE, "fmt", "-check", "-recursive", "-no-color");
+    expect(stdout + (status === 0 ? "" : stderr)).toBe("");
+  });
+
+  it("has the table that `Idempotency::create_table` makes", () => {
+    expect(plain["table"]).toEqual(contract.table);
+  });
+
+  it("grants a function what the CDK construct does", () => {
+    const grant = (table: IIdempotencyTable, role: iam.Role) =>
+      void table.grantIdempotency(role, { scopes: SCOPES as Scope[] });
+    for (const [outputs, key] of [[plain, false], [withKey, true]] as const) {
+      expect(inOrder(statements(outputs["function_policy"]))).toEqual(inOrder(granted(grant, key)));
+    }
+    expect(statements(plain["function_policy"])).toMatchObject([
+      { Action: contract.actions },
+      { Action: contract.preflight },
+    ]);
+  });
+
+  it("grants nobody every record", () => {
+    expect(evaluated({ table_arn: TABLE })["function_policy"]).toBeUndefined();
+    expect(() => evaluated({ table_arn: TABLE, scopes: [["", "v2"]] })).toThrow("name the operation");
+  });
+
+  it("grants operators what the CDK construct does", () => {
+    const of = (name: string) => inOrder(statements(withKey[name]));
+    expect(of("inspection_policy")).toEqual(inOrder(granted((table, role) => void table.grantInspection(role), true)));
+    expect(of("release_policy")).toEqual(inOrder(granted((table, role) => void table.grantRelease(role), true)));
+    expect(statements(plain["release_policy"])).toMatchObject([
+      { Action: contract.inspection },
+      { Action: contract.release },
+    ]);
+  });
+
+  it("counts the lines that docs/signals.md names", () => {
+    const patterns = SIGNALS.map(({ name, terms }) => {
+      const any = terms.length > 1 ? "?" : "";
+      return [name, terms.map((term) => `${any}"${term}"`).join(" ")];
+    });
+    const counted = Object.entries<{ pattern: string }>(plain["signals"]).map(([name, { pattern }]) => [name, pattern]);
+    expect(counted.sort()).toEqual(patterns.sort());
+  });
+
+  it("deploys the example's function with what it reads and may do", () => {
+    const example = fs.readFileSync(path.join(MODULE, "examples/payments/main.tf"), "utf8");
+    const variables = [...example.matchAll(/^ +([A-Z_]+) += /gm)].map(([, name]) => name);
+    expect(variables.sort()).toEqual(["IDEMPOTENCY_TABLE", "PAYMENTS_TABLE"]);
+    expect(example).toContain('scopes         = [["payments"], ["transfers"]]');
+    expect(example).toContain('"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"');
+    expect(Number(/timeout = (\d+)/.exec(example)![1])).toBeLessThan(29);
+  });
+});

@@ -1,0 +1,222 @@
+# The payments API of lambda-example, on a table of its own. Build the function first:
+# cargo lambda build --release --arm64 --output-format zip -p lambda-example --bin payments
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.40"
+    }
+  }
+}
+
+variable "name" {
+  type        = string
+  default     = "payments"
+  description = "What everything is called."
+}
+
+variable "bundle" {
+  type        = string
+  default     = "../../../../target/lambda/payments/bootstrap.zip"
+  description = "The function, zipped."
+}
+
+variable "alarm_topic_arn" {
+  type        = string
+  default     = null
+  description = "The SNS topic that hears of alarms, and of their end."
+}
+
+variable "log_retention_days" {
+  type        = number
+  default     = 30
+  description = "Days until log events are deleted."
+}
+
+locals {
+  alarm_actions = compact([var.alarm_topic_arn])
+  may_log = {
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        Resource = "${aws_cloudwatch_log_group.payments.arn}:*"
+      },
+      {
+        Effect   = "Allow"
+        Action   = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+        Resource = "*"
+      },
+    ]
+  }
+  may_pay = {
+    Version = "2012-10-17"
+    Statement = [{
+      Effect   = "Allow"
+      Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      Resource = aws_dynamodb_table.payments.arn
+    }]
+  }
+}
+
+module "idempotency" {
+  source = "../.."
+
+  name = "${var.name}-idempotency"
+  functions = {
+    payments = {
+      function_name  = aws_lambda_function.payments.function_name
+      role_name      = aws_iam_role.payments.name
+      log_group_name = aws_cloudwatch_log_group.payments.name
+      scopes         = [["payments"], ["transfers"]]
+    }
+  }
+  alarm_actions = local.alarm_actions
+}
+
+resource "aws_dynamodb_table" "payments" {
+  name                        = var.name
+  billing_mode                = "PAY_PER_REQUEST"
+  hash_key                    = "tenant"
+  range_key                   = "id"
+  deletion_protection_enabled = true
+
+  attribute {
+    name = "tenant"
+    type = "S"
+  }
+
+  attribute {
+    name = "id"
+    type = "S"
+  }
+
+  point_in_time_recovery {
+    enabled = true
+  }
+}
+
+resource "aws_cloudwatch_log_group" "payments" {
+  name              = "/aws/lambda/${var.name}"
+  retention_in_days = var.log_retention_days
+}
+
+resource "aws_iam_role" "payments" {
+  name = "${var.name}-function"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "lambda.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "payments" {
+  for_each = { logs-and-traces = local.may_log, payments = local.may_pay }
+
+  name   = each.key
+  role   = aws_iam_role.payments.name
+  policy = jsonencode(each.value)
+}
+
+resource "aws_lambda_function" "payments" {
+  function_name    = var.name
+  role             = aws_iam_role.payments.arn
+  filename         = var.bundle
+  source_code_hash = filebase64sha256(var.bundle)
+  runtime          = "provided.al2023"
+  handler          = "bootstrap"
+  architectures    = ["arm64"]
+  memory_size      = 512
+  # Seconds. Less than its API waits (an HTTP API 30 s): the client hears of the end.
+  timeout = 25
+  publish = true
+
+  environment {
+    variables = {
+      IDEMPOTENCY_TABLE = module.idempotency.table_name
+      PAYMENTS_TABLE    = aws_dynamodb_table.payments.name
+    }
+  }
+
+  tracing_config {
+    mode = "Active"
+  }
+
+  logging_config {
+    log_format = "JSON"
+    log_group  = aws_cloudwatch_log_group.payments.name
+  }
+}
+
+resource "aws_lambda_alias" "live" {
+  name             = "live"
+  function_name    = aws_lambda_function.payments.function_name
+  function_version = aws_lambda_function.payments.version
+}
+
+resource "aws_apigatewayv2_api" "payments" {
+  name          = var.name
+  protocol_type = "HTTP"
+}
+
+resource "aws_apigatewayv2_integration" "payments" {
+  api_id                 = aws_apigatewayv2_api.payments.id
+  integration_type       = "AWS_PROXY"
+  integration_uri        = aws_lambda_alias.live.invoke_arn
+  payload_format_version = "2.0"
+}
+
+resource "aws_apigatewayv2_route" "payments" {
+  api_id             = aws_apigatewayv2_api.payments.id
+  route_key          = "$default"
+  authorization_type = "AWS_IAM"
+  target             = "integrations/${aws_apigatewayv2_integration.payments.id}"
+}
+
+resource "aws_apigatewayv2_stage" "payments" {
+  api_id      = aws_apigatewayv2_api.payments.id
+  name        = "$default"
+  auto_deploy = true
+
+  default_route_settings {
+    throttling_rate_limit  = 1000
+    throttling_burst_limit = 1000
+  }
+}
+
+resource "aws_lambda_permission" "payments" {
+  action        = "lambda:InvokeFunction"
+  function_name = aws_lambda_alias.live.function_name
+  qualifier     = aws_lambda_alias.live.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_apigatewayv2_api.payments.execution_arn}/*/$default"
+}
+
+resource "aws_cloudwatch_metric_alarm" "server_errors" {
+  alarm_name          = "${var.name}-ServerErrors"
+  alarm_description   = "The payments API answers with HTTP 5xx."
+  namespace           = "AWS/ApiGateway"
+  metric_name         = "5xx"
+  dimensions          = { ApiId = aws_apigatewayv2_api.payments.id }
+  statistic           = "Sum"
+  period              = 60
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  evaluation_periods  = 5
+  datapoints_to_alarm = 2
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+}
+
+output "url" {
+  description = "The payments API. Requests must be signed (SigV4, service execute-api)."
+  value       = aws_apigatewayv2_api.payments.api_endpoint
+}

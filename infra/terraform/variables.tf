@@ -1,0 +1,65 @@
+variable "name" {
+  type        = string
+  description = "The table's name, and the first part of the names of alarms, metrics and the dashboard."
+}
+
+variable "existing_table_name" {
+  type        = string
+  default     = null
+  description = "A table of this account and region that is there, restored or shared. Without it the module makes one."
+}
+
+variable "functions" {
+  type = map(object({
+    function_name  = string
+    role_name      = string
+    log_group_name = string
+    scopes         = list(list(string))
+  }))
+  description = <<-TEXT
+    The functions that use the table, by a name of yours. Each may keep the records of its scopes, and
+    of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]]. Its log group
+    is where most of what is alarmed on is told.
+  TEXT
+
+  validation {
+    condition     = alltrue([for function in var.functions : length(function.scopes) > 0])
+    error_message = "A function has no scope: a grant for every record is no least privilege."
+  }
+}
+
+variable "inspector_role_names" {
+  type        = set(string)
+  default     = []
+  description = "Roles that may look at every record by the command line."
+}
+
+variable "operator_role_names" {
+  type        = set(string)
+  default     = []
+  description = "Roles that may look at every record by the command line, and release keys."
+}
+
+variable "kms_key_arn" {
+  type        = string
+  default     = null
+  description = "The customer managed key that encrypts the table. Without it a key that AWS owns does."
+}
+
+variable "deletion_protection" {
+  type        = bool
+  default     = true
+  description = "Whether DynamoDB refuses to delete the table: a lost table is a second payment for each key in it."
+}
+
+variable "point_in_time_recovery" {
+  type        = bool
+  default     = true
+  description = "Whether the table can be restored to any second of the last 35 days."
+}
+
+variable "alarm_actions" {
+  type        = list(string)
+  default     = []
+  description = "ARNs, of an SNS topic say, that hear of an alarm and of its end."
+}
