@@ -6,12 +6,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::resume::Resume;
+
 /// Looks at a table of dynamodb-idempotency: checks it, shows its records, and makes stuck keys free.
 #[derive(Debug, Parser)]
 #[command(name = "idempotency", version, arg_required_else_help = true)]
 #[command(
     after_help = "Region and credentials are found as by every AWS tool. Exit code: 0; 1 if something \
-    is wrong or not there; 2 for a wrong command line."
+    is wrong, 2 for a wrong command line, 3 if there is no such record, 4 if it was refused, 5 if the \
+    record has changed, 6 if DynamoDB cannot be reached, 7 if the time is up."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -77,6 +80,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         key: Key,
     },
+    /// Show the record whose key has this hash in the logs
+    ///
+    /// The whole table is read for it, until it is found.
+    Find {
+        /// The field `key` of a log line: 16 hex digits
+        #[arg(long, value_name = "HASH", value_parser = key_hash)]
+        hash: String,
+        #[command(flatten)]
+        scan: Scan,
+    },
     /// List operations whose owners vanished: pending, and their leases are over
     Stuck {
         /// Only those whose lease has been over for so long: 90s, 10m, 2h, 3d
@@ -99,12 +112,10 @@ pub(crate) enum Command {
     Release {
         #[command(flatten)]
         key: Key,
-        /// Also if its owner's lease is live, its operation is done, or steps of it are
-        #[arg(long)]
-        force: bool,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
+        #[command(flatten)]
+        consent: Consent,
+        #[command(flatten)]
+        audit: Audit,
     },
     /// Follow the record of a key until its operation has ended
     Watch {
@@ -113,6 +124,9 @@ pub(crate) enum Command {
         /// How often to look: 500ms, 1s, 1m
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
         interval: Duration,
+        /// How long to wait for it: 0s for ever
+        #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
+        timeout: Duration,
         /// Go on when it has ended
         #[arg(long)]
         follow: bool,
@@ -145,15 +159,57 @@ pub(crate) struct Key {
     pub(crate) sha256: bool,
 }
 
+/// What the caller has agreed to beforehand.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Consent {
+    /// Also if its owner's lease is live, its operation is done, or steps of it are
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// What is left behind for those who ask later.
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Why: writes an audit line, a JSON document, to the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The file to which audit lines are added; without it they go to the standard error. Where it is
+    /// set, a reason must be given
+    #[arg(long, value_name = "FILE", env = "IDEMPOTENCY_AUDIT_LOG", requires = "reason")]
+    pub(crate) audit_log: Option<PathBuf>,
+}
+
 /// How the whole table is read.
 #[derive(Debug, Args)]
 pub(crate) struct Scan {
+    /// Only this scope and what is below it
+    ///
+    /// Of a table with a composite key, nothing else is read; of another, all is read and paid for.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+    /// Stop when so many items are read, and some more, and tell how to go on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Go on where a scan has stopped, with what it has printed
+    #[arg(long, value_name = "PLACE", conflicts_with = "parts")]
+    pub(crate) resume: Option<Resume>,
+    /// Tell what reading the table takes and costs, and read nothing
+    #[arg(long)]
+    pub(crate) estimate: bool,
     /// How many parts of the table are read side by side
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) parts: u32,
     /// The read units to use in a second; 0 for as many as it gets. One is 8 KB.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) max_units: u32,
+}
+
+fn key_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| text.to_ascii_lowercase()).ok_or_else(|| "it has 16 hex digits".to_owned())
 }
 
 fn composite_key(text: &str) -> Result<CompositeKey, String> {

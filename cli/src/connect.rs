@@ -28,10 +28,26 @@ const ATTRIBUTES: [(&str, Attribute); 11] = [
     ("steps", Attribute::Steps),
 ];
 
-pub(crate) async fn connect(target: &Target) -> Result<Idempotency, Failure> {
+/// The table's name or its ARN, by the rules of DynamoDB.
+pub(crate) fn table_name(target: &Target) -> Result<&str, Failure> {
     let table = target.table.as_deref().filter(|table| !table.is_empty()).ok_or_else(|| {
         Failure::Usage("name the table: --table, or the variable IDEMPOTENCY_TABLE".to_owned())
     })?;
+    let name = if table.starts_with("arn:") {
+        table.split_once(":table/").map_or("", |(_, name)| name)
+    } else {
+        table
+    };
+    let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if (3..=255).contains(&name.len()) && name.chars().all(is_of_a_name) {
+        return Ok(table);
+    }
+    Err(Failure::Usage(format!(
+        "`{table}` is no table's name: that has 3 to 255 letters, digits, `_`, `-` and `.` (or it is an ARN)"
+    )))
+}
+
+pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency, Failure> {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(2))
         .operation_attempt_timeout(Duration::from_secs(5));

@@ -18,7 +18,8 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, Failure> {
     let findings = admin.doctor(scopes).await?;
     if json {
-        output::line(Value::Array(findings.iter().map(document).collect()))?;
+        let findings: Vec<_> = findings.iter().map(document).collect();
+        output::document(json!({"findings": findings}))?;
     } else {
         for finding in &findings {
             let (subject, detail) = (plain(&finding.subject), plain(&finding.detail));

@@ -1,11 +1,13 @@
-//! What ends a command: one line that says what is wrong and what to do.
+//! What ends a command: one line that says what is wrong and what to do, and a code for scripts.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::process::ExitCode;
 
 use dynamodb_idempotency::{Error, ErrorKind};
+use serde_json::{Value, json};
 
+use crate::output;
 use crate::words::plain;
 
 /// Why a command did not do its work.
@@ -15,19 +17,51 @@ pub(crate) enum Failure {
     Crate(Error),
     /// This command line cannot be followed.
     Usage(String),
+    /// There is no such record.
+    Absent(String),
+    /// It would do harm, or nobody has agreed to it: nothing was written.
+    Refused(String),
+    /// The record is not any more what was shown: nothing was written.
+    Changed(String),
+    /// The operation has not ended in the time that was given.
+    TimeUp(String),
     /// As this says.
     Other(String),
     /// Who read the output has enough of it, as `head` does: nothing to tell, and to nobody.
     NobodyReads,
 }
 
+/// Where the command line itself is wrong: clap's own code too.
+pub(crate) const USAGE: u8 = 2;
+
 impl Failure {
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    /// The exit code, and its name for programs; both are in `docs/command-line.md`.
+    fn code(&self) -> (u8, &'static str) {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
-            Self::Crate(_) | Self::Other(_) => ExitCode::FAILURE,
-            Self::NobodyReads => ExitCode::SUCCESS,
+            Self::NobodyReads => (0, "nobody_reads"),
+            Self::Other(_) => (1, "wrong"),
+            Self::Usage(_) => (USAGE, "usage"),
+            Self::Absent(_) => (3, "absent"),
+            Self::Refused(_) => (4, "refused"),
+            Self::Changed(_) => (5, "changed"),
+            Self::TimeUp(_) => (7, "time_up"),
+            Self::Crate(error) => match error.kind() {
+                ErrorKind::InvalidInput => (USAGE, "usage"),
+                ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => (6, "unavailable"),
+                _ => (1, "wrong"),
+            },
         }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        self.code().0.into()
+    }
+
+    /// For programs.
+    pub(crate) fn document(&self) -> Value {
+        let (code, kind) = self.code();
+        let error = json!({"kind": kind, "exit_code": code, "message": self.to_string()});
+        output::versioned(json!({"error": error}))
     }
 }
 
@@ -56,7 +90,12 @@ impl fmt::Display for Failure {
                     _ => Ok(()),
                 }
             }
-            Self::Usage(message) | Self::Other(message) => f.write_str(&plain(message)),
+            Self::Usage(message)
+            | Self::Absent(message)
+            | Self::Refused(message)
+            | Self::Changed(message)
+            | Self::TimeUp(message)
+            | Self::Other(message) => f.write_str(&plain(message)),
             Self::NobodyReads => f.write_str("the output is read no more"),
         }
     }

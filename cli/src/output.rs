@@ -3,7 +3,26 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
+use serde_json::{Value, json};
+
 use crate::failure::Failure;
+
+/// The number of the layout of what programs get; it changes when a member goes or changes its meaning,
+/// and not when one is new.
+const SCHEMA: u32 = 1;
+
+/// A document for programs, with the number of its layout.
+pub(crate) fn versioned(mut document: Value) -> Value {
+    if let Some(members) = document.as_object_mut() {
+        members.insert("schema".to_owned(), json!(SCHEMA));
+    }
+    document
+}
+
+/// Prints a document for programs.
+pub(crate) fn document(document: Value) -> Result<(), Failure> {
+    line(versioned(document))
+}
 
 /// Prints a line.
 pub(crate) fn line(text: impl Display) -> Result<(), Failure> {

@@ -53,6 +53,7 @@ pub(crate) fn text(record: &StoredRecord) -> String {
     let mut fields = vec![
         ("scope", plain(&record.scope)),
         ("key", plain(&record.key)),
+        ("in logs", record.key_hash()),
         ("state", state(record)),
         ("attempt", record.attempt.to_string()),
         ("owner", plain(&record.owner)),
@@ -116,6 +117,7 @@ pub(crate) fn summary(record: &StoredRecord) -> Value {
     json!({
         "scope": record.scope,
         "key": record.key,
+        "key_hash": record.key_hash(),
         "status": record.status(),
         "attempt": record.attempt,
         "owner": record.owner,

@@ -6,30 +6,23 @@ use std::process::ExitCode;
 use dynamodb_idempotency::admin::{Admin, Released, StoredRecord};
 use serde_json::json;
 
-use crate::args::Key;
+use crate::args::{Consent, Key};
+use crate::audit::AuditLog;
 use crate::failure::Failure;
 use crate::{output, record};
-
-/// What the caller has agreed to beforehand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Consent {
-    /// To what is dangerous.
-    pub(crate) force: bool,
-    /// To all that is left.
-    pub(crate) yes: bool,
-}
 
 pub(crate) async fn run(
     admin: Admin<'_>,
     key: &Key,
     consent: Consent,
+    audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     if json && !consent.yes {
         return Err(Failure::Usage("nobody is asked with --json: add --yes".to_owned()));
     }
     let Some(record) = record::find(admin, key).await? else {
-        return Err(Failure::Other(record::absent(key)));
+        return Err(Failure::Absent(record::absent(key)));
     };
     // What is shown is what is agreed to; programs get one document, at the end.
     if !json {
@@ -38,18 +31,19 @@ pub(crate) async fn run(
     let warnings: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
     if !consent.force && !warnings.is_empty() {
         let warnings = warnings.join("; ");
-        return Err(Failure::Other(format!("{warnings}; nothing was written: --force does it")));
+        return Err(Failure::Refused(format!("{warnings}; nothing was written: --force does it")));
     }
     if !consent.yes && !agreed(&warnings)? {
-        return Err(Failure::Other("nothing was written".to_owned()));
+        return Err(Failure::Refused("nothing was written".to_owned()));
     }
-    report(admin, &record, consent, json).await
+    report(admin, &record, consent, audit, json).await
 }
 
 async fn report(
     admin: Admin<'_>,
     record: &StoredRecord,
     consent: Consent,
+    audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let released = if consent.force {
@@ -57,25 +51,27 @@ async fn report(
     } else {
         admin.release(record).await?
     };
-    let (said, code) = match released {
-        Released::Released => ("released", ExitCode::SUCCESS),
-        Released::Gone => ("gone", ExitCode::SUCCESS),
-        Released::Changed(now) => {
-            if json {
-                output::line(json!({"release": "changed", "record": record::document(&now)}))?;
-                return Ok(ExitCode::FAILURE);
-            }
-            output::print(format!("\n{}", record::text(&now)))?;
-            let message = "the record has changed meanwhile, to this: nothing was written";
-            return Err(Failure::Other(message.to_owned()));
-        }
+    let said = match &released {
+        Released::Released => "released",
+        Released::Gone => "gone",
+        Released::Changed(_) => "changed",
     };
+    audit.write(said, record, consent.force)?;
+    if let Released::Changed(now) = released {
+        if json {
+            output::document(json!({"release": said, "record": record::document(&now)}))?;
+        } else {
+            output::print(format!("\n{}", record::text(&now)))?;
+        }
+        let message = "the record has changed meanwhile, to this: nothing was written";
+        return Err(Failure::Changed(message.to_owned()));
+    }
     if json {
-        output::line(json!({"release": said, "record": record::document(record)}))?;
+        output::document(json!({"release": said, "record": record::document(record)}))?;
     } else {
         output::line(format!("{said}: the next request runs anew"))?;
     }
-    Ok(code)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Asks, where there is somebody to ask.
@@ -83,7 +79,7 @@ fn agreed(warnings: &[&str]) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         let message = "nobody is there to ask, so nothing was written: --yes does it";
-        return Err(Failure::Other(message.to_owned()));
+        return Err(Failure::Refused(message.to_owned()));
     }
     Ok(ask(warnings, &mut input.lock(), &mut std::io::stderr())?)
 }

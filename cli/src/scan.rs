@@ -1,70 +1,150 @@
-//! Reading the whole table: in parts side by side, no faster than allowed, with progress for those
-//! who watch.
+//! Reading the whole table: in parts side by side, no faster and no further than allowed, with progress
+//! for those who watch.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dynamodb_idempotency::admin::{Page, Select};
-use dynamodb_idempotency::{Error, Idempotency};
-use futures_util::future::try_join_all;
+use dynamodb_idempotency::admin::{Admin, Page, Select};
+use dynamodb_idempotency::{Error, Idempotency, Scope};
+use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Scan;
+use crate::estimate::Estimate;
+use crate::failure::Failure;
+use crate::resume::Resume;
 
-/// What a scan has cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
+/// What came of a scan.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// How many items were read, and for how many read units.
     pub(crate) items: u64,
     pub(crate) units: f64,
+    /// Where the next one goes on, if this one was not read to its end.
+    pub(crate) resume: Option<Resume>,
+    /// What ended it before.
+    failed: Option<Error>,
 }
 
-/// Hands every page of the table to `take`.
+impl Read {
+    /// Once what was read is told: why it is not all.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        self.failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// Whether a scan goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    GoesOn,
+    IsEnough,
+}
+
+/// What the parts have in common.
+struct Progress<F> {
+    items: u64,
+    units: f64,
+    resume: Resume,
+    next: Next,
+    failed: Option<Error>,
+    take: F,
+}
+
+impl<F: FnMut(Page) -> Next> Progress<F> {
+    fn is_over(&self, limit: Option<u64>) -> bool {
+        self.failed.is_some()
+            || self.next == Next::IsEnough
+            || limit.is_some_and(|limit| self.items >= limit)
+    }
+
+    fn add(&mut self, part: u32, page: Page) {
+        self.items += page.scanned;
+        self.units += page.consumed;
+        match &page.next {
+            Some(next) => drop(self.resume.rest.insert(part, Some(next.clone()))),
+            None => drop(self.resume.rest.remove(&part)),
+        }
+        if (self.take)(page) == Next::IsEnough {
+            self.next = Next::IsEnough;
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hands every page of the table to `take`, until that says that it has what it wants, or a limit is
+/// reached. An error that comes before anything was read is returned; a later one is part of the result.
 pub(crate) async fn scan(
     idempotency: &Idempotency,
     options: &Scan,
     select: Select,
-    take: impl FnMut(Page),
-) -> Result<Cost, Error> {
-    let progress = progress(idempotency).await;
-    let state = Mutex::new((Cost::default(), take));
+    take: impl FnMut(Page) -> Next,
+) -> Result<Read, Failure> {
+    let scope = options.scope.as_deref().map(Scope::from_encoded).transpose()?;
+    let admin = idempotency.admin();
+    let admin = scope.as_ref().map_or(admin, |scope| admin.within(scope));
+    let bar = begin(admin, options).await;
+    let resume = options.resume.clone().unwrap_or_else(|| Resume::of(options.parts));
+    let parts = resume.parts;
+    let beginnings = resume.rest.clone();
+    let progress = Mutex::new(Progress {
+        items: 0,
+        units: 0.0,
+        resume,
+        next: Next::GoesOn,
+        failed: None,
+        take,
+    });
     let pace = Pace::new(options.max_units);
-    let parts = (0..options.parts).map(|part| {
-        let (state, pace, progress) = (&state, &pace, &progress);
+    join_all(beginnings.into_iter().map(|(part, mut after)| {
+        let (progress, pace, bar) = (&progress, &pace, &bar);
         async move {
-            let mut after = None;
             loop {
                 pace.wait().await;
-                let admin = idempotency.admin();
-                let mut read = admin.page(part, options.parts, select, after).await?;
-                pace.used(read.consumed);
-                progress.inc(read.scanned);
-                after = read.next.take();
-                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                let (cost, take) = &mut *state;
-                cost.items += read.scanned;
-                cost.units += read.consumed;
-                take(read);
+                if locked(progress).is_over(options.limit) {
+                    return;
+                }
+                let read = admin.page(part, parts, select, after.take()).await;
+                let mut progress = locked(progress);
+                let Ok(page) = read.map_err(|error| progress.failed = Some(error)) else { return };
+                pace.used(page.consumed);
+                bar.inc(page.scanned);
+                after.clone_from(&page.next);
+                progress.add(part, page);
                 if after.is_none() {
-                    return Ok::<_, Error>(());
+                    return;
                 }
             }
         }
-    });
-    let read = try_join_all(parts).await;
-    progress.finish_and_clear();
-    read?;
-    Ok(state.into_inner().unwrap_or_else(PoisonError::into_inner).0)
+    }))
+    .await;
+    bar.finish_and_clear();
+    let Progress { items, units, resume, failed, .. } =
+        progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match failed {
+        Some(error) if items == 0 => Err(error.into()),
+        failed => {
+            let resume = (!resume.rest.is_empty()).then_some(resume);
+            Ok(Read { items, units, resume, failed })
+        }
+    }
 }
 
-/// On the terminal, if there is one; elsewhere it draws nothing.
-async fn progress(idempotency: &Idempotency) -> ProgressBar {
-    // Only to draw a bar: who may not describe the table sees a count.
-    let items = idempotency.admin().approximate_items().await.unwrap_or(0);
-    if items == 0 {
+/// Tells what is to come, and draws a bar on the terminal, if there is one.
+async fn begin(admin: Admin<'_>, options: &Scan) -> ProgressBar {
+    // Who may not describe the table sees a count.
+    let size = admin.approximate_size().await.unwrap_or_default();
+    let estimate = Estimate::of(size, options.max_units);
+    if estimate.is_long() {
+        eprintln!("reading all of it takes {estimate}");
+    }
+    if size.items == 0 {
         return ProgressBar::new_spinner();
     }
     let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} items, {eta} left");
-    let bar = ProgressBar::new(items);
+    let bar = ProgressBar::new(size.items);
     match style {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
@@ -84,14 +164,14 @@ impl Pace {
     }
 
     async fn wait(&self) {
-        let paid = *self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let paid = *locked(&self.paid);
         tokio::time::sleep_until(paid.into()).await;
     }
 
     fn used(&self, units: f64) {
         if self.units_per_second > 0.0 {
             let time = Duration::from_secs_f64(units.max(0.0) / self.units_per_second);
-            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut paid = locked(&self.paid);
             *paid = (*paid).max(Instant::now()) + time;
         }
     }

@@ -10,9 +10,9 @@ use crate::{output, record};
 
 pub(crate) async fn run(admin: Admin<'_>, key: &Key, json: bool) -> Result<ExitCode, Failure> {
     match record::find(admin, key).await? {
-        Some(record) if json => output::line(record::document(&record))?,
+        Some(record) if json => output::document(record::document(&record))?,
         Some(record) => output::print(record::text(&record))?,
-        None => return Err(Failure::Other(record::absent(key))),
+        None => return Err(Failure::Absent(record::absent(key))),
     }
     Ok(ExitCode::SUCCESS)
 }

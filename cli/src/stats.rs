@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::args::Scan;
 use crate::failure::Failure;
-use crate::scan::scan;
-use crate::stuck::tell;
-use crate::words::{count, plain};
+use crate::scan::{Next, scan};
+use crate::stuck::{self, tell};
+use crate::words::plain;
 use crate::{output, table};
 
 /// Records of one operation, by what a request with their key would meet.
@@ -47,13 +47,14 @@ pub(crate) async fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let (mut counts, mut unreadable) = (BTreeMap::<String, Counts>::new(), Vec::new());
-    let cost = scan(idempotency, options, Select::All, |page| {
+    let read = scan(idempotency, options, Select::All, |page| {
         for record in &page.records {
             let operation = record.scope.split('/').next().unwrap_or_default();
             let name = if by_scope { &record.scope } else { operation };
             counts.entry(name.to_owned()).or_default().add(record);
         }
         unreadable.extend(page.unreadable);
+        Next::GoesOn
     })
     .await?;
     if json {
@@ -62,21 +63,19 @@ pub(crate) async fn run(
         let document = json!({
             "operations": operations,
             "unreadable": unreadable.len(),
-            "items": cost.items,
-            "read_units": cost.units,
+            "read": stuck::document(&read),
         });
-        output::line(document)?;
+        output::document(document)?;
     } else {
         let name = if by_scope { "SCOPE" } else { "OPERATION" };
         let header =
             [name, "IN PROGRESS", "ABANDONED", "COMPLETED", "FAILED", "EXPIRED", "RETRIED"];
         let rows: Vec<_> = counts.iter().map(|(name, counts)| row(name, counts)).collect();
         output::print(table::render(&header, &rows))?;
-        let items = count(cost.items, "item was", "items were");
-        output::line(format!("{items} read for {:.1} read units", cost.units))?;
+        output::line(stuck::text_of(&read))?;
     }
     tell(&unreadable, json);
-    Ok(ExitCode::SUCCESS)
+    read.end().map(|()| ExitCode::SUCCESS)
 }
 
 fn row(name: &str, counts: &Counts) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! `idempotency stuck`
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::Scan;
 use crate::failure::Failure;
-use crate::scan::scan;
+use crate::scan::{Next, Read, scan};
 use crate::words::{count, plain, span, time_and_distance};
 use crate::{output, record, table};
 
@@ -20,29 +21,43 @@ pub(crate) async fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let (mut stuck, mut unreadable) = (Vec::new(), Vec::new());
-    let cost = scan(idempotency, options, Select::Pending, |page| {
+    let read = scan(idempotency, options, Select::Pending, |page| {
         let is_stuck = |record: &StoredRecord| {
             // Past its retention it counts as absent: no request meets it any more.
             !record.is_expired() && record.abandoned_for().is_some_and(|over| over >= older_than)
         };
         stuck.extend(page.records.into_iter().filter(is_stuck));
         unreadable.extend(page.unreadable);
+        Next::GoesOn
     })
     .await?;
     stuck.sort_by_key(|record| std::cmp::Reverse(record.abandoned_for()));
     if json {
-        output::line(Value::Array(stuck.iter().map(record::summary).collect()))?;
+        let stuck: Vec<_> = stuck.iter().map(record::summary).collect();
+        output::document(json!({"stuck": stuck, "read": document(&read)}))?;
     } else {
         output::print(text(&stuck))?;
         let operations = count(stuck.len() as u64, "operation is", "operations are");
-        let items = count(cost.items, "item", "items");
-        output::line(format!(
-            "{operations} stuck, of {items} that were read for {:.1} read units",
-            cost.units
-        ))?;
+        output::line(format!("{operations} stuck; {}", text_of(&read)))?;
     }
     tell(&unreadable, json);
-    Ok(ExitCode::SUCCESS)
+    read.end().map(|()| ExitCode::SUCCESS)
+}
+
+/// How far a scan came, for people.
+pub(crate) fn text_of(read: &Read) -> String {
+    let items = count(read.items, "item was", "items were");
+    let mut text = format!("{items} read for {:.1} read units", read.units);
+    if let Some(resume) = &read.resume {
+        let _ = write!(text, "\nthat is not all: go on with --resume {resume}");
+    }
+    text
+}
+
+/// How far a scan came, for programs.
+pub(crate) fn document(read: &Read) -> Value {
+    let resume = read.resume.as_ref().map(ToString::to_string);
+    json!({"items": read.items, "read_units": read.units, "resume": resume})
 }
 
 fn text(stuck: &[StoredRecord]) -> String {
@@ -55,6 +70,7 @@ fn text(stuck: &[StoredRecord]) -> String {
             vec![
                 plain(&record.scope),
                 plain(&record.key),
+                record.key_hash(),
                 record.attempt.to_string(),
                 time_and_distance(record.created_at, record.seen_at),
                 span(record.abandoned_for().unwrap_or_default()),
@@ -62,7 +78,10 @@ fn text(stuck: &[StoredRecord]) -> String {
             ]
         })
         .collect();
-    table::render(&["SCOPE", "KEY", "ATTEMPT", "STARTED", "LEASE OVER FOR", "STEPS"], &rows)
+    table::render(
+        &["SCOPE", "KEY", "IN LOGS", "ATTEMPT", "STARTED", "LEASE OVER FOR", "STEPS"],
+        &rows,
+    )
 }
 
 /// Items that are not understood are told, and left alone.

@@ -5,42 +5,80 @@ use std::time::Duration;
 
 use dynamodb_idempotency::admin::{Admin, StoredRecord, StoredState};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::args::Key;
 use crate::failure::Failure;
-use crate::words::{count, time};
+use crate::words::{count, plain, span, time};
 use crate::{output, record};
 
 /// The least time between two looks: each is a read.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long is looked, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) interval: Duration,
+    /// Without it, for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// On when the operation has ended.
+    pub(crate) follow: bool,
+}
+
 pub(crate) async fn run(
     admin: Admin<'_>,
     key: &Key,
-    interval: Duration,
-    follow: bool,
+    pace: Pace,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
     let mut last = None;
     loop {
         let found = record::find(admin, key).await?;
         let seen = found.as_ref().map(face);
         if last.as_ref() != Some(&seen) {
-            match (&found, json) {
-                (Some(record), true) => output::line(record::document(record))?,
-                (None, true) => output::line(json!(null))?,
-                (Some(record), false) => output::line(line(record))?,
-                (None, false) => output::line("there is no record")?,
-            }
+            show(found.as_ref(), key, json)?;
             last = Some(seen);
         }
-        let has_ended =
-            found.is_some_and(|record| !matches!(record.state, StoredState::Pending { .. }));
-        if has_ended && !follow {
+        if found.as_ref().is_some_and(has_ended) && !pace.follow {
             return Ok(ExitCode::SUCCESS);
         }
-        tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
+        let pause = pace.interval.max(LEAST_INTERVAL);
+        let left = pace.timeout.map_or(pause, |timeout| timeout.saturating_sub(began.elapsed()));
+        if left.is_zero() {
+            let timeout = pace.timeout.unwrap_or_default();
+            return time_up(found.as_ref(), key, timeout).map_or(Ok(ExitCode::SUCCESS), Err);
+        }
+        tokio::time::sleep(pause.min(left)).await;
     }
+}
+
+fn show(found: Option<&StoredRecord>, key: &Key, json: bool) -> Result<(), Failure> {
+    match (found, json) {
+        (Some(record), true) => output::document(record::document(record)),
+        (None, true) => {
+            output::document(json!({"status": null, "scope": key.scope, "key": key.text}))
+        }
+        (Some(record), false) => output::line(line(record)),
+        (None, false) => output::line(plain(&record::absent(key))),
+    }
+}
+
+/// What is wrong when the time is up; nothing if the operation has ended, and was followed.
+fn time_up(found: Option<&StoredRecord>, key: &Key, timeout: Duration) -> Option<Failure> {
+    let after = span(timeout);
+    match found {
+        Some(record) if has_ended(record) => None,
+        Some(record) => {
+            let state = record::state(record);
+            Some(Failure::TimeUp(format!("after {after} it has not ended: {state}")))
+        }
+        None => Some(Failure::Absent(format!("after {after} {}", record::absent(key)))),
+    }
+}
+
+fn has_ended(record: &StoredRecord) -> bool {
+    !matches!(record.state, StoredState::Pending { .. })
 }
 
 /// What has to change for a record to be shown again: a lease that merely runs out is news too.
@@ -57,5 +95,5 @@ fn line(found: &StoredRecord) -> String {
         steps => format!(", {} done", count(steps, "step", "steps")),
     };
     let (at, state) = (time(found.seen_at), record::state(found));
-    format!("{at}  attempt {}{steps}: {state}", found.attempt)
+    format!("{at}  {}  attempt {}{steps}: {state}", found.key_hash(), found.attempt)
 }

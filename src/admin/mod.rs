@@ -33,7 +33,7 @@ mod scan;
 pub use self::answer::{StoredAnswer, StoredBody};
 pub use self::record::{Danger, StoredRecord, StoredState, StoredStep};
 pub use self::release::Released;
-pub use self::scan::{Cursor, Page, Select, Unreadable};
+pub use self::scan::{Cursor, Page, Select, TableSize, Unreadable};
 
 use crate::error::Error;
 use crate::idempotency::{Core, Idempotency};
@@ -50,13 +50,13 @@ impl Idempotency {
     /// # let sandbox = Sandbox::start().await?;
     /// # let idempotency = sandbox.idempotency();
     /// let admin = idempotency.admin();
-    /// assert_eq!(admin.approximate_items().await?, 0);
+    /// assert_eq!(admin.approximate_size().await?.items, 0);
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
     pub fn admin(&self) -> Admin<'_> {
-        Admin { core: &self.core }
+        Admin { core: &self.core, scope: None }
     }
 }
 
@@ -86,6 +86,8 @@ impl Idempotency {
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     core: &'a Core,
+    /// What scans are narrowed to.
+    scope: Option<&'a Scope>,
 }
 
 impl Admin<'_> {

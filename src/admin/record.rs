@@ -15,6 +15,7 @@ use crate::key::RecordKey;
 use crate::record::{self, Item, Record, State, Version};
 use crate::response::Stored;
 use crate::schema::{Keys, TableSchema};
+use crate::signals::hashed_key;
 use crate::steps::Checkpoint;
 
 /// A record as it stood in the table when it was read.
@@ -375,6 +376,24 @@ impl StoredRecord {
         .into_iter()
         .filter_map(|(is_so, danger)| is_so.then_some(danger))
         .collect()
+    }
+
+    /// What log lines show for its key: [`hashed_key`](crate::signals::hashed_key).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # sandbox.record("payments", "order-42").completed("re_1").await?;
+    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.key_hash(), "84732e2b3cfd95c4");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn key_hash(&self) -> String {
+        hashed_key(self.record_key.as_str())
     }
 
     /// The item, in DynamoDB's own JSON.

@@ -1,11 +1,18 @@
 //! Reading the whole table, in parts side by side.
 
+use std::fmt;
+use std::str::FromStr;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use super::record::pk;
 use super::{Admin, StoredRecord};
-use crate::error::Error;
-use crate::key::RecordKey;
+use crate::error::{Error, ErrorKind};
+use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
-use crate::table::Part;
+use crate::table::{Only, Part};
 
 /// Which records a scan gives. It reads, and costs, all of them in any case.
 ///
@@ -37,7 +44,8 @@ pub enum Select {
     Pending,
 }
 
-/// Where a part of a scan goes on.
+/// Where a part of a scan goes on. As text it can be kept, and the scan be continued by another process: it
+/// has a key of the table in it, in base64.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -55,9 +63,8 @@ pub enum Select {
 ///     let page = idempotency.admin().page(0, 1, Select::All, after).await?;
 ///     records += page.records.len();
 ///     after = page.next;
-///     if after.is_none() {
-///         break;
-///     }
+///     let Some(next) = &after else { break };
+///     after = Some(next.to_string().parse()?);
 /// }
 /// assert_eq!(records, 1);
 /// # Ok(())
@@ -65,6 +72,33 @@ pub enum Select {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cursor(Item);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys of tables that fit the schema are texts.
+        let texts = self.0.iter().filter_map(|(name, value)| Some((name, value.as_s().ok()?)));
+        let mut texts: Vec<_> = texts.collect();
+        texts.sort_unstable();
+        let json = serde_json::to_string(&texts).map_err(|_| fmt::Error)?;
+        f.write_str(&URL_SAFE_NO_PAD.encode(json))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let json = URL_SAFE_NO_PAD.decode(text).ok();
+        let texts: Option<Vec<(String, String)>> =
+            json.and_then(|json| serde_json::from_slice(&json).ok());
+        let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
+            let message = "this is no place in a scan: take what a scan before has given";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let values = texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text)));
+        Ok(Self(values.collect()))
+    }
+}
 
 /// What one request of a scan brought.
 ///
@@ -127,8 +161,39 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-impl Admin<'_> {
-    /// How many items the table has; DynamoDB counts them about every six hours.
+/// How large a table is, as DynamoDB counts about every six hours.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// let size = idempotency.admin().approximate_size().await?;
+/// assert_eq!((size.items, size.bytes, size.read_units()), (0, 0, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableSize {
+    /// Its items.
+    pub items: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl TableSize {
+    /// What reading all of it consumes: half a read unit for each 4 KB.
+    #[must_use]
+    pub const fn read_units(self) -> u64 {
+        self.bytes.div_ceil(8 * 1024)
+    }
+}
+
+impl<'a> Admin<'a> {
+    /// Only what is of this scope, or below it: [`page`](Self::page) leaves out the rest. Of a table with a
+    /// composite key, the rest is not read either; of others it is read and paid for.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -136,18 +201,47 @@ impl Admin<'_> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let sandbox = Sandbox::start().await?;
     /// # let idempotency = sandbox.idempotency();
-    /// assert_eq!(idempotency.admin().approximate_items().await?, 0);
+    /// # use std::time::Duration;
+    /// use dynamodb_idempotency::Scope;
+    /// use dynamodb_idempotency::admin::Select;
+    ///
+    /// sandbox.record("payments", "order-42").completed("re_1").await?;
+    /// sandbox.record("refunds", "order-42").completed("re_2").await?;
+    /// let refunds = Scope::new("refunds");
+    /// let page = idempotency.admin().within(&refunds).page(0, 1, Select::All, None).await?;
+    /// assert_eq!((page.records.len(), page.records[0].scope.as_str()), (1, "refunds"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(self, scope: &'a Scope) -> Self {
+        Self { scope: Some(scope), ..self }
+    }
+
+    /// How large the table is, to know what reading it will take.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// assert_eq!(idempotency.admin().approximate_size().await?.items, 0);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// As [`page`](Self::page), with `dynamodb:DescribeTable` in the place of the scan.
-    pub async fn approximate_items(&self) -> Result<u64, Error> {
+    pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
         let look = table.describe(table.request_timeout).await;
         let description = look.or_error(&table.name, "dynamodb:DescribeTable")?;
-        Ok(description.item_count.and_then(|count| count.try_into().ok()).unwrap_or(0))
+        let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
+        Ok(TableSize {
+            items: count(description.item_count),
+            bytes: count(description.table_size_bytes),
+        })
     }
 
     /// Reads one page, up to 1 MB, of part `part` of `parts` of the table: `after` is what the page
@@ -189,10 +283,11 @@ impl Admin<'_> {
         after: Option<Cursor>,
     ) -> Result<Page, Error> {
         let table = self.table();
-        let only = match select {
+        let status = match select {
             Select::All => None,
             Select::Pending => Some(Status::Pending),
         };
+        let only = Only { status, prefix: self.scope.map(Scope::as_str) };
         let part = Part { number: part, of: parts };
         let reply = table.scan(part, only, after.map(|Cursor(key)| key)).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
@@ -206,7 +301,7 @@ impl Admin<'_> {
         };
         for item in read.items {
             let pk = pk(&table.schema, &item).map(str::to_owned);
-            if pk.as_deref().is_some_and(RecordKey::is_of_part) {
+            if pk.as_deref().is_some_and(RecordKey::is_of_part) || !self.has(pk.as_deref()) {
                 continue;
             }
             match StoredRecord::read(self.core, item, now) {
@@ -215,5 +310,12 @@ impl Admin<'_> {
             }
         }
         Ok(page)
+    }
+
+    /// Whether a key is of the scope asked for, or below it: that it begins so is not enough.
+    fn has(&self, pk: Option<&str>) -> bool {
+        let Some(scope) = self.scope else { return true };
+        let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));
+        rest.is_some_and(|rest| rest.starts_with(['#', '/']))
     }
 }

@@ -1,6 +1,7 @@
 //! What tools ask of the table, and no function does.
 
 use std::collections::HashMap;
+use std::mem::take;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
@@ -20,6 +21,15 @@ use crate::schema::{Attribute, Keys};
 pub(crate) struct Part {
     pub(crate) number: u32,
     pub(crate) of: u32,
+}
+
+/// Which records a scan gives. All that it reads is paid for, but for a partition: of that, only keys that
+/// begin so are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Only<'a> {
+    pub(crate) status: Option<Status>,
+    /// What keys begin with.
+    pub(crate) prefix: Option<&'a str>,
 }
 
 /// What one request of a scan brought.
@@ -49,29 +59,34 @@ impl Table {
     pub(crate) async fn scan(
         &self,
         part: Part,
-        only: Option<Status>,
+        only: Only<'_>,
         after: Option<Item>,
     ) -> Reply<Look<ScanPage>> {
         match self.schema.keys() {
-            Keys::Partition { .. } => self.scan_table(part, only, after).await,
+            Keys::Partition { name } => self.scan_table(name, part, only, after).await,
             // A partition is read by one reader.
             Keys::Composite { .. } if part.number > 0 => {
                 let nothing = ScanPage { items: Vec::new(), next: None, scanned: 0, consumed: 0.0 };
                 Reply { outcome: Look::Seen(nothing), time: None }
             }
-            Keys::Composite { partition, value, .. } => {
-                self.query_partition(partition, value, only, after).await
+            Keys::Composite { partition, value, sort } => {
+                self.query_partition([partition, value, sort], only, after).await
             }
         }
     }
 
     async fn scan_table(
         &self,
+        key: &str,
         part: Part,
-        only: Option<Status>,
+        only: Only<'_>,
         after: Option<Item>,
     ) -> Reply<Look<ScanPage>> {
-        let filter = Filter::new(self, only);
+        let mut filter = Filter::new(self, only.status);
+        if let Some(prefix) = only.prefix {
+            filter.and("begins_with(#key, :prefix)", ("#key", key), (":prefix", prefix));
+        }
+        let (names, values) = filter.bound();
         let request = self
             .client
             .scan()
@@ -80,8 +95,8 @@ impl Table {
             .total_segments(part.of.cast_signed())
             .set_exclusive_start_key(after)
             .set_filter_expression(filter.expression)
-            .set_expression_attribute_names(filter.names)
-            .set_expression_attribute_values(filter.values)
+            .set_expression_attribute_names(names)
+            .set_expression_attribute_values(values)
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
         let request = Box::pin(request.send());
         let reply = self.ask(request, self.request_timeout).await;
@@ -93,25 +108,28 @@ impl Table {
 
     async fn query_partition(
         &self,
-        partition: &str,
-        value: &str,
-        only: Option<Status>,
+        [partition, value, sort]: [&str; 3],
+        only: Only<'_>,
         after: Option<Item>,
     ) -> Reply<Look<ScanPage>> {
-        let filter = Filter::new(self, only);
-        let mut names = filter.names.unwrap_or_default();
-        names.insert("#partition".to_owned(), partition.to_owned());
-        let mut values = filter.values.unwrap_or_default();
-        values.insert(":partition".to_owned(), AttributeValue::S(value.to_owned()));
+        let mut filter = Filter::new(self, only.status);
+        let mut keys = Filter::default();
+        keys.and("#partition = :partition", ("#partition", partition), (":partition", value));
+        if let Some(prefix) = only.prefix {
+            keys.and("begins_with(#sort, :prefix)", ("#sort", sort), (":prefix", prefix));
+        }
+        filter.names.extend(keys.names);
+        filter.values.extend(keys.values);
+        let (names, values) = filter.bound();
         let request = self
             .client
             .query()
             .table_name(&self.name)
-            .key_condition_expression("#partition = :partition")
+            .set_key_condition_expression(keys.expression)
             .set_exclusive_start_key(after)
             .set_filter_expression(filter.expression)
-            .set_expression_attribute_names(Some(names))
-            .set_expression_attribute_values(Some(values))
+            .set_expression_attribute_names(names)
+            .set_expression_attribute_values(values)
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
         let request = Box::pin(request.send());
         let reply = self.ask(request, self.request_timeout).await;
@@ -154,25 +172,38 @@ fn page(
     }
 }
 
-/// Leaves items out that are not in this state.
+/// An expression and what is bound in it.
+#[derive(Default)]
 struct Filter {
     expression: Option<String>,
-    names: Option<HashMap<String, String>>,
-    values: Option<Item>,
+    names: HashMap<String, String>,
+    values: Item,
 }
 
 impl Filter {
+    /// Leaves items out that are not in this state.
     fn new(table: &Table, only: Option<Status>) -> Self {
-        let Some(status) = only else {
-            return Self { expression: None, names: None, values: None };
-        };
-        let name = table.schema.name(Attribute::Status).to_owned();
-        let value = AttributeValue::S(status.as_str().to_owned());
-        Self {
-            expression: Some("#status = :status".to_owned()),
-            names: Some(HashMap::from([("#status".to_owned(), name)])),
-            values: Some(Item::from([(":status".to_owned(), value)])),
+        let mut filter = Self::default();
+        if let Some(status) = only {
+            let name = table.schema.name(Attribute::Status);
+            filter.and("#status = :status", ("#status", name), (":status", status.as_str()));
         }
+        filter
+    }
+
+    fn and(&mut self, term: &str, name: (&str, &str), value: (&str, &str)) {
+        self.expression = Some(match self.expression.take() {
+            Some(before) => format!("{before} AND {term}"),
+            None => term.to_owned(),
+        });
+        self.names.insert(name.0.to_owned(), name.1.to_owned());
+        self.values.insert(value.0.to_owned(), AttributeValue::S(value.1.to_owned()));
+    }
+
+    /// Names and values; DynamoDB refuses empty ones.
+    fn bound(&mut self) -> (Option<HashMap<String, String>>, Option<Item>) {
+        let (names, values) = (take(&mut self.names), take(&mut self.values));
+        ((!names.is_empty()).then_some(names), (!values.is_empty()).then_some(values))
     }
 }
 

@@ -42,7 +42,7 @@ use crate::schema::{Attribute, TableSchema};
 use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
-pub(crate) use self::admin::Part;
+pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
 pub(crate) use self::transact::{Guard, Sent, Transacted};

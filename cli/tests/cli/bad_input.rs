@@ -21,7 +21,7 @@ async fn an_unknown_table() {
     let store = Store::without_table().await;
     for command in COMMANDS {
         let ended = store.run(command).await;
-        let error = ended.error();
+        let error = ended.error(1);
         assert!(error.contains(&store.table) && error.contains("create it"), "{error}");
     }
 }
@@ -32,10 +32,10 @@ async fn other_keys_than_the_schemas() {
     store.put([("id".to_owned(), s("payments#k"))].into()).await;
     for command in [COMMANDS[0], COMMANDS[3], COMMANDS[4]] {
         let ended = store.run(command).await;
-        assert!(ended.error().contains("TableSchema"), "{ended:?}");
+        assert!(ended.error(1).contains("TableSchema"), "{ended:?}");
     }
     let create = store.run(&["create-table"]).await;
-    assert!(create.error().contains("other keys"), "{create:?}");
+    assert!(create.error(1).contains("other keys"), "{create:?}");
     assert_eq!(store.items().await.len(), 1);
 }
 
@@ -48,7 +48,7 @@ async fn no_credentials() {
         program.env_remove("AWS_ACCESS_KEY_ID").env("AWS_CONFIG_FILE", "none");
         program.env("AWS_SHARED_CREDENTIALS_FILE", "none").env("HOME", "none");
         let ended = ended(&mut program).await;
-        assert!(ended.error().contains("credentials"), "{ended:?}");
+        assert!(ended.error(1).contains("credentials"), "{ended:?}");
     }
 }
 
@@ -61,14 +61,14 @@ async fn a_profile_goes_before_credentials_in_the_environment() {
         let mut program = program(&[&target[..], &["--profile", "nope"], command].concat());
         program.env("AWS_CONFIG_FILE", "none").env("AWS_SHARED_CREDENTIALS_FILE", "none");
         let ended = ended(&mut program).await;
-        assert!(ended.error().contains("credentials"), "{ended:?}");
+        assert!(ended.error(1).contains("credentials"), "{ended:?}");
     }
 }
 
 #[tokio::test]
 async fn no_region() {
     for command in COMMANDS {
-        let mut program = program(&[&["--table", "t"][..], command].concat());
+        let mut program = program(&[&["--table", "table"][..], command].concat());
         program.env_remove("AWS_REGION").env("AWS_CONFIG_FILE", "none");
         program.env("AWS_SHARED_CREDENTIALS_FILE", "none");
         let ended = ended(&mut program).await;
@@ -79,7 +79,7 @@ async fn no_region() {
 #[tokio::test]
 async fn an_endpoint_without_a_scheme() {
     for command in COMMANDS {
-        let target = ["--endpoint-url", "127.0.0.1:8000", "--table", "t"];
+        let target = ["--endpoint-url", "127.0.0.1:8000", "--table", "table"];
         let ended = run(&[&target[..], command].concat()).await;
         assert!(ended.code == 2 && ended.err.contains("http://"), "{ended:?}");
     }
@@ -91,11 +91,11 @@ async fn no_permission() {
     for command in COMMANDS {
         let ended =
             run(&[&["--endpoint-url", &endpoint, "--table", "table"][..], command].concat()).await;
-        let error = ended.error();
+        let error = ended.error(1);
         assert!(error.contains("table `table`") && error.contains("dynamodb:"), "{error}");
     }
     let doctor =
-        run(&["--endpoint-url", &endpoint, "--table", "t", "doctor", "--scope", "p"]).await;
+        run(&["--endpoint-url", &endpoint, "--table", "table", "doctor", "--scope", "p"]).await;
     assert_eq!((doctor.code, doctor.err.as_str()), (1, ""), "{doctor:?}");
     for action in ["DescribeTable", "PutItem", "GetItem", "UpdateItem", "DeleteItem"] {
         assert!(doctor.out.contains(&format!("dynamodb:{action}")), "{action}: {}", doctor.out);
@@ -154,7 +154,7 @@ async fn nobody_there() {
     for command in COMMANDS {
         let target = ["--endpoint-url", "http://127.0.0.1:9", "--table", "table"];
         let ended = run(&[&target[..], command].concat()).await;
-        assert!(ended.error().contains("could not be reached"), "{ended:?}");
+        assert!(ended.error(6).contains("could not be reached"), "{ended:?}");
     }
 }
 
@@ -169,13 +169,13 @@ async fn a_record_of_an_unknown_format_is_never_released() {
         store.put(item.clone()).await;
         for command in [COMMANDS[0], COMMANDS[3], COMMANDS[4]] {
             let ended = store.run(command).await;
-            assert!(!ended.error().is_empty());
+            assert!(!ended.error(1).is_empty());
             assert_eq!(store.item("payments#k").await.as_ref(), Some(&item));
         }
     }
     store.put(with(pending("payments#k"), "format", n(2))).await;
     let shown = store.run(COMMANDS[0]).await;
-    assert!(shown.error().contains("format 2"), "{shown:?}");
+    assert!(shown.error(1).contains("format 2"), "{shown:?}");
 }
 
 #[tokio::test]
@@ -183,18 +183,40 @@ async fn a_wrong_command_line_is_code_2() {
     for args in [
         &["show", "payments", "k"][..],
         &["--table", "", "stats"],
-        &["--table", "t", "show", "payments"],
-        &["--table", "t", "stuck", "--older-than", "10"],
-        &["--table", "t", "stats", "--parts", "0"],
-        &["--table", "t", "--attribute", "colour=c", "stats"],
-        &["--table", "t", "--composite-key", "PK", "stats"],
-        &["--table", "t", "unstick"],
-        &["--table", "t", "--json", "release", "payments", "k"],
+        &["--table", "table", "show", "payments"],
+        &["--table", "table", "stuck", "--older-than", "10"],
+        &["--table", "table", "stuck", "--limit", "0"],
+        &["--table", "table", "stuck", "--resume", "4"],
+        &["--table", "table", "stats", "--parts", "0"],
+        &["--table", "table", "find", "--hash", "84732e"],
+        &["--table", "table", "--attribute", "colour=c", "stats"],
+        &["--table", "table", "--composite-key", "PK", "stats"],
+        &["--table", "table", "unstick"],
     ] {
         let ended = run(args).await;
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
         assert!(ended.err.starts_with("error: "), "{ended:?}");
+        // As a program's document, too.
+        let ended = run(&[&["--json"], args].concat()).await;
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
+        assert_eq!(ended.json_error()["kind"], "usage", "{ended:?}");
     }
+    let nobody = run(&["--table", "table", "--json", "release", "payments", "k"]).await;
+    assert_eq!(nobody.json_error()["exit_code"], 2, "{nobody:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_tables_name_is_called_that() {
+    for name in ["t", "pay ments", "payments/dev", "zahlungen-für-alle", "arn:aws:dynamodb:x"] {
+        let ended = run(&["--table", name, "show", "payments", "k"]).await;
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains(&format!("`{name}` is no table's name")), "{ended:?}");
+    }
+    // An ARN is a name too, and is asked for.
+    let arn = "arn:aws:dynamodb:us-east-1:123456789012:table/payments";
+    let target = ["--endpoint-url", "http://127.0.0.1:9", "--table", arn];
+    let ended = run(&[&target[..], &["show", "payments", "k"]].concat()).await;
+    assert!(ended.error(6).contains("could not be reached"), "{ended:?}");
 }
 
 #[tokio::test]
@@ -208,8 +230,8 @@ async fn what_is_no_scope_or_no_key_is_said() {
         ("payments", &"k".repeat(3_000), "2048"),
     ] {
         let ended = store.run(&["show", scope, key]).await;
-        assert!(ended.error().contains(told), "{ended:?}");
+        assert!(ended.error(2).contains(told), "{ended:?}");
     }
     let doctor = store.run(&["doctor", "--scope", "a#b"]).await;
-    assert!(doctor.error().contains("is no scope"), "{doctor:?}");
+    assert!(doctor.error(2).contains("is no scope"), "{doctor:?}");
 }

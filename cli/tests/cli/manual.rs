@@ -44,5 +44,5 @@ async fn manual_pages_are_written_into_a_folder() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
     let missing = run(&["man", folder.to_str().unwrap()]).await;
-    assert!(!missing.error().is_empty());
+    assert!(!missing.error(1).is_empty());
 }

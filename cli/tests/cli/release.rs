@@ -2,7 +2,8 @@
 
 use std::process::Stdio;
 
-use serde_json::json;
+use dynamodb_idempotency::signals::hashed_key;
+use serde_json::{Value, json};
 
 use crate::support::{Item, Store, abandoned, completed, ended, map, n, pending, program, s, with};
 
@@ -40,7 +41,7 @@ async fn what_is_dangerous_needs_force() {
     for (item, danger) in cases {
         store.put(item.clone()).await;
         let refused = store.run(&["release", "payments", "k", "--yes"]).await;
-        let error = refused.error();
+        let error = refused.error(4);
         assert!(error.contains(danger) && error.contains("--force"), "{error}");
         assert_eq!(store.item("payments#k").await, Some(item));
         let forced = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
@@ -63,13 +64,13 @@ async fn nobody_to_ask_means_no() {
     let item = abandoned("payments#k", 60);
     store.put(item.clone()).await;
     let refused = store.run(&["release", "payments", "k"]).await;
-    assert!(refused.error().contains("--yes"), "{refused:?}");
+    assert!(refused.error(4).contains("--yes"), "{refused:?}");
     // Nor does a pipe that says yes: it may have been meant for another question.
     let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
     let mut piped = program(&[&target[..], &["release", "payments", "k"]].concat());
     let yes = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let refused = ended(piped.stdin(Stdio::from(yes))).await;
-    assert!(refused.error().contains("--yes"), "{refused:?}");
+    assert!(refused.error(4).contains("--yes"), "{refused:?}");
     assert_eq!(store.item("payments#k").await, Some(item));
 }
 
@@ -82,7 +83,7 @@ async fn somebody_at_a_terminal_is_asked() {
     for typed in ["n\n", "\n", "yes please\n", ""] {
         store.put(item.clone()).await;
         let refused = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
-        assert_eq!(refused.code, 1, "{typed:?}: {refused:?}");
+        assert_eq!(refused.code, 4, "{typed:?}: {refused:?}");
         assert!(refused.out.contains("PENDING, abandoned"), "{typed:?}: {refused:?}");
         assert!(refused.out.contains("Delete this record? [y/N]"), "{typed:?}: {refused:?}");
         assert!(refused.out.contains("nothing was written"), "{typed:?}: {refused:?}");
@@ -101,7 +102,7 @@ async fn somebody_at_a_terminal_is_asked() {
 async fn a_key_without_a_record_is_an_error() {
     let store = Store::open().await;
     let missing = store.run(&["release", "payments", "k", "--yes"]).await;
-    assert!(missing.error().contains("no record `payments#k`"), "{missing:?}");
+    assert!(missing.error(3).contains("no record `payments#k`"), "{missing:?}");
 }
 
 #[tokio::test]
@@ -127,7 +128,7 @@ async fn a_record_that_changes_between_the_two_requests_is_left_alone() {
         store.put(seen.clone()).await;
         let between = store.changing(now.clone()).await;
         let released = between.run(&["--json", "release", "payments", "k", "--yes"]).await;
-        assert_eq!(released.code, 1, "{released:?}");
+        assert_eq!(released.code, 5, "{released:?}");
         let json = released.json();
         assert_eq!(json["release"], "changed");
         assert_eq!(json["record"]["owner"], json!(now["owner"].as_s().unwrap()));
@@ -136,6 +137,52 @@ async fn a_record_that_changes_between_the_two_requests_is_left_alone() {
     store.put(seen.clone()).await;
     let between = store.changing(completed("payments#k")).await;
     let released = between.run(&["release", "payments", "k", "--yes"]).await;
-    assert!(released.error().contains("has changed meanwhile"), "{released:?}");
+    assert!(released.error(5).contains("has changed meanwhile"), "{released:?}");
     assert!(released.out.contains("PENDING") && released.out.contains("COMPLETED"), "{released:?}");
+}
+
+#[tokio::test]
+async fn a_release_with_a_reason_leaves_an_audit_line() {
+    let store = Store::open().await;
+    let folder = std::env::temp_dir().join(crate::support::unique());
+    std::fs::create_dir(&folder).unwrap();
+    let log = folder.join("audit.jsonl");
+    let release = ["release", "payments", "k", "--yes", "--reason", "ticket 7: the worker is gone"];
+    let to_log = [&release[..], &["--audit-log", log.to_str().unwrap()]].concat();
+    for _ in 0..2 {
+        store.put(abandoned("payments#k", 60)).await;
+        assert_eq!(store.run(&to_log).await.code, 0);
+    }
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        assert_eq!((&line["outcome"], &line["table"]), (&json!("released"), &json!(store.table)));
+        assert_eq!(line["reason"], "ticket 7: the worker is gone");
+        assert_eq!(line["key_hash"], hashed_key("payments#k"));
+        assert_eq!((&line["attempt"], &line["forced"]), (&json!(1), &json!(false)));
+    }
+    // On the standard error without a file; and none where nothing was tried.
+    store.put(abandoned("payments#k", 60)).await;
+    let released = store.run(&release).await;
+    assert!(released.err.contains("ticket 7"), "{released:?}");
+    store.put(pending("payments#k")).await;
+    assert!(store.run(&release).await.error(4).contains("lease is live"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_released_without_the_audit_line_that_is_asked_for() {
+    let store = Store::open().await;
+    let item = abandoned("payments#k", 60);
+    store.put(item.clone()).await;
+    let release = ["release", "payments", "k", "--yes", "--audit-log", "/no-such-folder/audit"];
+    let without_reason = store.run(&release).await;
+    assert!(
+        without_reason.code == 2 && without_reason.err.contains("--reason"),
+        "{without_reason:?}"
+    );
+    let unwritable = store.run(&[&release[..], &["--reason", "why"]].concat()).await;
+    assert!(unwritable.error(1).contains("audit log /no-such-folder/audit"), "{unwritable:?}");
+    assert_eq!(store.item("payments#k").await, Some(item));
 }

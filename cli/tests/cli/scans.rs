@@ -1,7 +1,8 @@
 //! `idempotency stuck` and `idempotency stats`
 
-use dynamodb_idempotency::{Compression, LargeAnswers, Policy};
-use serde_json::json;
+use dynamodb_idempotency::signals::hashed_key;
+use dynamodb_idempotency::{Compression, LargeAnswers, Policy, TableSchema};
+use serde_json::{Value, json};
 
 use crate::support::{Store, abandoned, completed, n, pending, s, with};
 
@@ -20,22 +21,28 @@ async fn filled() -> Store {
     store
 }
 
+fn keys(stuck: &Value) -> Vec<&str> {
+    let stuck = stuck["stuck"].as_array().expect("a list");
+    stuck.iter().map(|one| one["key"].as_str().expect("a key")).collect()
+}
+
 #[tokio::test]
 async fn stuck_lists_what_nobody_holds_the_longest_first() {
     let store = filled().await;
     let stuck = store.json(&["stuck"]).await;
-    let keys: Vec<_> = stuck.as_array().unwrap().iter().map(|one| &one["key"]).collect();
-    assert_eq!(keys, ["old", "young"]);
-    assert_eq!(stuck[1]["scope"], "payments/%t/acme");
-    assert_eq!(stuck[1]["attempt"], 3);
+    assert_eq!(keys(&stuck), ["old", "young"]);
+    let young = &stuck["stuck"][1];
+    assert_eq!((&young["scope"], &young["attempt"]), (&json!("payments/%t/acme"), &json!(3)));
+    assert_eq!(young["key_hash"], hashed_key("payments/%t/acme#young"));
 
     let older = store.json(&["stuck", "--older-than", "1h"]).await;
-    assert_eq!(older.as_array().unwrap().len(), 1);
+    assert_eq!(keys(&older), ["old"]);
 
     let text = store.run(&["stuck"]).await.out;
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with("SCOPE"), "{text}");
-    assert!(lines.next().unwrap().contains("2 h"), "{text}");
+    let old = lines.next().unwrap();
+    assert!(old.contains("2 h") && old.contains(&hashed_key("payments#old")), "{text}");
     assert!(text.contains("2 operations are stuck"), "{text}");
 }
 
@@ -44,7 +51,9 @@ async fn nothing_stuck_is_said() {
     let store = Store::open().await;
     let text = store.run(&["stuck"]).await;
     assert_eq!((text.code, text.out.starts_with("0 operations are stuck")), (0, true), "{text:?}");
-    assert_eq!(store.json(&["stuck"]).await, json!([]));
+    let stuck = store.json(&["stuck"]).await;
+    assert_eq!((&stuck["schema"], &stuck["stuck"]), (&json!(1), &json!([])));
+    assert_eq!(stuck["read"]["resume"], json!(null));
 }
 
 #[tokio::test]
@@ -56,8 +65,8 @@ async fn stats_count_every_record_once() {
     });
     assert_eq!(stats["operations"]["payments"], payments);
     assert_eq!(stats["operations"]["refunds"]["failed"], 1);
-    assert_eq!((&stats["items"], &stats["unreadable"]), (&json!(6), &json!(0)));
-    assert!(stats["read_units"].as_f64().unwrap() > 0.0);
+    assert_eq!((&stats["read"]["items"], &stats["unreadable"]), (&json!(6), &json!(0)));
+    assert!(stats["read"]["read_units"].as_f64().unwrap() > 0.0);
 
     let scopes = store.json(&["stats", "--scopes"]).await;
     assert_eq!(scopes["operations"]["payments/%t/acme"]["abandoned"], 1);
@@ -77,8 +86,102 @@ async fn a_large_table_is_read_to_its_end() {
         let stats = store.json(&[&["stats"], options].concat()).await;
         assert_eq!(stats["operations"]["payments"]["abandoned"], 16, "{options:?}");
         let stuck = store.json(&[&["stuck"], options].concat()).await;
-        assert_eq!(stuck.as_array().unwrap().len(), 16, "{options:?}");
+        assert_eq!(keys(&stuck).len(), 16, "{options:?}");
     }
+}
+
+/// By some items at a time, each scan from where the last one stopped: nothing twice, nothing left out.
+#[tokio::test]
+async fn a_scan_that_was_limited_goes_on() {
+    let store = Store::open().await;
+    let filler = s(&"x".repeat(150_000));
+    for number in 0..16 {
+        store
+            .put(with(abandoned(&format!("payments#{number:02}"), 60), "note", filler.clone()))
+            .await;
+    }
+    let mut found = Vec::new();
+    let mut place = vec!["--parts".to_owned(), "2".to_owned()];
+    let mut scans = 0;
+    loop {
+        let place_args: Vec<_> = place.iter().map(String::as_str).collect();
+        let stuck = store.json(&[&["stuck", "--limit", "1"], &place_args[..]].concat()).await;
+        found.extend(keys(&stuck).into_iter().map(str::to_owned));
+        scans += 1;
+        assert!(scans < 20, "{stuck}");
+        let Some(resume) = stuck["read"]["resume"].as_str() else { break };
+        place = vec!["--resume".to_owned(), resume.to_owned()];
+    }
+    found.sort();
+    let expected: Vec<_> = (0..16).map(|number| format!("{number:02}")).collect();
+    assert_eq!(found, expected);
+    assert!(scans > 1, "{scans}");
+    let text = store.run(&["stats", "--parts", "1", "--limit", "1"]).await;
+    assert!(text.out.contains("go on with --resume 1.0:"), "{text:?}");
+}
+
+#[tokio::test]
+async fn a_scope_has_what_is_below_it_and_nothing_beside_it() {
+    for schema in
+        [TableSchema::default(), TableSchema::default().composite_key("pk", "IDEMPOTENCY", "SK")]
+    {
+        let is_composite = schema != TableSchema::default();
+        let store = Store::with_schema(schema).await;
+        for key in ["payments#a", "payments/%t/acme#b", "payments-old#c", "refunds#d"] {
+            let mut item = abandoned(key, 60);
+            if is_composite {
+                let key = item.insert("pk".to_owned(), s("IDEMPOTENCY")).unwrap();
+                item = with(item, "SK", key);
+            }
+            store.put(item).await;
+        }
+        let shape = ["--composite-key", "pk=IDEMPOTENCY,SK"];
+        let shape = if is_composite { &shape[..] } else { &[] };
+        let within = async |scope| {
+            let stuck = store.json(&[shape, &["stuck", "--scope", scope]].concat()).await;
+            let mut keys: Vec<_> = keys(&stuck).into_iter().map(str::to_owned).collect();
+            keys.sort();
+            (keys.join(""), stuck["read"]["items"].as_u64().unwrap())
+        };
+        // Where a partition is read by its sort key, the rest costs nothing.
+        let read = |fewer| if is_composite { fewer } else { 4 };
+        assert_eq!(within("payments").await, ("ab".to_owned(), read(3)));
+        assert_eq!(within("payments/%t/acme").await, ("b".to_owned(), read(1)));
+        assert_eq!(within("nobody").await, (String::new(), read(0)));
+        let stats = store.json(&[shape, &["stats", "--scope", "refunds"]].concat()).await;
+        let operations = stats["operations"].as_object().unwrap();
+        assert_eq!(operations.keys().collect::<Vec<_>>(), ["refunds"]);
+    }
+    let wrong = Store::open().await.run(&["stuck", "--scope", "a#b"]).await;
+    assert!(wrong.error(2).contains("is no scope"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn what_a_scan_costs_is_told_before_it_begins() {
+    let store = filled().await;
+    for command in [&["stuck"][..], &["stats"], &["find", "--hash", "0123456789abcdef"]] {
+        let estimate = [command, &["--estimate"]].concat();
+        let json = store.json(&estimate).await;
+        for member in ["items", "bytes", "read_units", "seconds", "dollars"] {
+            assert!(json[member].is_number(), "{member}: {json}");
+        }
+        let text = store.run(&estimate).await;
+        assert!(text.out.contains("read units (about $"), "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hash_of_the_logs_leads_to_its_record() {
+    let store = filled().await;
+    let hash = hashed_key("payments/%t/acme#young");
+    let found = store.json(&["find", "--hash", &hash.to_uppercase()]).await;
+    assert_eq!((&found["key"], &found["key_hash"]), (&json!("young"), &json!(hash)));
+    let text = store.run(&["find", "--hash", &hash, "--scope", "payments"]).await;
+    assert!(text.out.contains("young") && text.out.contains(&hash), "{text:?}");
+    let shown = store.run(&["show", "payments/%t/acme", "young"]).await;
+    assert!(shown.out.contains(&hash), "{shown:?}");
+    let elsewhere = store.run(&["find", "--hash", &hash, "--scope", "refunds"]).await;
+    assert!(elsewhere.error(3).contains(&hash), "{elsewhere:?}");
 }
 
 #[tokio::test]
@@ -132,7 +235,7 @@ async fn the_parts_of_an_answer_are_no_records() {
         "in_progress": 0, "abandoned": 1, "completed": 1, "failed": 0, "expired": 0, "retried": 0,
     });
     assert_eq!(stats["operations"], json!({ "payments": payments }));
-    assert_eq!((&stats["items"], &stats["unreadable"]), (&json!(parts + 2), &json!(0)));
+    assert_eq!((&stats["read"]["items"], &stats["unreadable"]), (&json!(parts + 2), &json!(0)));
     let by_scope = store.json(&["stats", "--scopes"]).await;
     assert_eq!(by_scope["operations"], json!({ "payments": payments }));
 

@@ -86,7 +86,7 @@ async fn hashed_keys_are_found_by_the_key() {
     let json = store.json(&["show", "payments", "k", "--sha256"]).await;
     assert_eq!(json["answer"], json!({"json": "1"}));
     let missing = store.run(&["show", "payments", "k"]).await;
-    assert!(missing.error().contains("--sha256"), "{missing:?}");
+    assert!(missing.error(3).contains("--sha256"), "{missing:?}");
 }
 
 #[tokio::test]

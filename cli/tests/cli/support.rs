@@ -192,13 +192,22 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// What a failed command says to programs.
+    pub(crate) fn json_error(&self) -> Value {
+        let document: Value =
+            serde_json::from_str(&self.err).unwrap_or_else(|_| panic!("JSON: {self:?}"));
+        assert_eq!((&document["schema"], self.out.as_str()), (&1.into(), ""), "{self:?}");
+        assert_eq!(document["error"]["exit_code"], self.code, "{self:?}");
+        document["error"].clone()
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("JSON: {self:?}"))
     }
 
-    /// What a failed command says: one line.
-    pub(crate) fn error(&self) -> &str {
-        assert_eq!(self.code, 1, "{self:?}");
+    /// What a failed command says, one line, and with which code.
+    pub(crate) fn error(&self, code: i32) -> &str {
+        assert_eq!(self.code, code, "{self:?}");
         let lines: Vec<_> = self.err.lines().collect();
         let [line] = lines[..] else { panic!("one line: {self:?}") };
         line.strip_prefix("error: ").unwrap_or_else(|| panic!("an error: {self:?}"))

@@ -1,0 +1,83 @@
+//! What reading a whole table takes and costs, told before it begins.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::admin::TableSize;
+use serde_json::json;
+
+use crate::args::Scan;
+use crate::failure::Failure;
+use crate::output;
+use crate::words::{count, span};
+
+/// On demand in us-east-1 (docs/cost.md).
+const DOLLARS_PER_MILLION_UNITS: f64 = 0.125;
+
+/// What takes longer is told unasked.
+const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    size: TableSize,
+    units: u64,
+    /// Nobody knows without a limit.
+    time: Option<Duration>,
+}
+
+impl Estimate {
+    pub(crate) fn of(size: TableSize, max_units: u32) -> Self {
+        let units = size.read_units();
+        let seconds = units.checked_div(u64::from(max_units));
+        Self { size, units, time: seconds.map(Duration::from_secs) }
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.time.is_some_and(|time| time > LONG)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "of some digits")]
+    fn dollars(&self) -> f64 {
+        self.units as f64 / 1e6 * DOLLARS_PER_MILLION_UNITS
+    }
+}
+
+impl fmt::Display for Estimate {
+    #[expect(clippy::cast_precision_loss, reason = "of some digits")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items = count(self.size.items, "item", "items");
+        let megabytes = self.size.bytes as f64 / 1e6;
+        let time = self.time.map_or_else(|| "no limit of time".to_owned(), span);
+        write!(
+            f,
+            "{} read units (about ${:.2} on demand in us-east-1) and {time}: about {items}, \
+             {megabytes:.1} MB",
+            self.units,
+            self.dollars()
+        )
+    }
+}
+
+/// For `--estimate`: nothing is read.
+pub(crate) async fn run(
+    idempotency: &Idempotency,
+    options: &Scan,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let size = idempotency.admin().approximate_size().await?;
+    let estimate = Estimate::of(size, options.max_units);
+    if json {
+        output::document(json!({
+            "items": size.items,
+            "bytes": size.bytes,
+            "read_units": estimate.units,
+            "seconds": estimate.time.map(|time| time.as_secs()),
+            "dollars": estimate.dollars(),
+        }))?;
+    } else {
+        output::line(estimate)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

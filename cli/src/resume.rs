@@ -1,0 +1,79 @@
+//! Where a scan stopped, as text: the next one begins there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use dynamodb_idempotency::admin::Cursor;
+
+/// The parts of a scan that are not read to their end, and where each goes on; `None` at its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Resume {
+    pub(crate) parts: u32,
+    pub(crate) rest: BTreeMap<u32, Option<Cursor>>,
+}
+
+impl Resume {
+    /// A scan that has not begun.
+    pub(crate) fn of(parts: u32) -> Self {
+        Self { parts, rest: (0..parts).map(|part| (part, None)).collect() }
+    }
+}
+
+/// `4.0:CURSOR.2:` is the first and the third of four parts, and the third has not begun.
+impl fmt::Display for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.parts)?;
+        for (part, cursor) in &self.rest {
+            write!(f, ".{part}:")?;
+            if let Some(cursor) = cursor {
+                write!(f, "{cursor}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Resume {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        read(text).ok_or_else(|| "it is not what a scan before has printed".to_owned())
+    }
+}
+
+fn read(text: &str) -> Option<Resume> {
+    let mut segments = text.split('.');
+    let parts = segments.next()?.parse().ok()?;
+    let mut rest = BTreeMap::new();
+    for segment in segments {
+        let (part, cursor) = segment.split_once(':')?;
+        let part = part.parse().ok().filter(|part| *part < parts)?;
+        let cursor = if cursor.is_empty() { None } else { Some(cursor.parse().ok()?) };
+        rest.insert(part, cursor);
+    }
+    (!rest.is_empty()).then_some(Resume { parts, rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read() {
+        // base64 of [["pk","payments#1"]]
+        let text = "4.0:W1sicGsiLCJwYXltZW50cyMxIl1d.2:";
+        let resume: Resume = text.parse().unwrap();
+        assert_eq!((resume.parts, resume.rest.len()), (4, 2));
+        assert!(resume.rest[&0].is_some() && resume.rest[&2].is_none());
+        assert_eq!(resume.to_string(), text);
+        assert_eq!(Resume::of(2).to_string(), "2.0:.1:");
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for wrong in ["", "4", "x.0:", "4.4:", "4.0", "4.0:!", "4.0:W10"] {
+            assert!(wrong.parse::<Resume>().is_err(), "{wrong}");
+        }
+    }
+}
