@@ -173,13 +173,21 @@ export class PaymentsStack extends Stack {
         this.settings.architecture === "arm64"
           ? lambda.Architecture.ARM_64
           : lambda.Architecture.X86_64,
-      memorySize: 512,
+      // Managed Instances take no less than 2 GB, and one vCPU with it.
+      memorySize: this.settings.capacityProviderArn === undefined ? 512 : 2048,
       tracing: lambda.Tracing.ACTIVE,
       loggingFormat: lambda.LoggingFormat.JSON,
       logGroup,
       role,
       environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...props.environment },
     });
+    const { capacityProviderArn } = this.settings;
+    if (capacityProviderArn !== undefined) {
+      // `CapacityProvider.addFunction` is for providers of this app.
+      (fn.node.defaultChild as lambda.CfnFunction).capacityProviderConfig = {
+        lambdaManagedInstancesCapacityProviderConfig: { capacityProviderArn },
+      };
+    }
     Validations.of(role).acknowledge({
       id: "AwsSolutions-IAM5[Resource::*]",
       reason: "X-Ray's two write actions know no resource.",

@@ -28,6 +28,8 @@ export interface Settings {
   readonly reservedConcurrency: number | undefined;
   /** Batches of payment events that are consumed at the same time, at most. */
   readonly consumerConcurrency: number;
+  /** Where the functions run on Lambda Managed Instances; without it on demand. */
+  readonly capacityProviderArn: string | undefined;
   /** The customer managed key that encrypts tables, queues and logs; without it keys that AWS owns do. */
   readonly kmsKeyArn: string | undefined;
   /** Days until log events are deleted. */
@@ -72,6 +74,7 @@ export function settings(node: Node): Settings {
     reservedConcurrency:
       text("reservedConcurrency") === undefined ? undefined : number("reservedConcurrency", 1, 1),
     consumerConcurrency: number("consumerConcurrency", 2, 50),
+    capacityProviderArn: text("capacityProviderArn"),
     kmsKeyArn: text("kmsKeyArn"),
     logRetentionDays: number("logRetentionDays", 1, 30),
     alarmTopicArn: text("alarmTopicArn"),

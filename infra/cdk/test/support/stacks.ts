@@ -62,7 +62,7 @@ export function sam(): Template {
 }
 
 function parameters(context: { readonly [key: string]: string }): { [name: string]: string } {
-  const names: { [key in keyof Settings]: string } = {
+  const names: { [key in keyof Omit<Settings, "capacityProviderArn">]: string } = {
     stage: "Stage",
     endpoint: "Endpoint",
     architecture: "Architecture",
@@ -76,6 +76,6 @@ function parameters(context: { readonly [key: string]: string }): { [name: strin
     alarmTopicArn: "AlarmTopicArn",
   };
   return Object.fromEntries(
-    Object.entries(context).map(([key, value]) => [names[key as keyof Settings], value]),
+    Object.entries(context).map(([key, value]) => [names[key as keyof typeof names], value]),
   );
 }
