@@ -18,7 +18,7 @@ const ACTIONS = [
 /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
 const PREFLIGHT_ACTIONS = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"];
 
-/** What the command line asks that only looks: `doctor`, `show`, `stats`, `stuck`, `watch`. */
+/** What the command line asks that only looks: `doctor`, `find`, `show`, `stats`, `stuck`, `watch`. */
 const INSPECTION_ACTIONS = [
   "dynamodb:DescribeContinuousBackups",
   "dynamodb:DescribeTable",
@@ -124,7 +124,7 @@ export interface IIdempotencyTable extends IConstruct {
   grantIdempotency(grantee: iam.IGrantable, options: IdempotencyGrantOptions): iam.Grant;
 
   /**
-   * Lets an operator look, by the command line's `doctor`, `show`, `stats`, `stuck` and `watch`: at
+   * Lets an operator look, by the command line's `doctor`, `find`, `show`, `stats`, `stuck` and `watch`: at
    * every record, with the answers that are stored in it.
    */
   grantInspection(grantee: iam.IGrantable): iam.Grant;

@@ -355,7 +355,7 @@ describe("contract.json", () => {
       const names = texts.flatMap((text) => [...text.matchAll(/`(?:dynamodb:)?(\w+)`/g)].map(([, name]) => name));
       return [...new Set(names.map((name) => `dynamodb:${name}`))].sort();
     };
-    const looks = needs(["doctor", "show", "stuck", "stats", "watch"]);
+    const looks = needs(["doctor", "show", "find", "stuck", "stats", "watch"]);
     expect(contract.inspection).toEqual(looks);
     expect(needs(["release"]).filter((action) => !looks.includes(action))).toEqual(contract.release);
   });

@@ -42,7 +42,7 @@ locals {
     "dynamodb:DescribeTimeToLive",
   ]
 
-  # What the command line asks that only looks: `doctor`, `show`, `stats`, `stuck`, `watch`.
+  # What the command line asks that only looks: `doctor`, `find`, `show`, `stats`, `stuck`, `watch`.
   inspection = [
     "dynamodb:DescribeContinuousBackups",
     "dynamodb:DescribeTable",
