@@ -335,10 +335,12 @@ impl<E: fmt::Display> fmt::Display for RunError<E> {
     }
 }
 
-impl<E: StdError + 'static> StdError for RunError<E> {
+/// Deliberately of an `E` that may be no error itself, such as `Box<dyn Error>`, so that `?` takes it
+/// out of a handler that fails with one; it has no source to tell of then.
+impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Handler(error) => error.source(),
+            Self::Handler(_) => None,
             Self::Idempotency(error) => error.source(),
         }
     }

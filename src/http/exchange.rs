@@ -349,7 +349,7 @@ fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Respons
 
 /// Answers an error with its problem; what the client is not told goes to the log.
 fn explain<B: WholeBody>(config: &Config, error: &Error) -> Response<B> {
-    render(config, &problem::explain(config.scope.operation(), error))
+    render(config, &problem::explain(Some(config.scope.operation()), error))
 }
 
 pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Response<B> {

@@ -29,7 +29,8 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 ///
 /// Its service is always ready. The service below is waited for when it is called, so that a request
 /// whose body is still arriving, or which waits for another's answer, takes no place of a concurrency
-/// limit below. Put a layer that sheds load below this one too.
+/// limit below. A request that waits for one holds its key, under its lease. Put a layer that sheds load
+/// below this one too.
 ///
 /// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
 /// not stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls

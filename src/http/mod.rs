@@ -54,6 +54,8 @@
 
 pub(crate) mod answer;
 mod answered_by;
+#[cfg(feature = "axum")]
+pub mod axum;
 mod commit;
 mod exchange;
 pub(crate) mod key_header;

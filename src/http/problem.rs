@@ -65,8 +65,8 @@ pub enum ProblemKind {
     /// 500: the stored record or its answer is not one that this version understands; the reason is
     /// in the log.
     RecordNotUnderstood,
-    /// 500: the table or its permissions are not what this function expects; the reason is in the
-    /// log.
+    /// 500: the table, its permissions or the program's settings are not what they must be; the reason
+    /// is in the log.
     Misconfigured,
     /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
     Unavailable,
@@ -298,7 +298,7 @@ impl From<&Error> for Problem {
 }
 
 /// The problem of an error; what the client is not told goes to the log.
-pub(super) fn explain(operation: &str, error: &Error) -> Problem {
+pub(super) fn explain(operation: Option<&str>, error: &Error) -> Problem {
     let problem = Problem::from(error);
     if problem.status().is_server_error() {
         let source = std::error::Error::source(error);

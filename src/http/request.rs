@@ -67,7 +67,7 @@ pub(crate) fn call(
     body: &[u8],
 ) -> Result<Call, Problem> {
     let core = &config.idempotency.core;
-    let explained = |error| problem::explain(config.scope.operation(), &error);
+    let explained = |error| problem::explain(Some(config.scope.operation()), &error);
     config.statuses.validate().map_err(explained)?;
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let policy = config.policy.clone();
@@ -117,7 +117,7 @@ fn record_key(config: &Config, scope: &Scope, key: &str) -> Result<RecordKey, Pr
             ErrorKind::InvalidInput => {
                 Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
             }
-            _ => problem::explain(config.scope.operation(), &error),
+            _ => problem::explain(Some(config.scope.operation()), &error),
         }
     })
 }

@@ -15,6 +15,7 @@ mod site;
 
 mod answered_by;
 mod axum_router;
+mod axum_types;
 mod commit;
 mod executions;
 mod failures;

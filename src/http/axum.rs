@@ -1,0 +1,108 @@
+//! axum: [`Execution`] as an extractor, and the crate's errors as responses. Feature `axum`.
+//!
+//! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as an
+//!    argument. For a request that has none the answer is a 500 that says why. `Option<Execution>` is for
+//!    handlers that such requests reach too.
+//! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer answers with.
+//! 3. What an extractor refuses (400, 415, 422) leaves the key free: see
+//!    [`Http::stored`](super::Http::stored).
+//!
+//! ```
+//! # use dynamodb_idempotency::testing::Sandbox;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let sandbox = Sandbox::start().await?;
+//! # let idempotency = sandbox.idempotency();
+//! use axum::extract::{Request, State};
+//! use axum::http::StatusCode;
+//! use axum::routing::{get, post};
+//! use axum::{Json, Router};
+//! use dynamodb_idempotency::{Execution, Idempotency, RunError};
+//! use tower::ServiceExt;
+//!
+//! async fn pay(execution: Execution, Json(amount): Json<u32>) -> (StatusCode, String) {
+//!     (StatusCode::CREATED, format!("{amount} in attempt {}", execution.attempt()))
+//! }
+//!
+//! /// A function of its own: an error of ours becomes a problem, one of the handler's its own response.
+//! async fn report(State(idempotency): State<Idempotency>) -> Result<String, RunError<StatusCode>> {
+//!     let report = idempotency.operation("report").key("2026-11");
+//!     report.run(async |_| Err(StatusCode::SERVICE_UNAVAILABLE)).await
+//! }
+//!
+//! let pay = post(pay).route_layer(idempotency.http("payments").layer());
+//! let router = Router::new().route("/payments", pay).route("/report", get(report));
+//! let router = router.with_state(idempotency);
+//!
+//! let request = Request::post("/payments").header("idempotency-key", "order-42");
+//! let request = request.header("content-type", "application/json").body("5".into())?;
+//! assert_eq!(router.clone().oneshot(request).await?.status(), StatusCode::CREATED);
+//! let report = router.oneshot(Request::get("/report").body("".into())?).await?;
+//! assert_eq!(report.status(), StatusCode::SERVICE_UNAVAILABLE);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Put the layer on routes (`route_layer`), as above. On a whole router (`Router::layer`) it is in front
+//! of the router's fallback as well: a `POST` to a path that does not exist is then asked for a key, with
+//! 400, before it is told 404.
+
+use std::convert::Infallible;
+
+use axum_core::body::Body;
+use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum_core::response::{IntoResponse, Response};
+use http::request::Parts;
+
+use super::problem::{self, Problem, ProblemKind};
+use crate::error::{Error, RunError};
+use crate::execution::Execution;
+
+/// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
+impl<S: Sync> FromRequestParts<S> for Execution {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let found = parts.extensions.get().cloned();
+        found.ok_or_else(|| {
+            tracing::error!("a handler wants an Execution, and its request has none");
+            let detail = "The handler wants an Execution, and this request has none: no idempotency \
+                          layer is around its route, the layer leaves its method alone, or it came \
+                          without a key where none is required.";
+            Problem::new(ProblemKind::Misconfigured, detail)
+        })
+    }
+}
+
+/// `None` for a request that passed through.
+impl<S: Sync> OptionalFromRequestParts<S> for Execution {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+/// As [`Problem::to_response`].
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.to_response().map(Body::from)
+    }
+}
+
+/// The error's [problem](Problem); what the client is not told goes to the log.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        problem::explain(None, &self).into_response()
+    }
+}
+
+/// The handler's own error, or the [problem](Problem) of ours.
+impl<E: IntoResponse> IntoResponse for RunError<E> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Handler(error) => error.into_response(),
+            Self::Idempotency(error) => error.into_response(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The crate's types in axum's places: an execution as an argument, errors as responses.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post as on_post;
+use bytes::Bytes;
+use dynamodb_idempotency::http::Problem;
+use dynamodb_idempotency::{Execution, RunError, Scope};
+
+use super::client;
+use super::event::Kind;
+use super::function::Function;
+use super::message::{by, is_replay, post, problem, to, without};
+use super::site::{Api, listen};
+use crate::support::{Act, Link, Runs, Store};
+
+async fn attempt(execution: Execution) -> String {
+    format!("attempt {}", execution.attempt())
+}
+
+async fn perhaps(execution: Option<Execution>) -> &'static str {
+    if execution.is_some() { "protected" } else { "passed" }
+}
+
+#[tokio::test]
+async fn a_handler_takes_its_execution_as_an_argument() {
+    let store = Store::open().await;
+    let http = || store.idempotency().http("pay");
+    let layered = Router::new().route("/payments", on_post(attempt).route_layer(http().layer()));
+    let wrapped = http().wrap(Router::new().route("/payments", on_post(attempt)));
+    let apis =
+        [Api::Server(listen(layered).await), Api::Lambda(Kind::HttpApi, Function::new(wrapped))];
+    for (key, api) in ["a", "b"].into_iter().zip(apis) {
+        let first = api.send(post(key, "{}")).await;
+        assert_eq!((first.body().as_ref(), is_replay(&first)), (&b"attempt 1"[..], false));
+        assert!(is_replay(&api.send(post(key, "{}")).await));
+    }
+}
+
+#[tokio::test]
+async fn who_has_no_execution_is_told_why() {
+    let store = Store::open().await;
+    let http = || store.idempotency().http("pay").key_required(false);
+    let router = Router::new()
+        .route("/payments", on_post(attempt).put(attempt).route_layer(http().layer()))
+        .route("/perhaps", on_post(perhaps).put(perhaps).route_layer(http().layer()))
+        .route("/bare", on_post(attempt));
+    let server = listen(router).await;
+    let keyless = without(post("", "{}"), "idempotency-key");
+    for request in [keyless.clone(), by("PUT", post("k", "{}")), to(post("k", "{}"), "/bare")] {
+        let told = problem(&client::send(server, &request).await, 500, "Misconfigured");
+        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("Execution")));
+    }
+    let cases = [
+        (keyless, "passed"),
+        (by("PUT", post("k", "{}")), "passed"),
+        (post("k", "{}"), "protected"),
+    ];
+    for (request, expected) in cases {
+        assert_eq!(client::send(server, &to(request, "/perhaps")).await.body(), expected);
+    }
+}
+
+#[tokio::test]
+async fn errors_are_the_responses_that_the_layer_gives() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let idempotency = store.over(&link);
+    let charge = move |body: Bytes| {
+        let (idempotency, run) = (idempotency.clone(), runs.add());
+        async move {
+            let operation = idempotency.operation("charge").key("k").payload(&body[..]);
+            operation
+                .run(
+                    async |_| {
+                        if run == 1 { Err(StatusCode::IM_A_TEAPOT) } else { Ok(run.to_string()) }
+                    },
+                )
+                .await
+        }
+    };
+    let refuse = async || Problem::from(&Scope::from_encoded("%").unwrap_err());
+    let router =
+        Router::new().route("/payments", on_post(charge)).route("/refused", on_post(refuse));
+    let server = listen(router).await;
+    let sent = async |body: &'static str| client::send(server, &post("", body)).await;
+    assert_eq!(sent("1").await.status(), 418);
+    assert_eq!(sent("1").await.body(), "2");
+    problem(&sent("2").await, 422, "Mismatch");
+    problem(&client::send(server, &to(post("", ""), "/refused")).await, 400, "KeyInvalid");
+    link.wire.down(Act::LoseRequest);
+    let down = sent("3").await;
+    problem(&down, 503, "Unavailable");
+    assert_eq!(down.headers()["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn a_path_that_does_not_exist_is_not_found() {
+    let store = Store::open().await;
+    let http = || store.idempotency().http("pay");
+    let route = Router::new().route("/payments", on_post(attempt));
+    let on_routes = listen(route.clone().route_layer(http().layer())).await;
+    let on_all = listen(route.layer(http().layer())).await;
+    let nowhere = to(without(post("", "{}"), "idempotency-key"), "/nowhere");
+    assert_eq!(client::send(on_routes, &nowhere).await.status(), 404);
+    let with_key = to(post("k", "{}"), "/nowhere");
+    assert_eq!(client::send(on_routes, &with_key).await.status(), 404);
+    assert_eq!(client::send(on_all, &with_key).await.status(), 404);
+    // In front of the fallback too, the layer cannot tell who it is for: it fails closed.
+    problem(&client::send(on_all, &nowhere).await, 400, "KeyMissing");
+}
+
+/// `?` takes it out of a handler that fails with a boxed error.
+#[test]
+fn a_run_error_of_a_boxed_error_is_an_error() {
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    fn out_of(error: RunError<Boxed>) -> Result<(), Boxed> {
+        Err(error)?
+    }
+    let error = out_of(RunError::Handler("declined".into())).unwrap_err();
+    assert_eq!(error.to_string(), "declined");
+}
