@@ -84,6 +84,21 @@ impl Call {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
+    /// Runs what the caller does before anything is written, until the deadline: by then it would be
+    /// written too late.
+    pub(crate) async fn prepare<F: Future>(
+        &self,
+        clock: &Clock,
+        work: F,
+    ) -> Result<F::Output, Error> {
+        let Some(deadline) = self.deadline else { return Ok(work.await) };
+        clock.until(|| Some(deadline), work).await.ok_or_else(|| {
+            let message =
+                "the deadline of the operation came before its transaction: nothing was written";
+            Error::new(ErrorKind::DeadlineExceeded, message)
+        })
+    }
+
     /// Waits for the next look at an operation that another owner runs; `false` when policy or time
     /// say no more.
     pub(crate) async fn wait(&self, clock: &Clock, started: Uptime, backoff: &mut Backoff) -> bool {

@@ -84,6 +84,11 @@ pub enum ErrorKind {
     /// The handler ran, but its lease had ended and another execution owns the key now: this one's
     /// answer was not stored. **Ask again with the same key**: the other owner's answer counts.
     LeaseLost,
+    /// The lease was over, or lost, while the handler ran, and the handler was stopped where it stood
+    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)): **its effect may have happened, in part too.
+    /// Ask again with the same key**, and give it a longer lease. The record stays as it is: a repeat
+    /// runs again, or is told otherwise, when the lease is over for everybody.
+    LeaseExpired,
     /// No time is left for the operation: the invocation's deadline is over or too near. **Try
     /// again.** Nothing ran.
     DeadlineExceeded,
@@ -158,6 +163,7 @@ impl Error {
             self.kind(),
             ErrorKind::InProgress { .. }
                 | ErrorKind::LeaseLost
+                | ErrorKind::LeaseExpired
                 | ErrorKind::DeadlineExceeded
                 | ErrorKind::Unavailable
                 | ErrorKind::OutcomeUnknown
@@ -186,7 +192,10 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self.kind(), ErrorKind::OutcomeUnknown | ErrorKind::LeaseLost)
+        matches!(
+            self.kind(),
+            ErrorKind::OutcomeUnknown | ErrorKind::LeaseLost | ErrorKind::LeaseExpired
+        )
     }
 
     /// For [`ErrorKind::InProgress`]: how long to wait before the next try.
@@ -367,7 +376,7 @@ mod tests {
 
     #[test]
     fn unknown_outcomes_are_retryable_with_the_same_key() {
-        for kind in [ErrorKind::OutcomeUnknown, ErrorKind::LeaseLost] {
+        for kind in [ErrorKind::OutcomeUnknown, ErrorKind::LeaseLost, ErrorKind::LeaseExpired] {
             let error = Error::new(kind, "");
             assert!(error.is_outcome_unknown() && error.is_retryable());
         }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
+
 use crate::acquire::Call;
 use crate::clock::{End, Timestamp};
 use crate::derived_key::DerivedKey;
@@ -33,8 +35,8 @@ use crate::transaction::Commits;
 ///     }
 ///     println!("attempt {} by {}", execution.attempt(), execution.owner());
 ///     for row in rows {
-///         // Another one may own the key by now, or soon.
-///         if execution.is_lease_lost() || execution.lease_remaining() < Duration::from_secs(1) {
+///         // At its end the handler would be stopped.
+///         if execution.lease_remaining() < Duration::from_secs(1) {
 ///             return Err("no time left".to_owned());
 ///         }
 ///         println!("{row}"); // your business here
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     /// None where no record protects.
     pub(crate) held: Mutex<Option<Held>>,
     lease_lost: AtomicBool,
+    /// Wakes the task that drives the handler.
+    pub(crate) handler: AtomicWaker,
     nothing_executed: AtomicBool,
     pub(crate) steps: Steps,
     pub(crate) answers: Answers,
@@ -155,8 +159,9 @@ impl Execution {
         self.window().map_or(Duration::ZERO, |window| clock.left(window.end))
     }
 
-    /// Whether a renewal or a step found that another execution owns the key: what this one still
-    /// does, it does beside the other. For a lease that is not renewed,
+    /// Whether a renewal, a step or a commit found that another execution owns the key. A handler that
+    /// is stopped then ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop), the default) does not get to see it; what it has
+    /// spawned does, and a handler that goes on, beside the other. For a lease that is not renewed,
     /// [`lease_remaining`](Self::lease_remaining) tells when it is over.
     ///
     /// ```
@@ -168,10 +173,11 @@ impl Execution {
     /// # let operation = idempotency.operation("charge").key("order-42");
     /// use std::time::Duration;
     ///
-    /// use dynamodb_idempotency::ErrorKind;
+    /// use dynamodb_idempotency::{ErrorKind, LeaseExpired};
     ///
     /// let record = sandbox.record("charge", "order-42");
     /// let ran = operation
+    ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
     ///     .run(async |execution| {
     ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
     ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
@@ -309,6 +315,7 @@ impl Execution {
             deadline: call.deadline,
             held: Mutex::new(window.map(Held::from)),
             lease_lost: AtomicBool::new(false),
+            handler: AtomicWaker::new(),
             nothing_executed: AtomicBool::new(false),
             steps,
             answers: call.answers,
@@ -358,6 +365,7 @@ impl Execution {
 
     pub(crate) fn note_lost_lease(&self) {
         self.inner.lease_lost.store(true, Ordering::Relaxed);
+        self.inner.handler.wake();
     }
 
     pub(crate) fn said_nothing_executed(&self) -> bool {

@@ -41,6 +41,7 @@ pub enum Mutant {
     CachePastRetention,
     ShareAnyFingerprint,
     RefuseUnasked,
+    PollAfterTheLease,
     TrustTheWallClock,
     TrustTheMonotonicClock,
 }

@@ -1,7 +1,10 @@
 //! A lease in its holder's hands: for how long the holder may act, and how the lease is kept.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::PoisonError;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{End, StoreTime, Timestamp};
@@ -9,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
-use crate::policy::Policy;
+use crate::policy::{LeaseExpired, Policy};
 use crate::record::{Item, Record, State};
 use crate::table::{Reply, Term, Write};
 
@@ -153,6 +156,48 @@ impl Execution {
             output = work => output,
             never = self.keep_alive(length) => match never {},
         }
+    }
+
+    /// Runs a handler for as long as its lease holds, and no further: `None` if that was over, or lost,
+    /// before the handler had ended. It is dropped then where it stands, and the record stays as it is,
+    /// because nobody knows what the handler had done.
+    pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
+        let goes_on = self.inner.policy.lease_expired == LeaseExpired::Continue;
+        if !self.is_protected() || goes_on || mutant(Mutant::PollAfterTheLease) {
+            return Some(handler.await);
+        }
+        let end = || self.window().map(|window| window.end).filter(|_| !self.is_lease_lost());
+        let mut handler = pin!(handler);
+        let woken = poll_fn(|context| {
+            self.inner.handler.register(context.waker());
+            handler.as_mut().poll(context)
+        });
+        let returned = self.inner.core.table.clock.until(end, woken).await;
+        if returned.is_none() {
+            // Nor is the lease renewed any more.
+            *self.inner.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            tracing::error!(
+                operation = self.operation(),
+                attempt = self.attempt(),
+                is_lost = self.is_lease_lost(),
+                "the lease ended while the handler ran: the handler was stopped, and its effect may \
+                 have happened in part"
+            );
+        }
+        returned
+    }
+
+    /// Where the handler itself has found out that its lease is over, it goes no further than here.
+    pub(crate) async fn halt(&self) {
+        let mut has_paused = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut has_paused, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Renews a lease of `length` when a third of it is over. A renewal that fails or hangs leaves

@@ -59,11 +59,13 @@
 //! 5. Every key ends completed, failed or free within one lease of its owner's death.
 //! 6. What was executed is never run again because its answer could not be stored.
 //! 7. No later attempt does a [step](Execution::step) again whose result is stored.
-//! 8. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once a key,
+//! 8. At most one execution of a key makes progress at any instant: a handler whose lease is over or
+//!    lost is stopped ([`LeaseExpired`]), but for what it has sent or spawned, or blocks its thread with.
+//! 9. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once a key,
 //!    with its answer, or not at all.
 //!
-//! **Not promised**: an effect outside DynamoDB can happen twice when its owner outlives its lease
-//! or dies half-way, before the completion. Do such effects in a
+//! **Not promised**: an effect outside DynamoDB can happen twice when its owner dies half-way or is
+//! stopped at the end of its lease, before the completion. Do such effects in a
 //! [`step`](Execution::step), with a [derived key](Execution::derive_key), and look them up in
 //! [`reconcile`](Operation::reconcile); [`Execution::attempt`] is there for systems that can fence,
 //! [`Takeover::Reject`] for effects that must not be repeated unseen.
@@ -194,8 +196,8 @@ pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
 pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
 pub use crate::policy::{
-    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, Outage, Policy,
-    Takeover, Unconfirmed,
+    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Outage, Policy, Takeover, Unconfirmed,
 };
 pub use crate::preflight::Preflight;
 pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};

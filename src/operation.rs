@@ -20,7 +20,9 @@ use tracing::Instrument;
 #[cfg(feature = "http")]
 pub(crate) use self::answer::answer_unavailable;
 use self::answer::{NOT_SERIALISABLE, encode_error, encode_value, serialise};
-pub(crate) use self::answer::{decode, lease_lost, outcome_unknown, refusal, stored_error};
+pub(crate) use self::answer::{
+    decode, lease_expired, lease_lost, outcome_unknown, refusal, stored_error,
+};
 pub use self::errors::{ErrorReplay, ForgetErrors, ReplayErrors};
 pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
@@ -370,7 +372,12 @@ where
         refused => return Err(refusal(&refused).into()),
     };
     let work = async {
-        let returned = call_handler(&execution, handler).await;
+        let Some(returned) = call_handler(&execution, handler).await else {
+            return Ok(match execution.expire().await {
+                Some(fate) => settled(fate).map_err(Into::into),
+                None => Err(lease_expired().into()),
+            });
+        };
         if let Some(fate) = execution.close().await {
             return returned.map(|returned| overrule(&execution, fate, returned));
         }
@@ -412,21 +419,26 @@ fn overrule<T: DeserializeOwned, E>(
     fate: Fate,
     returned: Result<T, E>,
 ) -> Result<Outcome<T>, RunError<E>> {
-    match fate {
-        Fate::Committed(answer) => {
-            if returned.is_err() {
+    match (fate, returned) {
+        // Nothing has happened: an error of the handler's says as much.
+        (Fate::GivenUp, Err(error)) => Err(RunError::Handler(error)),
+        (fate, returned) => {
+            if matches!(fate, Fate::Committed(_)) && returned.is_err() {
                 report_failed_after_commit(execution);
             }
-            Ok(decode(&answer).map(Outcome::Executed)?)
+            Ok(settled(fate)?)
         }
-        Fate::LeaseLost(Some(theirs)) => Ok(decode(&theirs).map(Outcome::Replayed)?),
-        Fate::LeaseLost(None) => Err(lease_lost().into()),
-        // Nothing has happened: an error of the handler's says as much.
-        Fate::GivenUp => match returned {
-            Ok(_) => Err(given_up().into()),
-            Err(error) => Err(RunError::Handler(error)),
-        },
-        Fate::Unknown => Err(commit_unknown().into()),
+    }
+}
+
+/// What a commit has come to that has ended its operation.
+fn settled<T: DeserializeOwned>(fate: Fate) -> Result<Outcome<T>, Error> {
+    match fate {
+        Fate::Committed(answer) => decode(&answer).map(Outcome::Executed),
+        Fate::LeaseLost(Some(theirs)) => decode(&theirs).map(Outcome::Replayed),
+        Fate::LeaseLost(None) => Err(lease_lost()),
+        Fate::GivenUp => Err(given_up()),
+        Fate::Unknown => Err(commit_unknown()),
     }
 }
 
@@ -439,18 +451,19 @@ pub(crate) fn report_failed_after_commit(execution: &Execution) {
     );
 }
 
-/// Runs the handler to its result or its panic; a panic in the closure itself counts too.
+/// Runs the handler to its result or its panic; a panic in the closure itself counts too. `None` if its
+/// lease ended first.
 pub(crate) async fn call_handler<F, Fut>(
     execution: &Execution,
     handler: F,
-) -> Result<Fut::Output, Box<dyn Any + Send>>
+) -> Option<Result<Fut::Output, Box<dyn Any + Send>>>
 where
     F: FnOnce(Execution) -> Fut,
     Fut: Future,
 {
     let running = async { handler(execution.clone()).await };
     let stopwatch = Stopwatch::start();
-    let returned = AssertUnwindSafe(running).catch_unwind().await;
+    let returned = execution.guard(AssertUnwindSafe(running).catch_unwind()).await;
     stopwatch.handler(execution.operation());
     returned
 }

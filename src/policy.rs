@@ -32,6 +32,8 @@ pub struct Policy {
     pub in_progress: InProgress,
     /// What a failure of the handler leaves behind. Default [`Failure::Release`].
     pub failure: Failure,
+    /// What happens to a handler whose lease is over while it runs. Default [`LeaseExpired::Stop`].
+    pub lease_expired: LeaseExpired,
     /// What a repeat does when the owner's lease ended without an answer. Default
     /// [`Takeover::Execute`]. A hook has its say in the place of this:
     /// [`Operation::reconcile`](crate::Operation::reconcile).
@@ -68,6 +70,7 @@ impl Default for Policy {
             lease: Lease::Invocation,
             in_progress: InProgress::Reject,
             failure: Failure::Release,
+            lease_expired: LeaseExpired::Stop,
             takeover: Takeover::Execute,
             completed: Completed::Replay,
             outage: Outage::Closed,
@@ -98,9 +101,18 @@ impl Default for Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lease {
-    /// To the end of the Lambda invocation and 2 s more, by which time Lambda has stopped the
-    /// function. Where the operation has no deadline (outside Lambda, none given): as
-    /// `Renewed(30 s)`.
+    /// To the end of the Lambda invocation and 2 s more (the [clock
+    /// tolerance](crate::Builder::clock_tolerance) and the second to which DynamoDB's time is known). Where
+    /// the operation has no deadline (outside Lambda, none given): as `Renewed(30 s)`.
+    ///
+    /// Lambda does not stop a function then. Managed Instances do not enforce the time-out at all: "your
+    /// code continues running" ([developer guide, execution
+    /// environment](https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html));
+    /// elsewhere too the runtime's process goes on when an invocation times out, or when the
+    /// environment thaws
+    /// ([aws-lambda-rust-runtime #1155](https://github.com/aws/aws-lambda-rust-runtime/issues/1155),
+    /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So it is the crate that stops a
+    /// handler when its lease is over: [`LeaseExpired::Stop`].
     Invocation,
     /// This long from the acquisition, at least 1 s.
     Fixed(Duration),
@@ -157,6 +169,36 @@ pub enum Failure {
     /// kept only by [`Operation::replay_errors`](crate::Operation::replay_errors); without it a
     /// repeat gets [`ErrorKind::Failed`].
     Replay,
+}
+
+/// What happens to a handler whose lease is over, or known to be lost, while it runs.
+///
+/// ```
+/// use dynamodb_idempotency::{LeaseExpired, Policy};
+///
+/// // A handler that may be repeated, and run twice at once.
+/// let policy = Policy::default().lease_expired(LeaseExpired::Continue);
+/// assert_ne!(policy.lease_expired, Policy::default().lease_expired);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseExpired {
+    /// It is stopped: its future is dropped where it stands, and never polled again, so that no two
+    /// executions of a key make progress at once. The caller gets
+    /// [`ErrorKind::LeaseExpired`]. Nobody knows what the handler had done: the record stays as it is, and
+    /// a repeat takes over when the lease is over in DynamoDB's time, or asks the
+    /// [hook](crate::Operation::reconcile), or is refused ([`Takeover::Reject`]).
+    ///
+    /// The end is looked at before each poll and by a timer, by the wall clock and by the monotonic one,
+    /// whichever comes first; of DynamoDB's clock what is certain counts, so it comes up to a
+    /// second and a round trip early. What this cannot stop: code that blocks its thread between two
+    /// awaits, a request that is sent already, work that the handler has spawned.
+    Stop,
+    /// It goes on, beside the next owner's if there is one: its effect can happen twice, at once. Its
+    /// answer is stored if nobody has taken the key meanwhile, else it gets the other's or
+    /// [`ErrorKind::LeaseLost`]. [`Execution::lease_remaining`](crate::Execution::lease_remaining) and
+    /// [`is_lease_lost`](crate::Execution::is_lease_lost) tell it.
+    Continue,
 }
 
 /// What a repeat does with a record whose owner's lease ended without an answer.
@@ -366,6 +408,7 @@ impl Policy {
         lease: Lease, such as "Lease::Renewed(Duration::from_secs(30))";
         in_progress: InProgress, such as "InProgress::Wait { timeout: Duration::from_secs(5) }";
         failure: Failure, such as "Failure::Retain { max_attempts: 3 }";
+        lease_expired: LeaseExpired, such as "LeaseExpired::Continue";
         takeover: Takeover, such as "Takeover::Reject";
         completed: Completed, such as "Completed::Execute";
         outage: Outage, such as "Outage::Open";
@@ -455,6 +498,7 @@ mod tests {
         assert_eq!(policy.lease, Lease::Invocation);
         assert_eq!(policy.in_progress, InProgress::Reject);
         assert_eq!(policy.failure, Failure::Release);
+        assert_eq!(policy.lease_expired, LeaseExpired::Stop);
         assert_eq!(policy.takeover, Takeover::Execute);
         assert_eq!(policy.completed, Completed::Replay);
         assert_eq!(policy.outage, Outage::Closed);

@@ -46,7 +46,7 @@ impl Execution {
     /// The result is in the record before this returns, so a step that is done is never done again,
     /// whoever goes on: the next attempt after a crash, a lost lease or a failure of the handler. A
     /// step can happen twice only if its owner dies between the effect and the write, or the write
-    /// cannot be confirmed, or another attempt runs beside an owner that outlived its lease: give
+    /// cannot be confirmed, or its owner is stopped by the end of its lease in between: give
     /// a call to another service a [derived key](Self::derive_key) as well. The work must be lazy,
     /// as `async` blocks and functions are: where the result is there already, it is dropped and
     /// never polled. Only an `Ok` is stored; after an `Err` the name may be used again.
@@ -72,7 +72,8 @@ impl Execution {
     /// [`ErrorKind::AnswerUnavailable`] where it could not be stored, or its codec does not decode
     /// it. [`StepError::NotStored`] once
     /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
-    /// [`ErrorKind::LeaseLost`] where another execution owns the key,
+    /// [`ErrorKind::LeaseLost`] where another execution owns the key (the last two only where
+    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue) lets the handler see it),
     /// [`ErrorKind::OutcomeUnknown`] where DynamoDB did not confirm it within
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline.
     pub async fn step<T, E>(
@@ -88,12 +89,21 @@ impl Execution {
             name.keep();
             return done.read(name.text, self.coder()).map_err(StepError::NotRun);
         }
-        self.may_start(name.text).map_err(StepError::NotRun)?;
+        if let Err(error) = self.may_start(name.text) {
+            if error.kind() == ErrorKind::LeaseLost {
+                self.halt().await;
+            }
+            return Err(StepError::NotRun(error));
+        }
         let value = work.await.map_err(StepError::Failed)?;
         let json = serde_json::to_string(&value).map_err(|error| error.to_string());
         // From here on a value may be on its way to the record, and the name stands for it.
         name.keep();
-        self.store(name.text, json).await.map_err(StepError::NotStored)?;
+        let stored = self.store(name.text, json).await;
+        if self.is_lease_lost() {
+            self.halt().await;
+        }
+        stored.map_err(StepError::NotStored)?;
         Ok(value)
     }
 

@@ -125,6 +125,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Failed => "Failed",
         ErrorKind::Abandoned => "Abandoned",
         ErrorKind::LeaseLost => "LeaseLost",
+        ErrorKind::LeaseExpired => "LeaseExpired",
         ErrorKind::DeadlineExceeded => "DeadlineExceeded",
         ErrorKind::Configuration => "Configuration",
         ErrorKind::Unavailable => "Unavailable",

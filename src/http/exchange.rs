@@ -108,7 +108,12 @@ where
         Err(error) => return Ok(explain(config, &error)),
     };
     let work = async {
-        let returned = call_handler(&execution, handler).await;
+        let Some(returned) = call_handler(&execution, handler).await else {
+            return Ok(match execution.expire().await {
+                Some(fate) => settled(config, fate),
+                None => explain(config, &operation::lease_expired()),
+            });
+        };
         if let Err(panic) = &returned {
             report_panic(execution.operation(), panic.as_ref());
         }
@@ -141,22 +146,27 @@ fn overrule<B: WholeBody, T, E>(
     fate: Fate,
     returned: Result<Result<T, E>, Box<dyn Any + Send>>,
 ) -> Result<Response<B>, E> {
-    match fate {
-        Fate::Committed(answer) => {
-            if !matches!(returned, Ok(Ok(_))) {
+    match (fate, returned) {
+        // Nothing has happened: an error of the handler's says as much.
+        (Fate::GivenUp, Ok(Err(error))) => Err(error),
+        (Fate::GivenUp, Err(_)) => Ok(render(config, &panicked())),
+        (fate, returned) => {
+            if matches!(fate, Fate::Committed(_)) && !matches!(returned, Ok(Ok(_))) {
                 operation::report_failed_after_commit(execution);
             }
-            Ok(committed(config, answer))
+            Ok(settled(config, fate))
         }
-        Fate::LeaseLost(Some(theirs)) => Ok(replay(config, theirs)),
-        Fate::LeaseLost(None) => Ok(explain(config, &operation::lease_lost())),
-        // Nothing has happened: an error of the handler's says as much.
-        Fate::GivenUp => match returned {
-            Ok(Ok(_)) => Ok(explain(config, &given_up())),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Ok(render(config, &panicked())),
-        },
-        Fate::Unknown => Ok(explain(config, &commit_unknown())),
+    }
+}
+
+/// What a commit has come to that has ended its operation.
+fn settled<B: WholeBody>(config: &Config, fate: Fate) -> Response<B> {
+    match fate {
+        Fate::Committed(answer) => committed(config, answer),
+        Fate::LeaseLost(Some(theirs)) => replay(config, theirs),
+        Fate::LeaseLost(None) => explain(config, &operation::lease_lost()),
+        Fate::GivenUp => explain(config, &given_up()),
+        Fate::Unknown => explain(config, &commit_unknown()),
     }
 }
 
@@ -213,25 +223,29 @@ where
     let writes = |transaction: &Transaction<Response<B>>| {
         transaction.writes() && (!transaction.items.is_empty() || is_stored(&transaction.response))
     };
-    let Transaction { response, items, on_condition_failed, .. } =
-        match AssertUnwindSafe(handler).catch_unwind().await {
-            Ok(Ok(transaction)) if writes(&transaction) => transaction,
-            // Whoever repeats a completed request gets its answer, whatever the handler makes of it.
-            unstored => {
-                if let Err(panic) = &unstored {
-                    report_panic(config.scope.operation(), panic.as_ref());
-                }
-                return match (look_up(core, call).await, unstored) {
-                    (Ok(Some(found)), _) => Ok(given(config, found)),
-                    (Err(error), _) => Ok(explain(config, &error)),
-                    (Ok(None), Ok(Ok(transaction))) => {
-                        Ok(AnsweredBy::Handler.mark(transaction.response))
-                    }
-                    (Ok(None), Ok(Err(error))) => Err(error),
-                    (Ok(None), Err(_)) => Ok(render(config, &panicked())),
-                };
+    let handled = AssertUnwindSafe(handler).catch_unwind();
+    let handled = match call.prepare(&core.table.clock, handled).await {
+        Ok(handled) => handled,
+        Err(error) => return Ok(explain(config, &error)),
+    };
+    let Transaction { response, items, on_condition_failed, .. } = match handled {
+        Ok(Ok(transaction)) if writes(&transaction) => transaction,
+        // Whoever repeats a completed request gets its answer, whatever the handler makes of it.
+        unstored => {
+            if let Err(panic) = &unstored {
+                report_panic(config.scope.operation(), panic.as_ref());
             }
-        };
+            return match (look_up(core, call).await, unstored) {
+                (Ok(Some(found)), _) => Ok(given(config, found)),
+                (Err(error), _) => Ok(explain(config, &error)),
+                (Ok(None), Ok(Ok(transaction))) => {
+                    Ok(AnsweredBy::Handler.mark(transaction.response))
+                }
+                (Ok(None), Ok(Err(error))) => Err(error),
+                (Ok(None), Err(_)) => Ok(render(config, &panicked())),
+            };
+        }
+    };
     let instead = |failed: &ConditionFailed| {
         let answer = on_condition_failed.and_then(|answer| answer(failed))?;
         if !is_stored(&answer) {

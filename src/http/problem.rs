@@ -70,6 +70,9 @@ pub enum ProblemKind {
     Misconfigured,
     /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
     Unavailable,
+    /// 503 with `Retry-After`: the request's lease ended while its handler ran, and the handler was
+    /// stopped: its effect may have happened, in part too.
+    LeaseExpired,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
     /// 503 with `Retry-After`: this server shuts down: [`drain`](super::IdempotencyLayer::drain) was
@@ -133,6 +136,9 @@ impl ProblemKind {
             }
             Self::Unavailable => {
                 ("Unavailable", S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable")
+            }
+            Self::LeaseExpired => {
+                ("LeaseExpired", S::SERVICE_UNAVAILABLE, "The request took too long")
             }
             Self::DeadlineExceeded => {
                 ("DeadlineExceeded", S::SERVICE_UNAVAILABLE, "No time is left for the request")
@@ -285,6 +291,7 @@ impl From<&Error> for Problem {
             ErrorKind::Failed => said(ProblemKind::Failed),
             ErrorKind::Abandoned => said(ProblemKind::Abandoned),
             ErrorKind::LeaseLost => said(ProblemKind::LeaseLost).retry_after(SOON),
+            ErrorKind::LeaseExpired => said(ProblemKind::LeaseExpired).retry_after(SOON),
             ErrorKind::DeadlineExceeded => said(ProblemKind::DeadlineExceeded).retry_after(SOON),
             ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
             ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),

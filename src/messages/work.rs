@@ -219,6 +219,7 @@ impl Log<'_> {
             ErrorKind::InvalidInput => self.disposed(config.malformed, &error),
             ErrorKind::InProgress { .. } => self.in_progress(),
             ErrorKind::LeaseLost
+            | ErrorKind::LeaseExpired
             | ErrorKind::DeadlineExceeded
             | ErrorKind::Configuration
             | ErrorKind::Unavailable

@@ -46,6 +46,12 @@ pub(crate) fn lease_lost() -> Error {
     Error::new(ErrorKind::LeaseLost, message)
 }
 
+pub(crate) fn lease_expired() -> Error {
+    let message = "the lease ended while the handler ran, and the handler was stopped: its effect may \
+                   have happened in part, ask again with the same key";
+    Error::new(ErrorKind::LeaseExpired, message)
+}
+
 pub(crate) fn outcome_unknown(source: Error) -> Error {
     let message = "the handler ran and its completion could not be confirmed";
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)

@@ -188,35 +188,73 @@ impl Execution {
     }
 
     pub(crate) async fn commit_answer(&self, commit: Commit<'_>) -> Result<(), CommitError> {
-        Box::pin(async { Attempt::begin(self, commit).await?.run().await }).await
+        let committed = Box::pin(async { Attempt::begin(self, commit).await?.run().await }).await;
+        if self.is_lease_lost() {
+            self.halt().await;
+        }
+        committed
     }
 
     /// The handler has returned: what its commits have come to, if the operation is over by them.
     /// One that its caller has not waited for is put beyond doubt first.
     pub(crate) async fn close(&self) -> Option<Fate> {
-        let commits = &self.inner.commits;
+        let fate = match self.close_stage().await {
+            None => Some(Fate::Unknown),
+            Some(Stage::Open | Stage::Closed) => None,
+            Some(Stage::InDoubt) => Some(Box::pin(self.put_beyond_doubt(None)).await.fate),
+            Some(Stage::Over(fate)) => Some(fate),
+        };
+        if let Some(fate) = &fate {
+            self.note_fate(fate);
+        }
+        fate
+    }
+
+    /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
+    /// is over by them. One that nobody has heard of is looked for, and no more: it may land as long as
+    /// nobody has taken the record, and to give that up would let the operation run again at once,
+    /// whatever else its handler had done.
+    pub(crate) async fn expire(&self) -> Option<Fate> {
+        self.came_to(Ending::LeaseExpired);
+        let fate = match self.close_stage().await {
+            None | Some(Stage::Open | Stage::Closed | Stage::Over(Fate::GivenUp)) => None,
+            Some(Stage::InDoubt) => Box::pin(self.look_for_commit()).await,
+            Some(Stage::Over(fate)) => Some(fate),
+        };
+        if let Some(fate) = &fate {
+            self.note_fate(fate);
+        }
+        fate
+    }
+
+    /// From now on there is nothing to commit any more: where the commits stand. `None` if one is under way
+    /// in another task, and does not end.
+    async fn close_stage(&self) -> Option<Stage> {
         let clock = &self.inner.core.table.clock;
         // A commit in another task ends in its time: that of its tries, as much again to put it beyond
         // doubt, and a request to read what the record says. One that nobody drives never does.
         let tries = self.retries().limit().saturating_mul(2);
         let limit = tries.saturating_add(self.inner.core.table.request_timeout);
-        let Some(mut ledger) = clock.within(limit, commits.ledger.lock()).await else {
-            self.came_to(Ending::Unconfirmed);
-            return Some(Fate::Unknown);
-        };
-        let fate = match std::mem::replace(&mut ledger.stage, Stage::Closed) {
-            Stage::Open | Stage::Closed => None,
-            Stage::InDoubt => Some(Box::pin(self.put_beyond_doubt(None)).await.fate),
-            Stage::Over(fate) => Some(fate),
-        };
-        match &fate {
-            Some(Fate::Committed(_)) => self.succeeded(),
-            Some(Fate::LeaseLost(_)) => self.came_to(Ending::LeaseLost),
-            Some(Fate::GivenUp) => self.came_to(Ending::Failed),
-            Some(Fate::Unknown) => self.came_to(Ending::Unconfirmed),
-            None => {}
+        let mut ledger = clock.within(limit, self.inner.commits.ledger.lock()).await?;
+        Some(std::mem::replace(&mut ledger.stage, Stage::Closed))
+    }
+
+    fn note_fate(&self, fate: &Fate) {
+        match fate {
+            Fate::Committed(_) => self.succeeded(),
+            Fate::LeaseLost(_) => self.came_to(Ending::LeaseLost),
+            Fate::GivenUp => self.came_to(Ending::Failed),
+            Fate::Unknown => self.came_to(Ending::Unconfirmed),
         }
-        fate
+    }
+
+    async fn look_for_commit(&self) -> Option<Fate> {
+        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let item = table.get(&claim.key, self.retries().limit()).await.outcome.ok()??;
+        match self.found(item, None).await?.fate {
+            Fate::GivenUp | Fate::Unknown => None,
+            fate @ (Fate::Committed(_) | Fate::LeaseLost(_)) => Some(fate),
+        }
     }
 
     /// Finds out whether a commit has landed, and sees to it that none does any more.
@@ -264,7 +302,10 @@ impl Execution {
                     }
                 }
             },
-            Ok(_) | Err(_) => Some(Fate::LeaseLost(self.others(item).await).into()),
+            Ok(_) | Err(_) => {
+                self.note_lost_lease();
+                Some(Fate::LeaseLost(self.others(item).await).into())
+            }
         }
     }
 }

@@ -112,19 +112,20 @@ where
     T: Serialize + DeserializeOwned,
     Errors: ErrorReplay<E>,
 {
-    let Transaction { response, items, on_condition_failed, .. } = match build().await {
-        Ok(transaction) if transaction.writes() => transaction,
-        // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
-        unstored => {
-            return match look_up(core, call).await? {
-                Some(found) => given::<T, E, Errors>(found),
-                None => match unstored {
-                    Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
-                    Err(error) => Err(TransactionError::Handler(error)),
-                },
-            };
-        }
-    };
+    let Transaction { response, items, on_condition_failed, .. } =
+        match call.prepare(&core.table.clock, async { build().await }).await? {
+            Ok(transaction) if transaction.writes() => transaction,
+            // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
+            unstored => {
+                return match look_up(core, call).await? {
+                    Some(found) => given::<T, E, Errors>(found),
+                    None => match unstored {
+                        Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
+                        Err(error) => Err(TransactionError::Handler(error)),
+                    },
+                };
+            }
+        };
     let is_disabled = core.table.is_disabled;
     let draft = Draft::Json(json(&response)?.into());
     let instead = |failed: &_| {

@@ -27,6 +27,9 @@ pub(crate) enum Guarantee {
     OneLiveOwner,
     /// A handler does not begin under a lease that is over.
     LeaseHoldsAtStart,
+    /// No handler is polled after its lease, by the store's time, as long as not both of its machine's
+    /// clocks are wrong; but where the policy lets it go on.
+    NotPastTheLease,
     /// A former owner changes no record that another holds or has completed.
     ForeignRecordStays,
     /// A completed answer never changes.

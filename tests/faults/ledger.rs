@@ -43,6 +43,8 @@ struct Party {
     is_protected: bool,
     /// The end of the lease that the store has confirmed to it, epoch milliseconds.
     lease: Option<i64>,
+    /// How often its clocks were set or stood still since its lease was confirmed.
+    clocks_turned: u32,
     /// The end of the lease in its last record in the table, whether it knows of it or not.
     stamped: Option<i64>,
     /// Its answer is in the table.
@@ -347,9 +349,11 @@ impl Ledger {
         let record = if is_answer { shown } else { executed.after.as_ref() };
         let promised = record.filter(own).and_then(lease);
         let began = party.work != Work::NotBegun;
-        // What a running owner is shown, it does not take for its lease: only what it is granted.
-        if let Some(lease) = promised.filter(|_| !(began && is_answer)) {
+        // A read of a running owner's is about something else; a refused renewal shows what it has.
+        let is_read = request.operation == Operation::Get;
+        if let Some(lease) = promised.filter(|_| !(began && is_read)) {
             party.lease = Some(lease);
+            party.clocks_turned = 0;
             if matches!(party.work, Work::Running | Work::Succeeded) {
                 self.check_alone(me, now);
             }
@@ -385,6 +389,21 @@ impl Ledger {
             self.check(told == attempt(record), Guarantee::AttemptsAreCounted, detail);
         }
         self.check_alone(me, now);
+    }
+
+    /// A clock of a caller's was set, or stands still.
+    pub(crate) fn clock_turned(&mut self, me: usize) {
+        self.parties[me].clocks_turned += 1;
+    }
+
+    /// A handler is polled, which has begun earlier.
+    pub(crate) fn polled(&mut self, me: usize, now: i64) {
+        let Party { is_protected, clocks_turned, lease, .. } = self.parties[me];
+        // Without a lease it has given its record up.
+        let is_over = lease.is_some_and(|lease| lease < now);
+        let is_in_time = !is_protected || clocks_turned > 1 || !is_over;
+        let detail = format!("{} is polled at {now}, its lease is {lease:?}", name(me));
+        self.check(is_in_time, Guarantee::NotPastTheLease, detail);
     }
 
     /// An owner does the work of a step: not if its own record has it from an earlier attempt, and
@@ -489,6 +508,12 @@ impl Ledger {
                 let committed = self.parties[me].transaction != Transaction::None;
                 self.fits(work == Work::Succeeded || committed, me, ended);
             }
+            // Stopped, before its answer or while it committed: what it did may come again.
+            ErrorKind::LeaseExpired => {
+                self.parties[me].work = Work::Lost;
+                self.may_repeat |= work == Work::Succeeded;
+                self.fits(matches!(work, Work::Running | Work::Succeeded), me, ended);
+            }
             ErrorKind::Unavailable => {
                 let party = &self.parties[me];
                 let is_undone = party.transaction == Transaction::Refused && !party.has_completed;
@@ -546,7 +571,8 @@ impl Ledger {
 fn says_nothing_happened(ended: &Ended) -> bool {
     match ended {
         Ended::Refused(kind) => {
-            !matches!(kind, ErrorKind::OutcomeUnknown | ErrorKind::InProgress { .. })
+            let (unknown, expired) = (ErrorKind::OutcomeUnknown, ErrorKind::LeaseExpired);
+            ![unknown, expired].contains(kind) && !matches!(kind, ErrorKind::InProgress { .. })
         }
         ended => matches!(ended, Ended::HandlerError(_)),
     }

@@ -126,6 +126,12 @@ mutants! {
         by "A.start A.deliver A.succeed A.deliver B.start";
     share_with_any_fingerprint: [ShareAnyFingerprint] in shared_in_flight breaks OutcomeFits
         by "A.start B.start C.start A.deliver A.succeed A.deliver";
+    poll_after_the_lease: [PollAfterTheLease] in release breaks NotPastTheLease
+        by "A.start A.deliver pause:33000 A.succeed";
+    end_leases_by_the_wall_clock_alone: [TrustTheWallClock] in clocks breaks NotPastTheLease
+        by "A.start A.deliver A.jump:-300000 pause:33000 A.succeed";
+    end_leases_by_the_monotonic_clock_alone: [TrustTheMonotonicClock] in clocks breaks NotPastTheLease
+        by "A.start A.deliver A.freeze:33000 A.succeed";
     // The condition on PENDING is the second line behind "an unconfirmed completion is never
     // released": without the first it keeps the answer, without both the answer is lost.
     release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays

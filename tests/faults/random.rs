@@ -105,7 +105,7 @@ fn is_mishap(step: Step) -> bool {
     match step {
         Step::Request(_, _, fate) => fate != Fate::Deliver,
         Step::Handler(_, end) => end != End::Succeed,
-        Step::Die(_) | Step::Pause(_) => true,
+        Step::Die(_) | Step::Pause(_) | Step::Jump(..) | Step::Freeze(..) => true,
         Step::Start(_)
         | Step::Wake(_)
         | Step::Tick

@@ -1,12 +1,14 @@
 //! What is searched: one line a policy. A new way to run an operation is one more [`Call`].
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use dynamodb_idempotency::{
-    Acquire, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, Operation, Outage,
-    Outcome, Policy, Reconciled, RunError, Takeover, Transaction, TransactionError, Unconfirmed,
+    Acquire, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Operation, Outage, Outcome, Policy, Reconciled, RunError, Takeover, Transaction,
+    TransactionError, Unconfirmed,
 };
 
 use crate::guarantee::{Ended, Guarantee};
@@ -50,6 +52,10 @@ pub(crate) struct Scenario {
     /// How often, and how long, everybody may be stopped, in ms.
     pub(crate) pauses: u32,
     pub(crate) pause: i64,
+    /// Whether handlers go on after their leases.
+    pub(crate) handlers_go_on: bool,
+    /// How often clocks may be set, or stand still, while their handlers run.
+    pub(crate) clocks: u32,
     /// How often timers of running handlers go off.
     pub(crate) beats: u32,
     /// What may become of requests.
@@ -82,6 +88,8 @@ const BASIC: Scenario = Scenario {
     ends: &[End::Fail],
     pauses: 1,
     pause: PAST_LEASE,
+    handlers_go_on: false,
+    clocks: 0,
     beats: 0,
     fates: Fate::DISTINCT,
     margin: PAST_LEASE,
@@ -121,6 +129,10 @@ scenarios! {
     unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
     renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, beats: 2, margin: 9 * SECOND }
+    lease_goes_on { handlers_go_on: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
+    clocks { clocks: 2, failures: 0 }
+    clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
     steps { call: run_steps }
     reconcile { call: run_reconciling, failures: 0 }
     commit { commits: true, call: run_committing }
@@ -196,7 +208,9 @@ impl Scenario {
             .lease(Lease::Fixed(LEASE))
             .completion_timeout(Duration::from_millis(120));
         let cache = if self.shared && self.cache { 1 << 20 } else { 0 };
+        let machine = caller.unwrap_or(0);
         Idempotency::builder(crate::clients::of(caller, self.tries), RECORDS)
+            .shift_monotonic_clock(move || -world::with(|world| world.callers[machine].frozen))
             .policy(|_| (self.policy)(basis))
             .local_cache(cache)
             .single_flight(self.single_flight)
@@ -236,7 +250,9 @@ fn is_own_answer(ended: &Ended, caller: usize, other: usize) -> bool {
 }
 
 fn run(operation: Operation<'_>, caller: usize) -> Calling<'_> {
-    Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
+    Box::pin(async move {
+        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+    })
 }
 
 /// The handler does two steps beside its end; what it cannot store does not stop it.
@@ -254,13 +270,15 @@ fn run_steps(operation: Operation<'_>, caller: usize) -> Calling<'_> {
             }
             conclude(&execution, caller, end.await.expect("the scheduler ends what it polls"))
         };
-        ended(operation.run_with_outcome(stepping).await)
+        ended(operation.run_with_outcome(|it| watched(caller, stepping(it))).await)
     })
 }
 
 fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> {
     let operation = operation.replay_errors();
-    Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
+    Box::pin(async move {
+        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+    })
 }
 
 /// Completes an abandoned operation if the caller is an odd one, and runs it again otherwise.
@@ -271,7 +289,9 @@ fn run_reconciling(operation: Operation<'_>, caller: usize) -> Calling<'_> {
             _ => Reconciled::Execute,
         })
     });
-    Box::pin(async move { ended(operation.run_with_outcome(|it| handler(it, caller)).await) })
+    Box::pin(async move {
+        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+    })
 }
 
 /// The handler writes its effect together with its answer.
@@ -285,7 +305,7 @@ fn run_committing(operation: Operation<'_>, caller: usize) -> Calling<'_> {
             }
             Ok(answer)
         };
-        ended(operation.run_with_outcome(committing).await)
+        ended(operation.run_with_outcome(|it| watched(caller, committing(it))).await)
     })
 }
 
@@ -318,6 +338,16 @@ fn effect(caller: usize) -> TransactWriteItem {
     TransactWriteItem::builder().put(row.expect("it is whole")).build()
 }
 
+/// A handler each of whose polls is checked.
+async fn watched<F: Future>(caller: usize, handler: F) -> F::Output {
+    let mut handler = pin!(handler);
+    poll_fn(|context| {
+        world::with(|world| world.polled(caller));
+        handler.as_mut().poll(context)
+    })
+    .await
+}
+
 /// Runs until the scheduler says how it ends.
 async fn handler(execution: Execution, caller: usize) -> Result<String, String> {
     let end = world::with(|world| world.enter(caller, &execution));
@@ -325,6 +355,7 @@ async fn handler(execution: Execution, caller: usize) -> Result<String, String> 
 }
 
 fn conclude(execution: &Execution, caller: usize, end: End) -> Result<String, String> {
+    world::with(|world| world.ledger.handler_ended(caller, end));
     match end {
         End::Succeed => Ok(format!("the \"answer\" of {}\u{1F980}", name(caller))),
         End::Fail => Err(format!("the failure of {}", name(caller))),

@@ -42,13 +42,14 @@ impl Budget {
         faults: u32::MAX,
         failures: u32::MAX,
         pauses: u32::MAX,
+        clocks: u32::MAX,
         beats: u32::MAX,
         fates: Fate::FAULTS,
     };
 
     pub(crate) const fn of(scenario: &Scenario, faults: u32) -> Self {
-        let Scenario { failures, pauses, beats, fates, .. } = *scenario;
-        Self { faults, failures, pauses, beats, fates }
+        let Scenario { failures, pauses, clocks, beats, fates, .. } = *scenario;
+        Self { faults, failures, pauses, clocks, beats, fates }
     }
 }
 

@@ -35,12 +35,17 @@ pub(crate) struct Budget {
     pub(crate) faults: u32,
     pub(crate) failures: u32,
     pub(crate) pauses: u32,
+    /// How often clocks may be set, or stand still.
+    pub(crate) clocks: u32,
     pub(crate) beats: u32,
     pub(crate) fates: &'static [Fate],
 }
 
 /// No timer of a caller's is set to more: that of one that follows another's request, for three of them.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
+
+/// By how much clocks are set, in ms.
+const JUMPS: [i64; 2] = [-300_000, 300_000];
 
 type Call = Pin<Box<dyn Future<Output = Ended>>>;
 
@@ -77,6 +82,7 @@ impl Wake for Flag {
 impl Simulation {
     pub(crate) fn begin(setup: &Setup, scenario: &'static Scenario, budget: Budget) -> Self {
         world::begin(&setup.skews, setup.phase, setup.jitter);
+        world::with(|world| world.handlers_go_on = scenario.handlers_go_on);
         let mut simulation = Self {
             scenario,
             budget,
@@ -173,6 +179,11 @@ impl Simulation {
                 }
                 steps.push(Step::Die(caller));
             }
+            let may_turn = self.budget.clocks > 0 && self.scenario.clocks > 0;
+            if may_turn && self.budget.faults > 0 && world.callers[caller].gate.is_some() {
+                steps.extend(JUMPS.map(|millis| Step::Jump(caller, millis)));
+                steps.push(Step::Freeze(caller, self.scenario.pause));
+            }
         }
         if self.budget.faults > 0 && self.budget.pauses > 0 && self.started > 0 {
             steps.push(Step::Pause(self.scenario.pause));
@@ -213,7 +224,10 @@ impl Simulation {
         match step.caller() {
             Some(_) if step.is_local() => {}
             Some(_) => self.fresh.fill(false),
-            None => self.fresh.fill(matches!(step, Step::Tick | Step::Pause(_))),
+            None => {
+                let passes = matches!(step, Step::Tick | Step::Pause(_) | Step::Freeze(..));
+                self.fresh.fill(passes);
+            }
         }
         if let Some(caller) = step.caller() {
             self.fresh[caller] = true;
@@ -249,6 +263,17 @@ impl Simulation {
                 self.budget.faults -= 1;
                 self.calls[caller] = None;
                 self.close(caller, Ended::Died);
+            }
+            Step::Jump(caller, millis) => {
+                self.budget.faults -= 1;
+                self.budget.clocks -= 1;
+                world::with(|world| world.turn_clock(caller, millis, 0));
+            }
+            Step::Freeze(caller, millis) => {
+                self.budget.faults -= 1;
+                self.budget.clocks -= 1;
+                world::with(|world| world.turn_clock(caller, 0, millis));
+                pass(millis).await;
             }
             Step::Tick => self.tick().await,
             Step::Pause(millis) => {
@@ -315,10 +340,7 @@ impl Simulation {
         if end != End::Succeed {
             self.budget.failures -= 1;
         }
-        let gate = world::with(|world| {
-            world.ledger.handler_ended(caller, end);
-            world.callers[caller].gate.take()
-        });
+        let gate = world::with(|world| world.callers[caller].gate.take());
         let _ = gate.expect("its handler runs").send(end);
         self.reach(caller, end);
     }

@@ -86,6 +86,10 @@ pub(crate) enum Step {
     Tick,
     /// Everybody is stopped for so many milliseconds.
     Pause(i64),
+    /// A caller's wall clock is set forward by so many milliseconds, or back.
+    Jump(usize, i64),
+    /// As a pause, in which this caller's monotonic clock stands still.
+    Freeze(usize, i64),
     /// This one of the late requests reaches the store.
     Arrive(usize),
     /// TTL deletes what is past its retention.
@@ -122,8 +126,14 @@ impl Step {
             | Self::Request(caller, ..)
             | Self::Handler(caller, _)
             | Self::Wake(caller)
-            | Self::Die(caller) => Some(caller),
-            Self::Tick | Self::Pause(_) | Self::Arrive(_) | Self::Expire | Self::Finish => None,
+            | Self::Die(caller)
+            | Self::Jump(caller, _) => Some(caller),
+            Self::Tick
+            | Self::Pause(_)
+            | Self::Freeze(..)
+            | Self::Arrive(_)
+            | Self::Expire
+            | Self::Finish => None,
         }
     }
 
@@ -142,6 +152,12 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Request(caller, 1, fate) = *self {
             return write!(f, "{}+", Self::Request(caller, 0, fate));
+        }
+        if let Self::Jump(caller, millis) = *self {
+            return write!(f, "{}.jump:{millis}", name(caller));
+        }
+        if let Self::Freeze(caller, millis) = *self {
+            return write!(f, "{}.freeze:{millis}", name(caller));
         }
         if let Some(caller) = self.caller() {
             let word = WORDS.iter().find(|(_, make)| make(caller) == *self).map(|(word, _)| *word);
@@ -165,6 +181,14 @@ impl FromStr for Step {
         if let Some((caller, word)) = text.split_once('.') {
             let letter = caller.bytes().next().ok_or_else(wrong)?;
             let caller = usize::from(letter.checked_sub(b'A').ok_or_else(wrong)?);
+            if let Some((word, millis)) = word.split_once(':') {
+                let millis = millis.parse().map_err(|_| wrong())?;
+                return match word {
+                    "jump" => Ok(Self::Jump(caller, millis)),
+                    "freeze" => Ok(Self::Freeze(caller, millis)),
+                    _ => Err(wrong()),
+                };
+            }
             let (word, slot) = word.strip_suffix('+').map_or((word, 0), |word| (word, 1));
             let (_, make) = WORDS.iter().find(|(known, _)| *known == word).ok_or_else(wrong)?;
             return Ok(match make(caller) {

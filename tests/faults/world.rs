@@ -70,8 +70,10 @@ pub(crate) enum End {
 
 #[derive(Debug, Default)]
 pub(crate) struct Caller {
-    /// How far its clock is ahead of the store's, in ms.
+    /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
+    /// For how long its monotonic clock has stood still, in ms.
+    pub(crate) frozen: i64,
     /// All that ever reached it, and when: with the code, this is its whole state.
     pub(crate) history: u64,
     pub(crate) parked: [Option<Parked>; SLOTS],
@@ -106,6 +108,8 @@ pub(crate) struct World {
     /// Requests that nobody waits for and that can still arrive.
     pub(crate) late: Vec<Request>,
     pub(crate) ledger: Ledger,
+    /// Whether handlers go on after their leases.
+    pub(crate) handlers_go_on: bool,
     /// All that the store did, where somebody wants to know.
     pub(crate) exchanges: Option<Vec<Exchange>>,
 }
@@ -139,6 +143,7 @@ pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
         callers: skews.iter().map(|&skew| Caller { skew, ..Caller::default() }).collect(),
         late: Vec::new(),
         ledger: Ledger::new(skews.len()),
+        handlers_go_on: false,
         exchanges: KEEP_EXCHANGES.get().then(Vec::new),
     };
     WORLD.set(Some(world));
@@ -224,6 +229,8 @@ impl World {
             }
         }
         self.callers[caller].hung.retain(|reply| !reply.is_closed());
+        // Of a handler that was dropped.
+        self.callers[caller].gate.take_if(|gate| gate.is_closed());
     }
 
     /// Whether a stale answer to this request differs from a fresh one.
@@ -285,6 +292,22 @@ impl World {
     pub(crate) fn begin_step(&mut self, caller: usize, step: &str) {
         let now = self.now();
         self.ledger.step_started(caller, now, step, self.store.record());
+    }
+
+    /// A handler is polled.
+    pub(crate) fn polled(&mut self, caller: usize) {
+        let now = self.now();
+        if !self.handlers_go_on {
+            self.ledger.polled(caller, now);
+        }
+    }
+
+    /// A clock of a caller's is set, or stands still.
+    pub(crate) fn turn_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
+        self.callers[caller].skew += jump;
+        self.callers[caller].frozen += freeze;
+        self.ledger.clock_turned(caller);
+        self.note(caller, (jump, freeze));
     }
 
     /// A handler has begun; it ends when the scheduler says how.

@@ -186,7 +186,9 @@ async fn an_owner_whose_lease_is_merely_over_commits() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     let fixed = Lease::Fixed(std::time::Duration::from_secs(10));
-    let operation = idempotency.operation("charge").key("k").policy(|policy| policy.lease(fixed));
+    let goes_on = dynamodb_idempotency::LeaseExpired::Continue;
+    let operation = idempotency.operation("charge").key("k");
+    let operation = operation.policy(|policy| policy.lease(fixed).lease_expired(goes_on));
     let outcome = operation.run_with_outcome(async |execution| {
         link.let_pass(AN_HOUR);
         assert!(execution.lease_remaining().is_zero());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Lease, Outcome, Takeover};
+use dynamodb_idempotency::{ErrorKind, Lease, LeaseExpired, Outcome, Takeover};
 use futures::future::join_all;
 
 use crate::support::gate::patiently;
@@ -218,7 +218,8 @@ async fn a_renewed_lease_outlives_its_length_while_the_handler_runs() {
 async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
     let (store, link) = (Store::open().await, Link::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
+    let goes_on = LeaseExpired::Continue;
+    let builder = store.builder(&link).policy(|p| p.lease(renewed).lease_expired(goes_on));
     let idempotency = builder.build().unwrap();
     let operation = idempotency.operation("charge").key("k");
     let result = operation

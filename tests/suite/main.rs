@@ -19,6 +19,7 @@ mod commit_doubt;
 mod deployment;
 mod derived_keys;
 mod events;
+mod expired_leases;
 mod failures;
 mod faq;
 #[cfg(feature = "fuzzing")]

@@ -23,7 +23,7 @@ use crate::job::{commits_effect, keeps_failures};
 use attempt::{Attempt, Why, attempts};
 
 /// Errors that a caller may get under these faults.
-const EXPECTED: [&str; 4] = ["Handler", "InProgress", "LeaseLost", "Unavailable"];
+const EXPECTED: [&str; 5] = ["Handler", "InProgress", "LeaseExpired", "LeaseLost", "Unavailable"];
 /// Of a commit that is not confirmed while the server is down.
 const EXPECTED_OF_A_COMMIT: &str = "OutcomeUnknown";
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dynamodb_idempotency::{
-    ErrorKind, Execution, Failure, Idempotency, InProgress, Lease, Outcome, Policy, RunError,
+    ErrorKind, Execution, Failure, Idempotency, InProgress, Lease, LeaseExpired, Outcome, Policy,
+    RunError,
 };
 use fastrand::Rng;
 use tokio::time::sleep;
@@ -33,6 +34,8 @@ pub(crate) struct Caller {
 pub(crate) struct Plan {
     lease: Lease,
     in_progress: InProgress,
+    /// What becomes of a handler that works for longer than its lease.
+    lease_expired: LeaseExpired,
     work: Duration,
     /// The handler fails before it has any effect.
     fails: bool,
@@ -47,24 +50,27 @@ impl Plan {
     pub(crate) fn random(index: usize, rng: &mut Rng) -> Self {
         let wait = InProgress::Wait { timeout: Duration::from_secs(2) };
         let (lease, in_progress) = match index % 4 {
-            0 => (Lease::Fixed(Duration::from_secs(2)), InProgress::Reject),
+            0 => (Lease::Fixed(Duration::from_secs(3)), InProgress::Reject),
             1 => (Lease::Fixed(Duration::from_secs(3)), wait),
             2 => (Lease::Renewed(Duration::from_secs(3)), InProgress::Reject),
-            _ => (Lease::Fixed(Duration::from_secs(2)), wait),
+            _ => (Lease::Fixed(Duration::from_secs(3)), wait),
         };
         let fails = rng.u8(..16) == 0;
         // Some work for longer than their lease: with a renewed one that is allowed, with a fixed
-        // one the owner goes on beside whoever takes over. Most interesting is one that fails then.
+        // one the owner is stopped, or goes on beside whoever takes over. Most interesting is one that
+        // fails then.
+        let lease_expired = if rng.bool() { LeaseExpired::Continue } else { LeaseExpired::Stop };
         let is_long = rng.u8(..if fails { 2 } else { 8 }) == 0;
         let work = Duration::from_millis(rng.u64(if is_long { 3_000..5_000 } else { 20..800 }));
-        Self { lease, in_progress, work, fails }
+        Self { lease, in_progress, lease_expired, work, fails }
     }
 
     /// For a process that has no time to lose.
     pub(crate) fn quick() -> Self {
         let wait = InProgress::Wait { timeout: Duration::from_secs(5) };
         let lease = Lease::Fixed(Duration::from_secs(3));
-        Self { lease, in_progress: wait, work: Duration::ZERO, fails: false }
+        let lease_expired = LeaseExpired::Stop;
+        Self { lease, in_progress: wait, lease_expired, work: Duration::ZERO, fails: false }
     }
 
     fn policy(self, key: &str) -> impl FnOnce(Policy) -> Policy {
@@ -78,6 +84,7 @@ impl Plan {
             policy
                 .lease(self.lease)
                 .in_progress(self.in_progress)
+                .lease_expired(self.lease_expired)
                 .failure(failure)
                 .completion_timeout(COMPLETION_TIMEOUT)
         }

@@ -150,3 +150,27 @@ async fn a_server_has_a_lease_that_is_renewed() {
     })
     .await;
 }
+
+/// By a machine that was frozen half-way.
+#[tokio::test]
+async fn a_handler_whose_lease_ends_is_stopped_and_its_client_is_told() {
+    everywhere(async |site: Site| {
+        let (link, after) = (site.link.clone(), Runs::default());
+        let counted = after.clone();
+        let handler = move |_: http::Request<bytes::Bytes>| {
+            let (link, after) = (link.clone(), counted.clone());
+            async move {
+                link.freeze(3_600);
+                tokio::task::yield_now().await;
+                paid(after.add())
+            }
+        };
+        let api = site.serve(site.http(), handler).await;
+        let answer = api.send(post("k", "{}")).await;
+        problem(&answer, 503, "LeaseExpired");
+        assert_eq!(values(answer.headers(), "retry-after"), ["1"]);
+        assert_eq!(after.count(), 0);
+        assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
+    })
+    .await;
+}

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use dynamodb_idempotency::{Execution, Lease};
 use serde_json::json;
 
 use super::function::{Handled, Ran, failures, holding, invoke, noting};
@@ -172,4 +173,25 @@ async fn a_function_s_answer_under_the_same_key_counts_as_done() {
         assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", body)])).await), [""; 0]);
         assert_eq!(ran.count(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_message_whose_handler_is_stopped_as_its_lease_ends_is_reported() {
+    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+    let lease = Lease::Fixed(Duration::from_secs(20));
+    let idempotency = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let (frozen, noted) = (link.clone(), ran.clone());
+    let service = idempotency.sqs("book").handler(move |_, _| {
+        let (frozen, noted) = (frozen.clone(), noted.clone());
+        async move {
+            // Not yet to the end of the invocation.
+            frozen.let_pass(23);
+            tokio::task::yield_now().await;
+            noted.add("more");
+            Ok::<_, String>(())
+        }
+    });
+    assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), ["1"]);
+    assert_eq!(ran.count(), 0);
+    assert_eq!(raw::status(&store.record("book#k").await), "PENDING");
 }

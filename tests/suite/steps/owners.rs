@@ -1,8 +1,15 @@
 //! Who goes on finds what the last owner stored, however that one ended.
 
+use dynamodb_idempotency::{LeaseExpired, Policy};
+
 use crate::support::effects::count;
 
 use super::*;
+
+/// The handler is to see what becomes of its steps.
+fn goes_on(policy: Policy) -> Policy {
+    policy.lease_expired(LeaseExpired::Continue)
+}
 
 /// Drops the call at each of its pauses in turn: an owner that dies between any two store calls. A
 /// step whose effect has happened may be repeated only if it was not in the record yet.
@@ -178,7 +185,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
     let taker = store.over(&Link::later(AN_HOUR));
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").policy(goes_on);
     let result = operation
         .run(async |execution| {
             let late = async {
@@ -206,7 +213,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
 async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").policy(goes_on);
     let result = operation.run(async |execution| {
         store.delete("order#k").await;
         execution.step("reserve", async { Ok::<_, &str>(1) }).await
@@ -219,7 +226,7 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
 async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran() {
     let (store, link) = (Store::open().await, Link::default());
     let lease = Lease::Fixed(Duration::from_secs(20));
-    let builder = store.builder(&link).policy(|policy| policy.lease(lease));
+    let builder = store.builder(&link).policy(|policy| goes_on(policy.lease(lease)));
     let idempotency = builder.build().unwrap();
     let operation = idempotency.operation("order").key("k");
     let result = operation.run(async |execution| {
@@ -297,7 +304,7 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
 async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").policy(goes_on);
     let result = operation.run(async |execution| {
         execution.step("first", async { Ok::<_, &str>(1) }).await?;
         let theirs = with(store.record("order#k").await, "owner", s(raw::SOMEBODY));
