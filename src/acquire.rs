@@ -255,7 +255,7 @@ enum Settled {
 
 impl<'a> Acquirer<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, call: Call) -> Result<Self, Error> {
-        call.policy.validate()?;
+        call.policy.validate(core.clock_tolerance)?;
         let clock = &core.table.clock;
         let claim = Claim::first(call.key.clone(), call.fingerprint, clock.store_now())?;
         Ok(Self {

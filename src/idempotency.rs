@@ -26,6 +26,7 @@ use crate::table::{Table, watchable};
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far the clocks of owner and store may differ before a lease is stamped anew.
 const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
 /// A table of idempotency records, and the policy with which operations use it.
 ///
@@ -269,8 +270,8 @@ impl Builder {
     }
 
     /// How far the local clock may be from DynamoDB's before a fresh lease is stamped anew, which
-    /// costs one write. Default 1 s; below that the one-second resolution of DynamoDB's `Date`
-    /// would cause needless writes.
+    /// costs one write. At most 10 s; default 1 s; below that the one-second resolution of DynamoDB's
+    /// `Date` would cause needless writes.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -490,7 +491,12 @@ impl Builder {
     /// bounds or attribute names that collide.
     pub fn build(self) -> Result<Idempotency, Error> {
         self.schema.validate()?;
-        self.policy.validate()?;
+        if self.clock_tolerance > MAX_CLOCK_TOLERANCE {
+            let message =
+                "clock_tolerance is over 10 s: a lease of 30 s would be over before it is certain";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        self.policy.validate(self.clock_tolerance)?;
         if self.request_timeout < Duration::from_millis(100) {
             let message =
                 "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";

@@ -123,15 +123,16 @@ impl Term {
     /// The same term, with an end that is none of `others`.
     pub(crate) fn unlike(mut self, others: &[Timestamp]) -> Self {
         while others.contains(&self.lease_expires_at) {
-            self.lease_expires_at = self.lease_expires_at.shifted(1);
+            self = self.not_before(self.lease_expires_at.shifted(1));
         }
-        self.expires_at = self.expires_at.max(self.lease_expires_at.seconds_up());
         self
     }
 
     fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
-        self.lease_expires_at = self.lease_expires_at.max(lease_expires_at);
-        self.expires_at = self.expires_at.max(self.lease_expires_at.seconds_up());
+        if self.lease_expires_at < lease_expires_at {
+            self.lease_expires_at = lease_expires_at;
+            self.expires_at = self.expires_at.max(lease_expires_at.seconds_up());
+        }
         self
     }
 }

@@ -21,7 +21,8 @@ use crate::key::KeyForm;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long a finished record answers repeats; at least 1 s. Default 24 h, as Stripe's keys.
+    /// How long a finished record answers repeats; at least 1 s, and not below
+    /// [`completion_timeout`](Self#structfield.completion_timeout). Default 24 h, as Stripe's keys.
     ///
     /// DynamoDB deletes an expired item within days, not at once; a record past its retention
     /// counts as absent from the first second on. No retention ends before the lease was to end.
@@ -114,9 +115,10 @@ pub enum Lease {
     /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So it is the crate that stops a
     /// handler when its lease is over: [`LeaseExpired::Stop`].
     Invocation,
-    /// This long from the acquisition, at least 1 s.
+    /// This long from the acquisition; at least 3 s, and 2 s more than the [clock
+    /// tolerance](crate::Builder::clock_tolerance).
     Fixed(Duration),
-    /// This long, at least 3 s, and renewed after each third of it while the handler runs: for
+    /// This long, as long as `Fixed` at least, and renewed after each third of it while the handler runs: for
     /// long-lived hosts and for long functions whose crash should free the key soon. The renewal
     /// runs in the handler's task: a handler that blocks its thread does not renew.
     Renewed(Duration),
@@ -421,17 +423,34 @@ impl Policy {
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
-    pub(crate) fn validate(&self) -> Result<(), Error> {
+    /// Whether the settings can hold, each for itself and beside the others and `clock_tolerance`.
+    pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let invalid = |message| Err(Error::new(ErrorKind::Configuration, message));
         let second = Duration::from_secs(1);
         if self.retention < second {
             return invalid("Policy::retention is below 1 s");
         }
+        if self.retention < self.completion_timeout {
+            return invalid(
+                "Policy::retention is below Policy::completion_timeout: an answer that is confirmed late \
+                 would be over by then",
+            );
+        }
+        // The store's clock is known to the second, less the tolerance: of a shorter lease it may not be
+        // certain that anything is left, and a renewal could come too late.
+        let shortest = clock_tolerance + 2 * second;
         match self.lease {
-            Lease::Fixed(length) if length < second => return invalid("Lease::Fixed is below 1 s"),
-            // The store's clock is read to the second: below this a renewal could come too late.
+            Lease::Fixed(length) if length < 3 * second => {
+                return invalid("Lease::Fixed is below 3 s");
+            }
             Lease::Renewed(length) if length < 3 * second => {
                 return invalid("Lease::Renewed is below 3 s");
+            }
+            Lease::Fixed(length) if length < shortest => {
+                return invalid("Lease::Fixed is below Builder::clock_tolerance and 2 s");
+            }
+            Lease::Renewed(length) if length < shortest => {
+                return invalid("Lease::Renewed is below Builder::clock_tolerance and 2 s");
             }
             Lease::Invocation | Lease::Fixed(_) | Lease::Renewed(_) => {}
         }
@@ -509,21 +528,35 @@ mod tests {
         assert_eq!(policy.compression, Compression::Auto);
         assert_eq!(policy.large_answers, LargeAnswers::InParts { above: 8192 });
         assert_eq!(policy.max_answer_bytes, 10_485_760);
-        assert!(policy.validate().is_ok());
+        assert!(policy.validate(TOLERANCE).is_ok());
     }
 
+    const TOLERANCE: Duration = Duration::from_secs(1);
+
     #[test]
-    fn settings_that_cannot_hold_are_refused() {
+    fn settings_that_cannot_hold_are_refused_by_name() {
+        let seconds = Duration::from_secs;
         let tiny = Duration::from_millis(999);
-        for policy in [
-            Policy::default().retention(tiny),
-            Policy::default().lease(Lease::Fixed(tiny)),
-            Policy::default().lease(Lease::Renewed(Duration::from_secs(2))),
-            Policy::default().failure(Failure::Retain { max_attempts: 0 }),
-            Policy::default().max_answer_bytes(1023),
-            Policy::default().max_answer_bytes((1 << 30) + 1),
+        for (policy, named) in [
+            (Policy::default().retention(tiny), "Policy::retention"),
+            (Policy::default().lease(Lease::Fixed(seconds(2))), "Lease::Fixed"),
+            (Policy::default().lease(Lease::Renewed(seconds(2))), "Lease::Renewed"),
+            (Policy::default().failure(Failure::Retain { max_attempts: 0 }), "Failure::Retain"),
+            (Policy::default().max_answer_bytes(1023), "Policy::max_answer_bytes"),
+            (Policy::default().max_answer_bytes((1 << 30) + 1), "Policy::max_answer_bytes"),
+            // Those that contradict each other.
+            (Policy::default().retention(seconds(9)), "Policy::completion_timeout"),
+            (Policy::default().completion_timeout(seconds(90_000)), "Policy::completion_timeout"),
         ] {
-            assert_eq!(policy.validate().unwrap_err().kind(), ErrorKind::Configuration);
+            let error = policy.validate(TOLERANCE).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        for lease in [Lease::Fixed(seconds(4)), Lease::Renewed(seconds(4))] {
+            let policy = Policy::default().lease(lease);
+            assert!(policy.validate(seconds(2)).is_ok());
+            let error = policy.validate(seconds(3)).unwrap_err();
+            assert!(error.to_string().contains("Builder::clock_tolerance"), "{error}");
         }
     }
 

@@ -79,7 +79,7 @@ impl<P, F> Event<P, F> {
     /// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
     /// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
     /// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
-    /// let mut service = service.policy(|policy| policy.retention(Duration::from_secs(1)));
+    /// let mut service = service.policy(|policy| policy.retention(Duration::from_secs(30)));
     /// assert_eq!(service.call(deliver(r#"["a.csv", 1]"#)?).await?, 1);
     /// sandbox.clock().advance(Duration::from_secs(60));
     /// assert_eq!(service.call(deliver(r#"["a.csv", 2]"#)?).await?, 2);

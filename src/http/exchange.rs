@@ -210,7 +210,7 @@ where
     B: WholeBody + Send,
     F: Future<Output = Result<Transaction<Response<B>>, E>>,
 {
-    if let Err(error) = call.policy.validate() {
+    if let Err(error) = call.policy.validate(config.idempotency.core.clock_tolerance) {
         return Ok(explain(config, &error));
     }
     if config.reconcile.is_some() {

@@ -95,7 +95,7 @@ impl<Errors> Operation<'_, Errors> {
         Errors: ErrorReplay<E>,
     {
         let (core, call, _) = self.into_call()?;
-        call.policy.validate()?;
+        call.policy.validate(core.clock_tolerance)?;
         let span = call.signals.span();
         execute::<T, E, F, Fut, Errors>(core, call, build).instrument(span).await
     }

@@ -284,7 +284,7 @@ async fn parts_of_a_renewed_lease_stay_as_long_as_their_record() {
     let (store, runs) = (Store::open().await, Runs::default());
     let policy = |policy: Policy| {
         let lease = dynamodb_idempotency::Lease::Renewed(Duration::from_secs(600));
-        policy.lease(lease).retention(Duration::from_secs(1)).failure(Failure::Release)
+        policy.lease(lease).retention(Duration::from_secs(10)).failure(Failure::Release)
     };
     let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();
     run(&idempotency, &runs).await.unwrap();

@@ -71,9 +71,9 @@ mutants! {
     release_without_owner: [ReleaseUnfenced] in release breaks ForeignRecordStays
         by "A.start B.start A.deliver A.fail A.twice B.deliver arrive:0";
     keep_failure_without_owner: [KeepFailureUnfenced] in retain breaks ForeignRecordStays
-        by "A.start A.deliver pause:33000 A.fail B.start B.deliver B.deliver A.deliver";
+        by "A.start A.deliver A.fail pause:33000 B.start B.deliver B.deliver A.deliver";
     renew_without_owner: [RenewUnfenced] in renewed breaks ForeignRecordStays
-        by "A.start A.deliver pause:9000 A.wake A.throttle B.start B.deliver B.deliver tick A.wake A.deliver";
+        by "A.start A.deliver tick A.wake pause:9000 B.start B.deliver B.deliver A.deliver";
     take_over_without_compare_and_set: [TakeOverUnfenced] in release breaks OneLiveOwner
         by "A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver";
     take_over_comparing_the_owner_alone: [CompareOwnerAlone] in release breaks OneLiveOwner
@@ -91,7 +91,7 @@ mutants! {
     expire_before_the_lease_ends: [ExpireBeforeLease] in short_retention breaks OneLiveOwner
         by "A.start A.deliver pause:2500 B.start expire B.deliver";
     renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner
-        by "A.start A.deliver tick A.wake pause:5000 A.twice A.deliver arrive:0 tick B.start B.deliver B.deliver";
+        by "A.start A.deliver tick A.wake A.twice tick A.wake A.deliver arrive:0 pause:5000 B.start B.deliver B.deliver";
     restamp_may_shorten: [RestampMayShorten] in owner_slow breaks OneLiveOwner
         by "A.start A.deliver pause:33000 A.twice tick A.wake B.start A.deliver arrive:0 B.deliver B.deliver";
     transact_without_a_condition: [TransactUnfenced] in commit breaks EffectsOnce
@@ -101,7 +101,7 @@ mutants! {
     commit_in_any_status: [CommitAnyStatus] in commit breaks EffectsOnce
         by "A.start A.deliver A.succeed A.lose-reply tick A.wake A.deliver";
     leave_a_commit_in_doubt: [DoubtLeftOpen] in commit breaks EffectsOnce
-        by "A.start A.deliver A.succeed pause:33000 A.late arrive:0";
+        by "A.start A.deliver A.succeed A.hang tick A.wake arrive:0";
     settle_without_compare_and_set: [SettleUnfenced] in reconcile breaks OneLiveOwner
         by "A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver";
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner

@@ -152,6 +152,27 @@ async fn a_corrupt_record() {
     }
 }
 
+/// Where they are set for all, at once.
+#[tokio::test]
+async fn settings_that_contradict_each_other_are_refused_as_they_are_built() {
+    let (store, link) = (Store::open().await, Link::default());
+    let seconds = Duration::from_secs;
+    let builder = || store.builder(&link);
+    let lease = |lease| builder().policy(move |p| p.lease(lease)).clock_tolerance(seconds(5));
+    for (named, builder) in [
+        ("Policy::completion_timeout", builder().policy(|p| p.retention(seconds(5)))),
+        ("Lease::Fixed", lease(Lease::Fixed(seconds(6)))),
+        ("Lease::Renewed", lease(Lease::Renewed(seconds(6)))),
+        ("clock_tolerance", builder().clock_tolerance(seconds(11))),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+}
+
+const DAYS: Duration = Duration::from_secs(48 * 3600);
+
 #[tokio::test]
 async fn calls_that_cannot_be_right() {
     let (store, link) = (Store::open().await, Link::default());
@@ -173,6 +194,7 @@ async fn calls_that_cannot_be_right() {
         ("empty scope", idempotency.operation("").key("k")),
         ("lease", operation().policy(|policy| policy.lease(tiny))),
         ("retention", operation().policy(|policy| policy.retention(Duration::ZERO))),
+        ("retention and completion", operation().policy(|p| p.completion_timeout(DAYS))),
         ("attempts", operation().policy(|p| p.failure(Failure::Retain { max_attempts: 0 }))),
     ] {
         refused(case, operation, ErrorKind::Configuration).await;

@@ -119,7 +119,7 @@ async fn a_record_expires_when_its_retention_is_over_in_seconds() {
 #[tokio::test]
 async fn a_running_record_never_expires_before_its_lease_ends() {
     let (store, runs) = (Store::open().await, Runs::default());
-    for (retention, lease) in [(1, 1), (1, 3600), (60, 60), (86_400, 30)] {
+    for (retention, lease) in [(10, 3), (10, 3600), (60, 60), (86_400, 30)] {
         let gate = Gate::default();
         let retention = Duration::from_secs(retention);
         let lease = Lease::Fixed(Duration::from_secs(lease));
@@ -144,7 +144,7 @@ async fn a_running_record_never_expires_before_its_lease_ends() {
 async fn no_record_expires_before_its_lease_was_to_end() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let builder = store.builder(&link).policy(|policy| {
-        let policy = policy.retention(Duration::from_secs(1)).failure(Failure::Replay);
+        let policy = policy.retention(Duration::from_secs(10)).failure(Failure::Replay);
         policy.lease(Lease::Fixed(Duration::from_secs(600)))
     });
     let idempotency = builder.build().unwrap();
