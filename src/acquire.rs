@@ -117,6 +117,11 @@ impl Call {
         clock.left(self.answer_by().map_or(until, |answer_by| until.or(answer_by)))
     }
 
+    /// Whether its policy has it wait for another owner.
+    const fn is_waiting(&self) -> bool {
+        matches!(self.policy.in_progress, InProgress::Wait { .. })
+    }
+
     /// Whether what another call of the same request is told holds for this one too.
     fn may_share(&self) -> bool {
         self.policy.completed == Completed::Replay
@@ -165,6 +170,8 @@ pub(crate) struct Acquirer<'a> {
     /// [`Acquisition::Reconcile`].
     pub(crate) reconciles: bool,
     started: Uptime,
+    /// When all that is sent must have had its answer.
+    budget: End,
     writes: u32,
     backoff: Backoff,
     /// Ends of leases that were stamped anew, and it is not known whether they were replaced.
@@ -264,6 +271,7 @@ impl<'a> Acquirer<'a> {
             claim,
             reconciles: false,
             started: clock.now().uptime,
+            budget: clock.lasting(core.table.request_timeout),
             writes: 0,
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             in_doubt: Vec::new(),
@@ -319,7 +327,7 @@ impl<'a> Acquirer<'a> {
     async fn run(&mut self, mut next: Next) -> Result<Acquisition, Error> {
         loop {
             let Some((found, time)) = self.send(next).await? else {
-                return Ok(self.contended());
+                return Ok(self.contended().await);
             };
             let settled = match found {
                 Found::Nothing => Settled::Changed(Next::Look),
@@ -444,7 +452,8 @@ impl<'a> Acquirer<'a> {
     async fn open(&mut self, stored: Stored) -> Result<Answer, Error> {
         self.seen = Seen::Barrier;
         let Call { key, policy, .. } = &self.call;
-        self.core.open(stored, key, policy, self.call.answer_by()).await
+        let until = self.call.answer_by().map_or(self.budget, |by| by.or(self.budget));
+        self.core.open(stored, key, policy, Some(until)).await
     }
 
     /// The operation starts from its beginning.
@@ -483,6 +492,10 @@ impl<'a> Acquirer<'a> {
 
     /// One round trip; `None` when no further write makes sense.
     async fn send(&mut self, next: Next) -> Result<Option<(Found, Option<StoreTime>)>, Error> {
+        if self.core.table.clock.is_over(self.budget) {
+            let message = "DynamoDB did not answer within request_timeout";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         match next {
             Next::Look => self.look().await.map(Some),
             Next::Glance(consistency) => Ok(Some(self.glance(consistency).await)),
@@ -555,9 +568,18 @@ impl<'a> Acquirer<'a> {
         self.writes <= MAX_WRITES
     }
 
-    /// How long the next call may last: the answer has to get out before the deadline.
+    /// How long the next request may last: half of what is left, so that whatever becomes of it, there
+    /// is time to look, and to give back what it has left; and the answer has to get out before the
+    /// deadline.
     fn limit(&self) -> Duration {
-        self.core.time_until(self.call.answer_by())
+        let half = self.core.table.clock.left(self.budget) / 2;
+        half.min(self.core.time_until(self.call.answer_by()))
+    }
+
+    /// The store's time begins anew: what came in between was not its own.
+    fn begin_budget(&mut self) {
+        let table = &self.core.table;
+        self.budget = table.clock.lasting(table.request_timeout);
     }
 
     /// The lease and the retention of a record written now.
@@ -629,11 +651,18 @@ impl<'a> Acquirer<'a> {
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.
     async fn wait(&mut self) -> bool {
-        self.call.wait(&self.core.table.clock, self.started, &mut self.backoff).await
+        let waited = self.call.wait(&self.core.table.clock, self.started, &mut self.backoff).await;
+        if waited {
+            self.begin_budget();
+        }
+        waited
     }
 
     /// Others write to this key all the time, or DynamoDB lets nobody through.
-    fn contended(&self) -> Acquisition {
+    async fn contended(&self) -> Acquisition {
+        if self.may_hold {
+            self.let_go().await;
+        }
         in_progress(self.running().map(|seen| seen.lease_left).unwrap_or_default())
     }
 }

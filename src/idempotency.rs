@@ -248,9 +248,12 @@ impl Builder {
         self
     }
 
-    /// The longest that one DynamoDB call may take, the SDK's own retries included; what has no
-    /// answer by then has an unknown outcome. At least 100 ms; default 5 s. A deadline or a lease
-    /// that has to be renewed makes it shorter.
+    /// The longest that DynamoDB may keep a call from its handler, whatever is sent until then, the
+    /// SDK's own retries included: a call that has no answer by then is given up. The first request may
+    /// take half of it, each later one half of what is left. Waiting for another owner is not counted.
+    /// What is sent once the handler runs may take so long each; what has no answer by then has an
+    /// unknown outcome. At least 100 ms; default 5 s. A deadline or a lease that has to be renewed makes
+    /// it shorter.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {

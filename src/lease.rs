@@ -54,8 +54,9 @@ impl Core {
         }
         let now = clock.store_now();
         let lease_expires_at = now.plus(policy.lease.length(left, self.lease_margin()));
-        let floor = if mutant(Mutant::ExpireBeforeLease) { now } else { lease_expires_at };
-        let expires_at = now.plus(policy.retention).max(floor).seconds_up();
+        // As long as the retention lasts, what was left unfinished is known as that.
+        let begins = if mutant(Mutant::ExpireBeforeLease) { now } else { lease_expires_at };
+        let expires_at = begins.plus(policy.retention).seconds_up();
         Ok(Term { lease_expires_at, expires_at })
     }
 
@@ -128,11 +129,12 @@ impl Term {
         self
     }
 
+    /// So much longer, the retention after it included.
     fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
-        if self.lease_expires_at < lease_expires_at {
-            self.lease_expires_at = lease_expires_at;
-            self.expires_at = self.expires_at.max(lease_expires_at.seconds_up());
-        }
+        let longer = lease_expires_at.since(self.lease_expires_at);
+        let expires_at = Timestamp::from_millis(self.expires_at.saturating_mul(1000));
+        self.expires_at = expires_at.plus(longer).seconds_up();
+        self.lease_expires_at = self.lease_expires_at.plus(longer);
         self
     }
 }

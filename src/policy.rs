@@ -21,7 +21,8 @@ use crate::key::KeyForm;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long a finished record answers repeats; at least 1 s, and not below
+    /// How long a finished record answers repeats, and how long after the end of its lease an unfinished
+    /// one is known as abandoned; at least 1 s, and not below
     /// [`completion_timeout`](Self#structfield.completion_timeout). Default 24 h, as Stripe's keys.
     ///
     /// DynamoDB deletes an expired item within days, not at once; a record past its retention

@@ -1,6 +1,8 @@
 //! A call that ends without an owner and without an answer, and what it leaves behind.
 
-use super::{Acquirer, Acquisition, Seen, in_progress};
+use std::time::Duration;
+
+use super::{Acquirer, Acquisition, LEAST_LIMIT, Seen, in_progress};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::policy::Outage;
@@ -40,10 +42,10 @@ impl Acquirer<'_> {
     /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
     /// it. A record that was taken over is not deleted but given back: its attempts go on counting,
     /// and its steps stay.
-    async fn let_go(&self) {
+    pub(super) async fn let_go(&self) {
         let outcome = match &self.taken {
             Some(taken) => self.give_back(taken).await,
-            None => self.core.table.release(&self.claim, self.limit()).await.outcome,
+            None => self.core.table.release(&self.claim, self.giving_back()).await.outcome,
         };
         match outcome {
             Write::Applied | Write::Refused(_) => {}
@@ -59,9 +61,14 @@ impl Acquirer<'_> {
         }
     }
 
+    /// Even where no time is left, long enough for one request: a machine that was frozen may be back.
+    fn giving_back(&self) -> Duration {
+        self.limit().max(LEAST_LIMIT)
+    }
+
     /// Leaves a record as failed as it was, or with its lease over.
     async fn give_back(&self, taken: &Version) -> Write {
-        let (core, limit) = (self.core, self.limit());
+        let (core, limit) = (self.core, self.giving_back());
         // The attempt that nobody has made does not count.
         let claim = &Claim { attempt: self.claim.attempt.saturating_sub(1), ..self.claim.clone() };
         if let Some(end) = taken.lease_expires_at {

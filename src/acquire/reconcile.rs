@@ -41,6 +41,7 @@ impl Acquirer<'_> {
             return Err(Error::new(ErrorKind::Configuration, message));
         };
         self.word = None;
+        self.begin_budget();
         match self.carry_out(orphan, verdict) {
             Ok(Some(next)) => self.go_on(next).await,
             Ok(None) => Ok(Acquisition::Abandoned),
@@ -65,7 +66,7 @@ impl Acquirer<'_> {
 
     /// How long a hook may take: the answer has to get out before the deadline.
     pub(crate) fn time_left(&self) -> Duration {
-        self.limit()
+        self.core.time_until(self.call.answer_by())
     }
 
     /// The record keeps the attempt of its last owner: a hook's word is none.
@@ -93,7 +94,7 @@ impl Acquirer<'_> {
                 word.response = response;
                 if let Some(parts) = parts {
                     // The other half is for the record.
-                    let half = policy.completion_timeout.min(self.limit()) / 2;
+                    let half = self.limit();
                     let mut written = Written::default();
                     let key = &claim.key;
                     let writing = core.write_parts(key, &parts, expires_at, half, &mut written);

@@ -13,9 +13,6 @@ use crate::policy::Outage;
 /// How many leaders a call follows that come to nothing, before it asks by itself.
 const MOST_LEADERS: u32 = 4;
 
-/// How many requests a leader may need until it can tell: a write, a look, and one more.
-const LEADERS_REQUESTS: u32 = 3;
-
 impl Acquirer<'_> {
     /// Asks the store, or is told what another call of the same request was told.
     pub(super) async fn together(&mut self, flights: &Flights) -> Result<Acquisition, Error> {
@@ -67,7 +64,13 @@ impl Acquirer<'_> {
                     None if mutant(Mutant::RefuseUnasked) => {
                         return Ok(in_progress(Duration::ZERO));
                     }
-                    None => break,
+                    None => {
+                        // Whoever waits for an owner has had its own time for that.
+                        if self.call.is_waiting() {
+                            self.begin_budget();
+                        }
+                        break;
+                    }
                 },
             }
         }
@@ -91,13 +94,11 @@ impl Acquirer<'_> {
     /// How long this call follows another one. As long as nobody is known to run the operation, the
     /// policy for waiting has no say: finding that out takes its time whoever asks.
     fn patience(&self) -> Duration {
-        let (clock, asking) = (&self.core.table.clock, self.core.table.request_timeout);
-        let wait_left = self.call.wait_left(clock, self.started);
+        let wait_left = self.call.wait_left(&self.core.table.clock, self.started);
         if self.running().is_some() || mutant(Mutant::RefuseUnasked) {
             return wait_left;
         }
-        let asking = asking.saturating_mul(LEADERS_REQUESTS);
-        clock.left(clock.lasting_from(self.started, asking)).max(wait_left).min(self.limit())
+        self.limit().max(wait_left)
     }
 }
 

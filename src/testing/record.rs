@@ -291,7 +291,7 @@ impl<'a> SandboxRecord<'a> {
 
     async fn write_pending(&self, lease_expires_at: Timestamp) -> Result<(), Error> {
         let claim = self.claim().await?;
-        let expires_at = self.now().plus(RETENTION).max(lease_expires_at).seconds_up();
+        let expires_at = lease_expires_at.plus(RETENTION).seconds_up();
         let schema = &self.table().schema;
         self.put(record::pending_item(schema, &claim, lease_expires_at, expires_at)).await
     }

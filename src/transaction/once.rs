@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use super::reasons::{Verdict, judge};
 use super::{ConditionFailed, InvalidTransaction, items, token};
 use crate::acquire::{Acquisition, Call, in_progress};
-use crate::clock::{Backoff, StoreTime, Timestamp, Uptime};
+use crate::clock::{Backoff, End, StoreTime, Timestamp, Uptime};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
@@ -83,6 +83,8 @@ struct Attempt<'a> {
     call: Call,
     claim: Claim,
     started: Uptime,
+    /// When all that is sent must have had its answer.
+    budget: End,
     looking: Backoff,
     /// Epoch seconds.
     expires_at: i64,
@@ -120,13 +122,15 @@ impl<'a> Attempt<'a> {
         let clock = &core.table.clock;
         let now = clock.store_now();
         // No lease is taken, but a call that is too late must write nothing.
-        let term = core.term(&call.policy, call.deadline)?;
+        core.term(&call.policy, call.deadline)?;
+        let expires_at = now.plus(call.policy.retention).seconds_up();
         let claim = Claim::first(call.key.clone(), call.fingerprint, now)?;
         Ok(Self {
             core,
             started: clock.now().uptime,
+            budget: clock.lasting(core.table.request_timeout),
             looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
-            expires_at: term.expires_at,
+            expires_at,
             completed_at: now,
             seen: None,
             tokens: 1,
@@ -232,8 +236,7 @@ impl<'a> Attempt<'a> {
         items: Option<&[TransactWriteItem]>,
     ) -> Result<Run, Error> {
         let core = Arc::clone(self.core);
-        let (longest, deadline) = (self.call.policy.completion_timeout, self.call.deadline);
-        let mut retries = Retries::new(&core, longest, deadline);
+        let mut retries = self.retries(&core);
         let mut changes = 0;
         // Parts are dear: none are written before it is clear that they are needed.
         let mut step = match answer.parts {
@@ -249,7 +252,7 @@ impl<'a> Attempt<'a> {
                 // However long the other one ran: the time for tries is that after it.
                 Step::Look => {
                     step = self.look().await?;
-                    retries = Retries::new(&core, longest, deadline);
+                    retries = self.retries(&core);
                     continue;
                 }
                 Step::Again(error) => error,
@@ -305,14 +308,14 @@ impl<'a> Attempt<'a> {
         retries: &Retries<'_>,
     ) -> Result<Step, Error> {
         if let Some(parts) = &answer.parts
-            && let Err(error) = self.put_away(parts, retries.limit() / 2).await
+            && let Err(error) = self.put_away(parts, retries.limit().min(self.limit())).await
         {
             return match error.kind() {
                 ErrorKind::Configuration if !self.in_doubt => Err(error),
                 _ => Ok(Step::Again(error)),
             };
         }
-        let (table, limit) = (&self.core.table, retries.limit());
+        let (table, limit) = (&self.core.table, retries.limit().min(self.limit()));
         let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
         let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
         let Some(items) = items else {
@@ -476,7 +479,8 @@ impl<'a> Attempt<'a> {
 
     async fn open(&self, stored: Stored) -> Result<Answer, Error> {
         let Call { key, policy, .. } = &self.call;
-        self.core.open(stored, key, policy, self.call.answer_by()).await
+        let until = self.call.answer_by().map_or(self.budget, |by| by.or(self.budget));
+        self.core.open(stored, key, policy, Some(until)).await
     }
 
     /// The next write is for this state of the record, and another request than the one before.
@@ -489,14 +493,28 @@ impl<'a> Attempt<'a> {
         self.tokens += 1;
     }
 
-    /// How long a look may last: the answer has to get out before the deadline.
+    /// The tries that there is time for: a quarter of it is for the look after the last one.
+    fn retries<'c>(&self, core: &'c Core) -> Retries<'c> {
+        let tries = core.table.clock.left(self.budget) / 4 * 3;
+        let longest = self.call.policy.completion_timeout.min(tries);
+        Retries::new(core, longest, self.call.deadline)
+    }
+
+    /// How long a request may last: half of what is left; and the answer has to get out before the
+    /// deadline.
     fn limit(&self) -> Duration {
-        self.core.time_until(self.call.answer_by())
+        let half = self.core.table.clock.left(self.budget) / 2;
+        half.min(self.core.time_until(self.call.answer_by()))
     }
 
     /// Waits for the next look at a running operation; `false` when policy or time say no more.
     async fn wait(&mut self) -> bool {
-        self.call.wait(&self.core.table.clock, self.started, &mut self.looking).await
+        let table = &self.core.table;
+        let waited = self.call.wait(&table.clock, self.started, &mut self.looking).await;
+        if waited {
+            self.budget = table.clock.lasting(table.request_timeout);
+        }
+        waited
     }
 
     /// No more tries. What is in doubt is known if the record is completed, by whomever: nothing

@@ -172,7 +172,8 @@ async fn a_lease_that_ended_on_the_way_is_stamped_anew_before_anything_runs() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let lease = Lease::Fixed(Duration::from_secs(20));
         let builder = store.builder(&link).policy(|policy| policy.lease(lease));
-        let idempotency = builder.build().unwrap();
+        let patient = builder.request_timeout(Duration::from_secs(600));
+        let idempotency = patient.build().unwrap();
         let operation = idempotency.operation("charge").key("k");
         let frozen = slow_requests(&link, &slow, 30);
         let run = operation.run(async |execution| {

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use dynamodb_idempotency::{
-    ErrorKind, Idempotency, InProgress, LargeAnswers, Outage, Outcome, RunError, TableSchema,
+    Acquire, ErrorKind, Idempotency, InProgress, LargeAnswers, Outage, Outcome, RunError,
+    TableSchema, Transaction, TransactionError,
 };
+use futures::future::join_all;
 
 use crate::support::raw::{self, n, with};
 use crate::support::{Act, Gate, Link, Runs, Store, charge, is_in_progress, kind};
@@ -141,6 +143,78 @@ async fn a_request_without_an_answer_ends_at_its_timeout() {
     // A hundred times as long as the two requests may take.
     let result = tokio::time::timeout(Duration::from_secs(20), call).await.expect("it ends");
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
+}
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A process whose requests are never answered. Time is paused: nothing is sent that a socket would
+/// have to wait for.
+async fn unanswered(outage: Outage, acquire: Acquire) -> (Store, Link, Idempotency) {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    link.wire.down(Act::HoldRequest(Gate::default()));
+    let builder = store.builder(&link).request_timeout(TIMEOUT).single_flight(true);
+    let idempotency = builder.policy(|policy| policy.outage(outage).acquire(acquire)).build();
+    tokio::time::pause();
+    (store, link, idempotency.unwrap())
+}
+
+#[tokio::test]
+async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
+    for acquire in [Acquire::WriteFirst, Acquire::ReadFirst { consistent: true }] {
+        for outage in [Outage::Closed, Outage::Open] {
+            let (_store, _link, idempotency) = unanswered(outage, acquire).await;
+            let start = tokio::time::Instant::now();
+            // The second one follows the first.
+            let calls = (0..2).map(async |_| {
+                let operation = idempotency.operation("charge").key("k");
+                let began = operation.run(async |_| Ok::<_, String>(start.elapsed())).await;
+                began.map_err(|_| start.elapsed())
+            });
+            for began in join_all(calls).await {
+                assert_eq!(began.is_ok(), outage == Outage::Open, "{acquire:?}: {began:?}");
+                let (Ok(took) | Err(took)) = began;
+                assert!(took <= TIMEOUT, "{acquire:?}, {outage:?}: {took:?}");
+            }
+            tokio::time::resume();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_outage_costs_a_transaction_one_request_timeout() {
+    let (_store, _link, idempotency) = unanswered(Outage::Closed, Acquire::WriteFirst).await;
+    let start = tokio::time::Instant::now();
+    let operation = idempotency.operation("charge").key("k");
+    let ran = operation.run_transaction(async || Ok::<_, String>(Transaction::new(1_u32))).await;
+    let took = start.elapsed();
+    let Err(TransactionError::Idempotency(error)) = ran else { panic!("{ran:?}") };
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+    assert!(took <= TIMEOUT, "{took:?}");
+    tokio::time::resume();
+}
+
+/// Each of its writes is late; the first of them arrives when the call has lost its patience.
+#[tokio::test]
+async fn a_contended_call_gives_back_what_has_arrived_late() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (late, release) = (Gate::default(), Gate::default());
+    link.wire.every("PutItem", Act::ArriveLate(late.clone()));
+    for operation in ["DeleteItem", "UpdateItem"] {
+        link.wire.next(operation, Act::HoldRequest(release.clone()));
+    }
+    let idempotency =
+        store.builder(&link).request_timeout(Duration::from_secs(60)).build().unwrap();
+    let arrival = async {
+        release.reached().await;
+        late.open();
+        link.wire.late_arrivals(8).await;
+        release.open();
+    };
+    let call = charge(idempotency.operation("charge").key("k"), &runs);
+    let (refused, ()) = tokio::join!(call, arrival);
+    assert!(is_in_progress(refused));
+    let left = store.item("charge#k").await;
+    assert!(left.is_none_or(|record| raw::status(&record) != "PENDING"), "it is locked");
 }
 
 /// Every write loses against somebody who was a little faster: no outage, but contention.

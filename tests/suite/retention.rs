@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Failure, Lease, Outcome};
+use dynamodb_idempotency::{ErrorKind, Failure, Lease, Outcome, Policy, Takeover};
 use futures::future::join_all;
 
 use crate::support::raw::{self, n, number, status, with};
@@ -117,7 +117,7 @@ async fn a_record_expires_when_its_retention_is_over_in_seconds() {
 }
 
 #[tokio::test]
-async fn a_running_record_never_expires_before_its_lease_ends() {
+async fn a_running_record_stays_for_its_lease_and_then_its_retention() {
     let (store, runs) = (Store::open().await, Runs::default());
     for (retention, lease) in [(10, 3), (10, 3600), (60, 60), (86_400, 30)] {
         let gate = Gate::default();
@@ -131,11 +131,38 @@ async fn a_running_record_never_expires_before_its_lease_ends() {
         let (_, ()) = tokio::join!(run, async {
             gate.reached().await;
             let record = store.record(&format!("charge#{key}")).await;
-            let expires_at = number(&record, "expires_at") * 1000;
-            assert!(expires_at >= number(&record, "lease_expires_at"), "{key}");
+            let lease_end = number(&record, "lease_expires_at");
+            let retained = number(&record, "expires_at") * 1000 - lease_end;
+            let retention = i64::try_from(retention.as_millis()).unwrap();
+            assert!((retention..retention + 1000).contains(&retained), "{key}: {retained}");
             gate.open();
         });
     }
+}
+
+/// A retention within the lease does not hide that the operation was begun.
+#[tokio::test]
+async fn an_abandoned_operation_is_known_as_that_for_its_retention() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let lease = Lease::Fixed(Duration::from_secs(3600));
+    let policy = |policy: Policy| policy.retention(Duration::from_secs(600)).lease(lease);
+    let owner = store.builder(&Link::default()).policy(policy).build().unwrap();
+    let taker = store.builder(&link).policy(|it| policy(it).takeover(Takeover::Reject));
+    let taker = taker.build().unwrap();
+    let gate = Gate::default();
+    let run = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let (_, ()) = tokio::join!(run, async {
+        gate.reached().await;
+        for (seconds, refusal) in [(3900, Some(ErrorKind::Abandoned)), (600, None)] {
+            link.wire.shift_date(seconds);
+            let taken = charge(taker.operation("charge").key("k"), &runs).await;
+            assert_eq!(taken.as_ref().err().is_some(), refusal.is_some(), "{taken:?}");
+            if let Some(refusal) = refusal {
+                assert_eq!(kind(taken), refusal);
+            }
+        }
+        gate.open();
+    });
 }
 
 /// A retention that is shorter than the lease would let TTL delete a record, and a second execution

@@ -58,8 +58,7 @@ fn kind(result: Transferred) -> ErrorKind {
 
 fn hasty(store: &Store, link: &Link) -> Idempotency {
     let timeout = Duration::from_millis(300);
-    let builder = store.builder(link).request_timeout(timeout);
-    builder.policy(|policy| policy.completion_timeout(timeout)).build().unwrap()
+    store.builder(link).policy(|policy| policy.completion_timeout(timeout)).build().unwrap()
 }
 
 #[tokio::test]
