@@ -43,8 +43,9 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 ///
 /// Where `decode` fails, a repeat gets `AnswerUnavailable` (of a failure that is kept
 /// [`Failed`](crate::ErrorKind::Failed), as ever), nothing runs, and the record stays as it is. Steps are
-/// read before an abandoned operation is taken over: a process whose codec does not decode them
-/// refuses with `AnswerUnavailable` and leaves the record to one that can.
+/// read before an unfinished operation is taken over: a process whose codec does not decode them
+/// refuses with [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which says "try again", and
+/// leaves the record to one that can.
 ///
 /// In memory answers are as they are: in the [local cache](crate::Builder::local_cache), and on their
 /// way to calls that share one. The answer of a commit whose future was dropped comes back from the

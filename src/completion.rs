@@ -86,7 +86,7 @@ impl Execution {
                     core.forget(&claim.key);
                     // Only what repeats will get: not where the record has a reason in its place.
                     if let Some(answer) = kept.filter(|_| !is_unavailable(&response)) {
-                        let request = (&claim.key, &claim.fingerprint);
+                        let request = (&claim.key, &self.inner.fingerprint);
                         core.remember(request, policy, expires_at, &answer);
                     }
                     return self.stored();
@@ -290,13 +290,13 @@ impl Execution {
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
-        let Inner { core, claim, .. } = &*self.inner;
+        let Inner { core, fingerprint, .. } = &*self.inner;
         let record = Record::decode(&core.table.schema, item).ok()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         match record.state {
             // A late copy of a completion can bring back what TTL has deleted.
             _ if record.is_past_retention(now) => None,
-            State::Completed { answer } if record.fingerprint == claim.fingerprint => {
+            State::Completed { answer } if fingerprint.matches(&record.fingerprint) => {
                 // Whoever cannot read it now can ask again.
                 self.open(answer).await.ok()
             }

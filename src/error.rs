@@ -104,10 +104,15 @@ pub enum ErrorKind {
     /// [`Unconfirmed::Error`](crate::Unconfirmed::Error); or a commit or a transaction could not be
     /// confirmed: then all of it has happened or nothing, and a repeat with the same key finds out.
     OutcomeUnknown,
-    /// The item under this key is not a record that this version understands: an unknown `format`,
-    /// a missing or ill-typed attribute, or somebody else's item. It is never overwritten.
-    /// **Roll forward, or look at the item.** Nothing ran.
+    /// The item under this key is not a record that this version understands: no or an unknown
+    /// `format`, a missing or ill-typed attribute, or somebody else's item. It is never overwritten.
+    /// **Look at the item.** Nothing ran.
     UnknownRecord,
+    /// The record was written by a newer version of this crate, in a `format` or with a fingerprint
+    /// whose recipe this one does not know: whether it is the same request cannot be told. **Try again:
+    /// an instance of the newer version can tell; finish rolling it out.** Nothing ran, and the record
+    /// is as it was.
+    NewerRecord,
     /// The operation, or a [step](crate::Execution::step) of it, was done, but its result could not
     /// be stored (too large, not serialisable), or cannot be read as it was: a part of it is missing
     /// or damaged, it is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes),
@@ -116,6 +121,12 @@ pub enum ErrorKind {
     /// has happened; read its result from where the business keeps it.** Nothing ran now, but for
     /// [`StepError::NotStored`](crate::StepError::NotStored).
     AnswerUnavailable,
+    /// An earlier attempt has stored [steps](crate::Execution::step), and this program cannot read
+    /// their results: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails, or
+    /// [`accept_plain_answers`](crate::Builder::accept_plain_answers) refuses them. The operation is
+    /// **not** done. **Try again: a process that has the codec goes on with it.** Nothing ran, and the
+    /// record is as it was.
+    StepsUnreadable,
     /// The stored answer cannot be decoded into the type that was asked for. **Decode it with the
     /// type that wrote it.** Nothing ran now.
     AnswerUnreadable,
@@ -167,6 +178,8 @@ impl Error {
                 | ErrorKind::DeadlineExceeded
                 | ErrorKind::Unavailable
                 | ErrorKind::OutcomeUnknown
+                | ErrorKind::NewerRecord
+                | ErrorKind::StepsUnreadable
         )
     }
 
@@ -259,6 +272,39 @@ impl StdError for Error {
         self.inner.source.as_deref().map(|source| source as _)
     }
 }
+
+/// Where JSON is not what it should be. The parser's own words quote the text, which may be personal.
+#[derive(Debug)]
+pub(crate) struct JsonFault {
+    what: &'static str,
+    line: usize,
+    column: usize,
+}
+
+impl From<serde_json::Error> for JsonFault {
+    fn from(error: serde_json::Error) -> Self {
+        use serde_json::error::Category;
+        let what = match error.classify() {
+            Category::Syntax => "it is not JSON",
+            Category::Eof => "it ends too early",
+            Category::Data => "it has another shape",
+            Category::Io => "it could not be read",
+        };
+        Self { what, line: error.line(), column: error.column() }
+    }
+}
+
+impl fmt::Display for JsonFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        match self.line {
+            0 => Ok(()),
+            line => write!(f, ", at line {line}, column {}", self.column),
+        }
+    }
+}
+
+impl StdError for JsonFault {}
 
 /// What [`Operation::run`](crate::Operation::run) fails with: the handler's own error, or ours.
 ///
@@ -358,6 +404,20 @@ impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_in_json_tells_its_place_and_quotes_nothing() {
+        for (text, told) in [
+            (r#"{"n": "secret"}"#, "it has another shape, at line 1, column 14"),
+            (r#"{"secret": "#, "it ends too early, at line 1, column 11"),
+            ("{secret", "it is not JSON, at line 1, column 2"),
+        ] {
+            let fault = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(text);
+            assert_eq!(JsonFault::from(fault.unwrap_err()).to_string(), told);
+        }
+        let tree = serde_json::from_value::<u8>("secret".into()).unwrap_err();
+        assert_eq!(JsonFault::from(tree).to_string(), "it has another shape");
+    }
 
     #[test]
     fn source_is_kept_and_not_printed_twice() {

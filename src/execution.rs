@@ -10,6 +10,7 @@ use futures_util::task::AtomicWaker;
 use crate::acquire::Call;
 use crate::clock::{End, Timestamp};
 use crate::derived_key::DerivedKey;
+use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::lease::{Held, Window};
 use crate::policy::Policy;
@@ -55,6 +56,7 @@ pub struct Execution {
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) claim: Claim,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
     pub(crate) deadline: Option<End>,
     /// None where no record protects.
@@ -311,6 +313,7 @@ impl Execution {
         let inner = Inner {
             core: Arc::clone(core),
             claim,
+            fingerprint: call.fingerprint,
             policy: call.policy,
             deadline: call.deadline,
             held: Mutex::new(window.map(Held::from)),

@@ -136,6 +136,8 @@ impl Landing {
             Err(error) => match error.kind() {
                 kind @ (ErrorKind::Unavailable
                 | ErrorKind::Configuration
+                | ErrorKind::NewerRecord
+                | ErrorKind::StepsUnreadable
                 | ErrorKind::UnknownRecord) => Self::Failed(kind, error.to_string().into()),
                 // The call's own: its deadline, say.
                 _ => Self::Gone,

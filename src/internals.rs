@@ -154,7 +154,7 @@ impl Calls {
         let record = Record::decode(&self.schema, item)?;
         let request = Request {
             owner: &self.repeat.owner,
-            fingerprint: &self.repeat.fingerprint,
+            fingerprint: &Fingerprint::EMPTY,
             policy: &self.policy,
             reconciles: false,
         };

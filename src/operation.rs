@@ -33,11 +33,12 @@ use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::{Core, Idempotency};
-use crate::key::{RecordKey, Scope};
+use crate::key::{KeyForm, RecordKey, Scope};
 use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{
     self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
 };
+use crate::record::Owner;
 use crate::response::{Answer, Answers, Draft};
 use crate::signals::{Ending, Stopwatch};
 use crate::transaction::{Fate, commit_unknown, given_up};
@@ -404,12 +405,38 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
     /// What it asks of the table, and the hook that it has.
     pub(crate) fn into_call(self) -> Result<(&'a Arc<Core>, Call, Option<Hook>), Error> {
         let core = &self.idempotency.core;
-        let max_bytes = core.table.schema.max_key_bytes();
-        let key = RecordKey::new(&self.scope, &self.key, self.policy.key_form, max_bytes)?;
+        let key = core.record_key(&self.scope, &self.key, self.policy.key_form)?;
         let deadline = self.deadline;
-        let (fingerprint, answers) = (self.fingerprint?, Answers::FUNCTION);
+        let fingerprint = match self.fingerprint {
+            Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
+            fingerprint => fingerprint?,
+        };
+        let answers = Answers::FUNCTION;
         let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
         Ok((core, call, self.hook))
+    }
+}
+
+impl Core {
+    /// The record's key. While idempotency is switched off no call is refused for its key: one that is
+    /// none is drawn.
+    pub(crate) fn record_key(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+    ) -> Result<RecordKey, Error> {
+        let limit = self.table.schema.max_key_bytes();
+        match RecordKey::new(scope, key, form, limit) {
+            Err(_) if self.table.is_disabled => self.drawn_key(scope),
+            key => key,
+        }
+    }
+
+    /// A key that meets no other one.
+    pub(crate) fn drawn_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
+        let limit = self.table.schema.max_key_bytes();
+        RecordKey::new(scope, Owner::random()?.as_str(), KeyForm::Verbatim, limit)
     }
 }
 

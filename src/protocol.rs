@@ -92,7 +92,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         return Decision::Replace(record.version());
     }
     // D4
-    if record.fingerprint != *request.fingerprint {
+    if !request.fingerprint.matches(&record.fingerprint) {
         return Decision::Mismatch;
     }
     let version = record.version();

@@ -235,7 +235,8 @@ impl Abandoned {
     ///
     /// # Errors
     /// [`ErrorKind::AnswerUnreadable`] if it is of another type, [`ErrorKind::AnswerUnavailable`] if
-    /// the step is done and its result could not be stored, or its codec does not decode it.
+    /// the step is done and its result could not be stored, [`ErrorKind::StepsUnreadable`] if its
+    /// codec does not decode it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let found = self.steps.as_ref().and_then(|steps| steps.get(name));
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()

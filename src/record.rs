@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::{RecordKey, push_hex};
 use crate::response::Stored;
 use crate::schema::{Attribute, Keys, TableSchema};
@@ -58,7 +58,7 @@ impl fmt::Debug for Owner {
 pub(crate) struct Record {
     pub(crate) owner: Owner,
     pub(crate) attempt: u32,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
     /// Epoch seconds.
     pub(crate) expires_at: i64,
@@ -136,10 +136,11 @@ impl Record {
         match fields.take(Attribute::Format) {
             Some(AttributeValue::N(format)) if format == FORMAT => {}
             Some(AttributeValue::N(format)) => {
-                return Err(unknown(format!(
-                    "the record has format {format}, this version reads format {FORMAT}: \
-                     finish rolling the newer version out"
-                )));
+                let found = format!("the record has format {format}");
+                return Err(match (format.parse::<u64>(), FORMAT.parse::<u64>()) {
+                    (Ok(found_format), Ok(own)) if found_format > own => newer(&found),
+                    _ => unknown(format!("{found}, this version reads format {FORMAT}")),
+                });
             }
             _ => {
                 return Err(unknown(format!(
@@ -164,6 +165,12 @@ impl Record {
 
 fn unknown(message: String) -> Error {
     Error::new(ErrorKind::UnknownRecord, message)
+}
+
+fn newer(found: &str) -> Error {
+    let message =
+        format!("{found}, which a newer version writes: finish rolling the newer version out");
+    Error::new(ErrorKind::NewerRecord, message)
 }
 
 /// An item that is being taken apart.
@@ -202,14 +209,19 @@ impl Fields<'_> {
         self.number(attribute).map(Timestamp::from_millis)
     }
 
-    fn fingerprint(&mut self) -> Result<Fingerprint, Error> {
-        let bytes = match self.take(Attribute::Fingerprint) {
-            Some(AttributeValue::B(bytes)) => <[u8; 32]>::try_from(bytes.into_inner()).ok(),
-            _ => None,
+    fn fingerprint(&mut self) -> Result<StoredFingerprint, Error> {
+        let found = match self.take(Attribute::Fingerprint) {
+            Some(AttributeValue::B(bytes)) => StoredFingerprint::decode(bytes.as_ref()),
+            _ => Err(NoFingerprint::Unknown),
         };
-        bytes
-            .map(Fingerprint::from_bytes)
-            .ok_or_else(|| self.corrupt(Attribute::Fingerprint, "32 bytes"))
+        found.map_err(|no_fingerprint| match no_fingerprint {
+            NoFingerprint::Newer(recipe) => {
+                newer(&format!("the record's fingerprint is of recipe {recipe}"))
+            }
+            NoFingerprint::Unknown => {
+                self.corrupt(Attribute::Fingerprint, "a known recipe's number and 32 bytes")
+            }
+        })
     }
 
     fn answer(&mut self, owner: &Owner) -> Result<Option<Stored>, Error> {
@@ -251,7 +263,7 @@ pub(crate) struct Claim {
     pub(crate) key: RecordKey,
     pub(crate) owner: Owner,
     pub(crate) attempt: u32,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
 }
 
@@ -262,6 +274,7 @@ impl Claim {
         fingerprint: Fingerprint,
         created_at: Timestamp,
     ) -> Result<Self, Error> {
+        let fingerprint = fingerprint.to_store();
         Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
     }
 }
@@ -298,7 +311,7 @@ pub(crate) fn completed_item(
 
 fn common(schema: &TableSchema, claim: &Claim, status: Status, expires_at: i64) -> Item {
     let mut item = key_item(schema, &claim.key);
-    let fingerprint = AttributeValue::B(Blob::new(claim.fingerprint.as_bytes().as_slice()));
+    let fingerprint = AttributeValue::B(Blob::new(claim.fingerprint.encode()));
     for (attribute, value) in [
         (Attribute::Status, AttributeValue::S(status.as_str().to_owned())),
         (Attribute::Owner, AttributeValue::S(claim.owner.as_str().to_owned())),
@@ -414,7 +427,7 @@ pub(crate) fn completed_bytes(
         (Attribute::Status, Status::Completed.as_str().len()),
         (Attribute::Owner, claim.owner.as_str().len()),
         (Attribute::Attempt, number_bytes(i64::from(claim.attempt))),
-        (Attribute::Fingerprint, claim.fingerprint.as_bytes().len()),
+        (Attribute::Fingerprint, StoredFingerprint::BYTES),
         (Attribute::CreatedAt, number_bytes(claim.created_at.millis())),
         (Attribute::ExpiresAt, number_bytes(expires_at)),
         (Attribute::Format, digits_bytes(FORMAT.len())),

@@ -68,9 +68,9 @@ impl Execution {
     /// [`StepError::Failed`] with the work's own error. [`StepError::NotRun`] before anything ran:
     /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, where no
     /// room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] where the lease is lost or over;
-    /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type, and
-    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored, or its codec does not decode
-    /// it. [`StepError::NotStored`] once
+    /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type,
+    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored, and
+    /// [`ErrorKind::StepsUnreadable`] where its codec does not decode it. [`StepError::NotStored`] once
     /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
     /// [`ErrorKind::LeaseLost`] where another execution owns the key (the last two only where
     /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue) lets the handler see it),

@@ -156,7 +156,7 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
     let (name, client, expected) = if with_payload {
         // The record of another request.
         let mut other = completed;
-        other["fingerprint"] = json!({ "B": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" });
+        other["fingerprint"] = json!({ "B": "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" });
         ("mismatch", Canned::refused(&other).client(), Expected::Mismatch)
     } else {
         ("in progress", Canned::refused(&pending).client(), Expected::InProgress)

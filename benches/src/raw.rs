@@ -36,7 +36,7 @@ fn put(client: &Client, pk: &str, status: &str) -> PutItemFluentBuilder {
         .item("status", text(status))
         .item("owner", text(OWNER))
         .item("attempt", number(1))
-        .item("fingerprint", AttributeValue::B(Blob::new([7; 32])))
+        .item("fingerprint", AttributeValue::B(Blob::new([7; 33])))
         .item("created_at", number(2_362_034_977_000))
         .item("expires_at", number(2_362_121_377))
         .item("format", number(1))

@@ -190,7 +190,7 @@ fn text_or_base64(bytes: &[u8]) -> Value {
 }
 
 fn fingerprint(record: &StoredRecord) -> String {
-    record.fingerprint.as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
+    record.fingerprint.iter().fold(String::with_capacity(66), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
     })

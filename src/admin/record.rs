@@ -9,7 +9,6 @@ use super::answer::StoredAnswer;
 use super::json;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::record::{self, Item, Record, State, Version};
@@ -33,7 +32,7 @@ use crate::steps::Checkpoint;
 ///
 /// assert_eq!(Scope::from_encoded(&record.scope)?, Scope::new("payments"));
 /// assert_eq!((record.key.as_str(), record.attempt), ("order-42", 1));
-/// assert_eq!(record.fingerprint, Fingerprint::of(&1200)?);
+/// assert_eq!(record.fingerprint[1..], Fingerprint::of(&1200)?.as_bytes()[..]);
 /// # Ok(())
 /// # }
 /// ```
@@ -50,8 +49,8 @@ pub struct StoredRecord {
     pub attempt: u32,
     /// The identity of the last attempt.
     pub owner: String,
-    /// Of the request.
-    pub fingerprint: Fingerprint,
+    /// Of the request, as it is stored: the number of its recipe, and 32 bytes of SHA-256.
+    pub fingerprint: Vec<u8>,
     /// When the operation was first started, in DynamoDB's time.
     pub created_at: SystemTime,
     /// When its retention ends, in DynamoDB's time.
@@ -214,7 +213,7 @@ impl StoredRecord {
             },
             attempt: record.attempt,
             owner: record.owner.as_str().to_owned(),
-            fingerprint: record.fingerprint,
+            fingerprint: record.fingerprint.encode().to_vec(),
             created_at: record.created_at.to_system(),
             expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
             steps: record.steps.map(|steps| {

@@ -131,8 +131,10 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Unavailable => "Unavailable",
         ErrorKind::OutcomeUnknown => "OutcomeUnknown",
         ErrorKind::UnknownRecord => "UnknownRecord",
+        ErrorKind::NewerRecord => "NewerRecord",
         ErrorKind::AnswerUnavailable => "AnswerUnavailable",
         ErrorKind::AnswerUnreadable => "AnswerUnreadable",
+        ErrorKind::StepsUnreadable => "StepsUnreadable",
     }
 }
 

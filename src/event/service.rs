@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tower_service::Service;
 
 use super::{JsonEvent, deadline};
-use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
@@ -213,10 +213,15 @@ where
 {
     let (event, context) = (event.payload, event.context);
     let payload: P = serde_json::from_str(event.get()).map_err(|source| {
-        invalid("the event is not of the type that the handler takes").with_source(source)
+        invalid("the event is not of the type that the handler takes")
+            .with_source(JsonFault::from(source))
     })?;
-    let key = (config.key_of)(&payload)
-        .ok_or_else(|| invalid("the event has no idempotency key: nothing was run"))?;
+    let key = match (config.key_of)(&payload) {
+        Some(key) => key,
+        // The operation draws one.
+        None if config.idempotency.core.table.is_disabled => String::new(),
+        None => return Err(invalid("the event has no idempotency key: nothing was run").into()),
+    };
     let fingerprint = match &config.fingerprint {
         Some(fingerprint) => fingerprint(&event),
         None => Fingerprint::builder().json(event.get().as_bytes()).finish(),

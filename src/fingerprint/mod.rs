@@ -1,16 +1,15 @@
 //! What a request is, in 32 bytes: a repeat with the same key must have the same fingerprint.
 
 pub(crate) mod json;
+mod recipe;
 
 use std::fmt;
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
+use self::recipe::{Hashing, RECIPES};
+pub(crate) use self::recipe::{NoFingerprint, StoredFingerprint};
 use crate::error::{Error, ErrorKind};
-
-/// Separates these hashes from every other use of SHA-256, and versions their layout.
-const DOMAIN: &[u8] = b"dynamodb-idempotency/fingerprint/1\0";
 
 /// The SHA-256 of a request, every part of it length-prefixed.
 ///
@@ -26,7 +25,7 @@ const DOMAIN: &[u8] = b"dynamodb-idempotency/fingerprint/1\0";
 /// assert_eq!(one, other);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; 32]);
+pub struct Fingerprint([StoredFingerprint; RECIPES.len()]);
 
 impl Fingerprint {
     /// Starts a fingerprint of chosen parts.
@@ -39,9 +38,7 @@ impl Fingerprint {
     /// assert_ne!(fingerprint, Fingerprint::builder().bytes(b"").finish());
     /// ```
     pub fn builder() -> FingerprintBuilder {
-        let mut hasher = Sha256::new();
-        hasher.update(DOMAIN);
-        FingerprintBuilder { hasher }
+        FingerprintBuilder { hashing: Hashing::new(RECIPES) }
     }
 
     /// The fingerprint of any serialisable value, by its JSON value.
@@ -67,13 +64,16 @@ impl Fingerprint {
     }
 
     /// That of no parts at all: what an operation without a payload has.
-    pub(crate) const EMPTY: Self = Self([
-        0xd4, 0x95, 0xa1, 0x40, 0x60, 0xd0, 0x99, 0xca, 0x46, 0x9f, 0xf9, 0x2f, 0x66, 0x00, 0xb0,
-        0xc5, 0x8c, 0xb8, 0x6a, 0x6f, 0x9c, 0x6a, 0x78, 0x95, 0x04, 0x6f, 0x58, 0xc8, 0xb2, 0x85,
-        0x95, 0x55,
-    ]);
+    pub(crate) const EMPTY: Self = Self([StoredFingerprint {
+        recipe: 1,
+        hash: [
+            0xd4, 0x95, 0xa1, 0x40, 0x60, 0xd0, 0x99, 0xca, 0x46, 0x9f, 0xf9, 0x2f, 0x66, 0x00,
+            0xb0, 0xc5, 0x8c, 0xb8, 0x6a, 0x6f, 0x9c, 0x6a, 0x78, 0x95, 0x04, 0x6f, 0x58, 0xc8,
+            0xb2, 0x85, 0x95, 0x55,
+        ],
+    }]);
 
-    /// The hash itself.
+    /// The hash itself, by the recipe that this version writes.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -83,21 +83,24 @@ impl Fingerprint {
     /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
+        &self.0[0].hash
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+    /// What a record of this request carries.
+    pub(crate) fn to_store(self) -> StoredFingerprint {
+        self.0[0]
+    }
+
+    /// Whether a record is of this request, by the recipe that the record names.
+    pub(crate) fn matches(&self, stored: &StoredFingerprint) -> bool {
+        self.0.contains(stored)
     }
 }
 
-/// The first four bytes tell fingerprints apart in a log; the whole hash of a small payload could
-/// be guessed back.
+/// Its beginning alone.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = String::with_capacity(8);
-        crate::key::push_hex(&mut hex, &self.0[..4]);
-        write!(f, "Fingerprint({hex}…)")
+        self.0[0].fmt(f)
     }
 }
 
@@ -116,14 +119,7 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Debug)]
 #[must_use = "call finish()"]
 pub struct FingerprintBuilder {
-    hasher: Sha256,
-}
-
-/// What a part is; a JSON text is never taken for the same bytes given raw.
-#[derive(Clone, Copy)]
-enum Part {
-    Bytes = 0,
-    Json = 1,
+    hashing: Hashing<{ RECIPES.len() }>,
 }
 
 impl FingerprintBuilder {
@@ -136,8 +132,9 @@ impl FingerprintBuilder {
     /// let one = Fingerprint::builder().bytes(b"ab").bytes(b"c").finish();
     /// assert_ne!(one, Fingerprint::builder().bytes(b"a").bytes(b"bc").finish());
     /// ```
-    pub fn bytes(self, bytes: &[u8]) -> Self {
-        self.part(Part::Bytes, bytes)
+    pub fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.hashing.bytes(bytes);
+        self
     }
 
     /// Adds JSON text by value; text that is not valid JSON (or is nested more than 128 levels
@@ -150,11 +147,9 @@ impl FingerprintBuilder {
     /// assert_eq!(of(r#"{"a": 1, "b": 2}"#), of(r#"{"b":2,"a":1}"#));
     /// assert_ne!(of("1"), of("1.0"));
     /// ```
-    pub fn json(self, text: &[u8]) -> Self {
-        match json::canonical(text) {
-            Some(canonical) => self.part(Part::Json, &canonical),
-            None => self.part(Part::Bytes, text),
-        }
+    pub fn json(mut self, text: &[u8]) -> Self {
+        self.hashing.json(text);
+        self
     }
 
     /// The fingerprint of all parts added.
@@ -167,14 +162,7 @@ impl FingerprintBuilder {
     /// ```
     #[must_use]
     pub fn finish(self) -> Fingerprint {
-        Fingerprint(self.hasher.finalize().into())
-    }
-
-    fn part(mut self, part: Part, bytes: &[u8]) -> Self {
-        self.hasher.update([part as u8]);
-        self.hasher.update((bytes.len() as u64).to_be_bytes());
-        self.hasher.update(bytes);
-        self
+        Fingerprint(self.hashing.finish())
     }
 }
 
@@ -183,6 +171,7 @@ mod tests {
     use std::collections::HashMap;
 
     use proptest::prelude::*;
+    use sha2::{Digest, Sha256};
 
     use super::*;
 
@@ -192,15 +181,17 @@ mod tests {
 
     #[test]
     fn layout_is_fixed() {
-        // A stored fingerprint must mean the same in every release: DOMAIN, then tag, length as
-        // big-endian u64 and bytes of each part.
+        // A stored fingerprint must mean the same in every release: the recipe's domain, then tag,
+        // length as big-endian u64 and bytes of each part.
         let mut expected = Sha256::new();
         expected.update(b"dynamodb-idempotency/fingerprint/1\0");
         expected.update(
             b"\x00\x00\x00\x00\x00\x00\x00\x00\x02ab\x01\x00\x00\x00\x00\x00\x00\x00\x07{\"a\":1}",
         );
         let built = Fingerprint::builder().bytes(b"ab").json(b" { \"a\" : 1 } ").finish();
-        assert_eq!(built.as_bytes()[..], expected.finalize()[..]);
+        let expected = expected.finalize();
+        assert_eq!(built.as_bytes()[..], expected[..]);
+        assert_eq!(built.to_store().encode()[..], [&[1], &expected[..]].concat());
         assert_eq!(Fingerprint::builder().finish(), Fingerprint::EMPTY);
     }
 

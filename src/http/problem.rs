@@ -78,6 +78,12 @@ pub enum ProblemKind {
     /// 503 with `Retry-After`: this server shuts down: [`drain`](super::IdempotencyLayer::drain) was
     /// called. Nothing ran.
     ShuttingDown,
+    /// 503 with `Retry-After`: the record of this key was written by a newer version, which this
+    /// instance does not understand. Nothing ran.
+    NewerRecord,
+    /// 503 with `Retry-After`: an earlier request with this key has done a part of its work, and this
+    /// instance cannot read what that came to; the reason is in the log. Nothing ran.
+    StepsUnreadable,
     /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
     /// [hook](super::Http::reconcile) could not tell what became of it; the reason is in the log.
     /// Nothing ran.
@@ -146,6 +152,14 @@ impl ProblemKind {
             Self::ShuttingDown => {
                 ("ShuttingDown", S::SERVICE_UNAVAILABLE, "The server is shutting down")
             }
+            Self::NewerRecord => {
+                ("NewerRecord", S::SERVICE_UNAVAILABLE, "A newer version has this idempotency key")
+            }
+            Self::StepsUnreadable => (
+                "StepsUnreadable",
+                S::SERVICE_UNAVAILABLE,
+                "An earlier request cannot be continued here",
+            ),
             Self::ReconcileFailed => (
                 "ReconcileFailed",
                 S::SERVICE_UNAVAILABLE,
@@ -296,6 +310,8 @@ impl From<&Error> for Problem {
             ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
             ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),
             ErrorKind::AnswerUnavailable => unsaid(ProblemKind::AnswerUnavailable),
+            ErrorKind::NewerRecord => unsaid(ProblemKind::NewerRecord).retry_after(SOON),
+            ErrorKind::StepsUnreadable => unsaid(ProblemKind::StepsUnreadable).retry_after(SOON),
             ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
                 unsaid(ProblemKind::RecordNotUnderstood)
             }

@@ -48,11 +48,14 @@ where
     E: fmt::Display,
 {
     let clock = &config.idempotency.core.table.clock;
+    // Then twins know nothing of each other either.
+    let is_disabled = config.idempotency.core.table.is_disabled;
     let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
     let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for Incoming { item, group, content } in messages {
         let work = prepare(config, content);
-        slots.push(Slot { group, identity: work.identity() });
+        let identity = work.identity().filter(|_| !is_disabled);
+        slots.push(Slot { group, identity });
         works.push(Some(work));
         items.push(item);
     }
@@ -117,7 +120,7 @@ impl<R> Work<R> {
             Self::Run { message, fingerprint } => {
                 message.key.clone().map(|key| (key, *fingerprint))
             }
-            Self::RunUnprotected { .. } | Self::Refuse { .. } => None,
+            Self::RunUnprotected { .. } | Self::Refuse { .. } | Self::Panicked { .. } => None,
         }
     }
 }

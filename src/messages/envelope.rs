@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::key::Attributes;
+use super::object::Object;
 use super::source::{Body, eventbridge_body};
+use crate::error::JsonFault;
 
 /// What a queue's message body is wrapped in.
 ///
@@ -22,7 +24,7 @@ use super::source::{Body, eventbridge_body};
 pub enum Envelope {
     /// A notification of an SNS topic that the queue subscribes to without raw message delivery: the
     /// payload is its `Message`, attributes are its `MessageAttributes`, the broker's id is its
-    /// `MessageId`.
+    /// `MessageId`. Its `Type` has to be `Notification`: a confirmation of a subscription is malformed.
     Sns,
     /// An event of an EventBridge rule whose target is the queue: the payload is its `detail`, the
     /// broker's id its `source` and `id`.
@@ -32,10 +34,12 @@ pub enum Envelope {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Notification {
+    #[serde(rename = "Type")]
+    kind: String,
     message_id: String,
     message: String,
     #[serde(default)]
-    message_attributes: Option<BTreeMap<String, Attribute>>,
+    message_attributes: Option<BTreeMap<String, Object<Attribute>>>,
 }
 
 #[derive(Deserialize)]
@@ -52,22 +56,39 @@ impl Envelope {
         let text = std::str::from_utf8(&body.payload).unwrap_or_default();
         match self {
             Self::Sns => match serde_json::from_str(text) {
-                Ok(notification) => Ok(opened(notification)),
-                Err(error) => Err(format!("the body is not a notification of SNS's: {error}")),
+                Ok(Object(notification)) => opened(notification),
+                Err(error) => {
+                    let fault = JsonFault::from(error);
+                    Err(format!("the body is not a notification of SNS's: {fault}"))
+                }
             },
             Self::EventBridge => eventbridge_body(text)
-                .map_err(|error| format!("the body is not an event of EventBridge's: {error}")),
+                .map_err(|fault| format!("the body is not an event of EventBridge's: {fault}")),
         }
     }
 }
 
-fn opened(notification: Notification) -> Body {
+/// The `Type` of what SNS sends of a message. It also sends questions of its own, whether to subscribe.
+pub(super) fn check_type(kind: &str) -> Result<(), String> {
+    match kind {
+        "Notification" => Ok(()),
+        "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
+            Err(format!("it is a {kind} of SNS's, and no message: confirm it by hand"))
+        }
+        _ => Err("its `Type` is none of SNS's".to_owned()),
+    }
+}
+
+fn opened(notification: Notification) -> Result<Body, String> {
+    check_type(&notification.kind)?;
     let mut attributes = Attributes::default();
-    for (name, Attribute { kind, value }) in notification.message_attributes.unwrap_or_default() {
+    for (name, Object(Attribute { kind, value })) in
+        notification.message_attributes.unwrap_or_default()
+    {
         let is_text = kind != "Binary";
         attributes
             .push(&name, if is_text { Ok(value) } else { Err("is binary, and a key is text") });
     }
     let payload = notification.message.into_bytes();
-    Body::new(payload, attributes, Some(notification.message_id))
+    Ok(Body::new(payload, attributes, Some(notification.message_id)))
 }

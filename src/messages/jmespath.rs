@@ -1,13 +1,54 @@
 //! Keys by a `JMESPath` expression.
 
-use jmespath::Variable;
+use std::sync::LazyLock;
+
+use jmespath::functions::{Function, ToStringFn};
+use jmespath::{
+    Context, ErrorReason, JmespathError, Rcvar, Runtime, RuntimeError, SearchResult, Variable,
+};
 
 use super::key::{MessageKey, NoKey};
 use crate::error::{Error, ErrorKind};
 
+/// The functions of the language, but that no number becomes a text which has lost digits.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let mut runtime = Runtime::new();
+    runtime.register_builtin_functions();
+    let plain = ToStringFn::new();
+    let exact = move |args: &[Rcvar], context: &mut Context<'_>| -> SearchResult {
+        match args.iter().all(|argument| is_exact(argument)) {
+            true => plain.evaluate(args, context),
+            false => Err(inexact(context)),
+        }
+    };
+    runtime.register_function("to_string", Box::new(exact));
+    runtime
+});
+
+/// Whether all numbers in it are whole ones of 64 bits. Others lose digits, and two keys could become
+/// one.
+fn is_exact(value: &Variable) -> bool {
+    match value {
+        Variable::Number(number) => number.is_i64() || number.is_u64(),
+        Variable::Array(values) => values.iter().all(|value| is_exact(value)),
+        Variable::Object(members) => members.values().all(|value| is_exact(value)),
+        Variable::Null | Variable::String(_) | Variable::Bool(_) | Variable::Expref(_) => true,
+    }
+}
+
+fn inexact(context: &Context<'_>) -> JmespathError {
+    let reason = RuntimeError::InvalidType {
+        expected: "whole numbers of 64 bits".to_owned(),
+        actual: "a number that would lose digits".to_owned(),
+        position: 0,
+    };
+    JmespathError::from_ctx(context, ErrorReason::Runtime(reason))
+}
+
 impl<R> MessageKey<R> {
     /// What a `JMESPath` expression finds in the payload's JSON: `join('-', [order.id, order.line])`.
-    /// A text, or a whole number.
+    /// A text, or a whole number of 64 bits; `to_string` takes no other numbers either, since two keys
+    /// could become one by the digits that they lose.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{MessageKey, events::sqs::SqsMessage};
@@ -20,7 +61,7 @@ impl<R> MessageKey<R> {
     /// # Errors
     /// [`ErrorKind::Configuration`] if it is no expression.
     pub fn jmespath(expression: &str) -> Result<Self, Error> {
-        let compiled = jmespath::compile(expression).map_err(|source| {
+        let compiled = RUNTIME.compile(expression).map_err(|source| {
             let message = format!("`{expression}` is not a JMESPath expression");
             Error::new(ErrorKind::Configuration, message).with_source(source)
         })?;
@@ -28,14 +69,12 @@ impl<R> MessageKey<R> {
             let payload = std::str::from_utf8(&message.payload).map_err(|_| not_json(&compiled))?;
             let payload = Variable::from_json(payload).map_err(|_| not_json(&compiled))?;
             let invalid = |why: &str| NoKey::Invalid(format!("the key by `{compiled}` {why}"));
-            let found = compiled.search(payload).map_err(|error| invalid(&error.to_string()))?;
+            let found =
+                compiled.search(payload).map_err(|error| invalid(&error.reason.to_string()))?;
             match &*found {
                 Variable::Null => Err(NoKey::Missing(format!("the payload has no `{compiled}`"))),
                 Variable::String(text) => Ok(text.clone()),
-                // Others lose digits, and two keys could become one.
-                Variable::Number(number) if number.is_i64() || number.is_u64() => {
-                    Ok(number.to_string())
-                }
+                Variable::Number(number) if is_exact(&found) => Ok(number.to_string()),
                 _ => Err(invalid("is neither a text nor a whole number of 64 bits")),
             }
         }))
@@ -77,6 +116,32 @@ mod tests {
             assert!(matches!(found(expression, payload), Err(NoKey::Invalid(_))), "{expression}");
         }
         assert!(matches!(found("id", "no JSON"), Err(NoKey::Invalid(_))));
+    }
+
+    /// `18446744073709551616` and `18446744073709551617` are one number in 64 bits.
+    #[test]
+    fn no_two_numbers_become_one_text() {
+        let of = |id: &str| format!(r#"{{"id":{id},"order":{{"ids":[{id}]}}}}"#);
+        for id in
+            ["18446744073709551616", "18446744073709551617", "-9223372036854775809", "1.5", "1e2"]
+        {
+            for expression in
+                ["to_string(id)", "to_string(order)", "join('-', [to_string(order.ids)])"]
+            {
+                let found = found(expression, &of(id));
+                assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {id}: {found:?}");
+            }
+        }
+        // The functions for numbers count in 64 bits too.
+        for expression in ["to_string(sum(order.ids))", "to_string(abs(id))"] {
+            let found = found(expression, &of("9007199254740993"));
+            assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {found:?}");
+        }
+        for id in ["18446744073709551615", "9007199254740993", "-9223372036854775808", "7"] {
+            assert_eq!(found("to_string(id)", &of(id)).as_deref(), Ok(id));
+            assert_eq!(found("to_string(order.ids)", &of(id)), Ok(format!("[{id}]")));
+        }
+        assert_eq!(found("to_string('a')", "{}").as_deref(), Ok("a"));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+use crate::error::{Error, ErrorKind, JsonFault};
+
 /// One message of a batch.
 ///
 /// ```
@@ -13,7 +15,7 @@ use serde::de::DeserializeOwned;
 /// #[derive(Deserialize)]
 /// struct Payment { amount: u64 }
 ///
-/// fn read(message: Message<SqsMessage>) -> Result<u64, serde_json::Error> {
+/// fn read(message: Message<SqsMessage>) -> Result<u64, dynamodb_idempotency::Error> {
 ///     println!("{:?}, {} bytes", message.key(), message.payload().len());
 ///     println!("sent by {:?}", message.record().attributes.get("SenderId"));
 ///     let payment: Payment = message.json()?;
@@ -156,9 +158,14 @@ impl<R> Message<R> {
     /// ```
     ///
     /// # Errors
-    /// When it is not JSON, or not of this type.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.payload)
+    /// [`ErrorKind::InvalidInput`] when it is not JSON, or not of this type; with the place, and without
+    /// a word of the payload, so that a handler can fail with it.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.payload).map_err(|error| {
+            let fault = JsonFault::from(error);
+            let message = format!("the payload is not what the handler takes: {fault}");
+            Error::new(ErrorKind::InvalidInput, message)
+        })
     }
 
     /// The idempotency key that was found; `None` only where

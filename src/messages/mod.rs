@@ -69,6 +69,7 @@ mod error;
 mod jmespath;
 mod key;
 mod message;
+mod object;
 mod response;
 mod schedule;
 mod service;

@@ -13,15 +13,14 @@ use super::key::NoKey;
 use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{Disposal, MissingKey};
-use super::source::{Content, Source};
+use super::source::{Body, Content, Source, Unreadable};
 use crate::acquire::Call;
 use crate::clock::End;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
-use crate::key::RecordKey;
 use crate::operation::panic_text;
-use crate::record::{Claim, Owner};
+use crate::record::Claim;
 use crate::response::Answers;
 use crate::signals::Ending;
 
@@ -29,51 +28,73 @@ use crate::signals::Ending;
 pub(super) enum Work<R> {
     /// Run it once; its key is in the message.
     Run { message: Message<R>, fingerprint: Fingerprint },
-    /// Run it: it has no key, and the user wants that.
+    /// Run it: it has no key, and the user wants that, or idempotency is switched off.
     RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
-    /// Do not run it.
+    /// Do not run it: no further delivery would mend it.
     Refuse { reason: String, disposal: Disposal },
+    /// Do not run it: code has panicked at it, which says nothing of the message.
+    Panicked { reason: &'static str },
 }
 
 /// Finds a message's key, or why it is not to run.
 pub(super) fn prepare<S: Source>(
     config: &Config<S>,
-    content: Result<Content<S::Record>, String>,
+    content: Result<Content<S::Record>, Unreadable>,
 ) -> Work<S::Record> {
-    // The user's own closures find key and fingerprint; a panic in one is that message's alone.
-    let prepared = catch_unwind(AssertUnwindSafe(|| read(config, content)));
-    let prepared = prepared.unwrap_or_else(|panic| {
-        Err(format!("looking for its key panicked: {}", panic_text(panic.as_ref())))
-    });
-    prepared.unwrap_or_else(|reason| Work::Refuse { reason, disposal: config.malformed })
+    let refuse = |reason| Work::Refuse { reason, disposal: config.malformed };
+    let (mut message, body) = match content.and_then(|content| open(config, content)) {
+        Ok(opened) => opened,
+        Err(Unreadable::Malformed(reason)) => return refuse(reason),
+        Err(Unreadable::Panicked) => {
+            return Work::Panicked { reason: "reading the record panicked" };
+        }
+    };
+    // The user's own closures; a panic in one is that message's alone.
+    let identified = catch_unwind(AssertUnwindSafe(|| identify(config, &message, &body)));
+    match identified {
+        Ok(Ok((key, fingerprint))) => {
+            message.key = Some(key);
+            Work::Run { message, fingerprint }
+        }
+        Ok(Err(_)) | Err(_) if config.idempotency.core.table.is_disabled => {
+            Work::RunUnprotected { message, fingerprint: body.fingerprint }
+        }
+        Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
+        Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
+            MissingKey::Fail => Work::Refuse { reason, disposal: Disposal::Report },
+            MissingKey::Acknowledge => Work::Refuse { reason, disposal: Disposal::Acknowledge },
+            MissingKey::RunUnprotected => {
+                Work::RunUnprotected { message, fingerprint: body.fingerprint }
+            }
+        },
+        // Its own words are on stderr, with its place; here they could be the message's.
+        Err(_) => Work::Panicked { reason: "looking for its key or fingerprint panicked" },
+    }
 }
 
-fn read<S: Source>(
+fn open<S: Source>(
     config: &Config<S>,
-    content: Result<Content<S::Record>, String>,
-) -> Result<Work<S::Record>, String> {
-    let Content { record, mut body } = content?;
+    content: Content<S::Record>,
+) -> Result<(Message<S::Record>, Body), Unreadable> {
+    let Content { record, mut body } = content;
     if let Some(envelope) = config.envelope {
         body = envelope.open(&body)?;
     }
     let payload = std::mem::take(&mut body.payload);
-    let mut message = Message { record, payload, key: None };
+    Ok((Message { record, payload, key: None }, body))
+}
+
+fn identify<S: Source>(
+    config: &Config<S>,
+    message: &Message<S::Record>,
+    body: &Body,
+) -> Result<(String, Fingerprint), NoKey> {
+    let key = config.key.find(message, body)?;
     let fingerprint = match &config.fingerprint {
-        Some(fingerprint) => fingerprint(&message),
+        Some(fingerprint) => fingerprint(message),
         None => body.fingerprint,
     };
-    match config.key.find(&message, &body) {
-        Ok(key) => {
-            message.key = Some(key);
-            Ok(Work::Run { message, fingerprint })
-        }
-        Err(NoKey::Invalid(reason)) => Err(reason),
-        Err(NoKey::Missing(reason)) => Ok(match config.missing_key {
-            MissingKey::Fail => Work::Refuse { reason, disposal: Disposal::Report },
-            MissingKey::Acknowledge => Work::Refuse { reason, disposal: Disposal::Acknowledge },
-            MissingKey::RunUnprotected => Work::RunUnprotected { message, fingerprint },
-        }),
-    }
+    Ok((key, fingerprint))
 }
 
 /// The time that a message has.
@@ -120,10 +141,13 @@ where
     let running = async {
         match work {
             Work::Refuse { reason, disposal } => log.disposed(disposal, &reason),
+            Work::Panicked { reason } => log.failed(reason),
             Work::RunUnprotected { message, fingerprint } => {
                 match without_record(config, fingerprint, deadline) {
                     Ok(execution) => {
-                        log.unprotected();
+                        if !config.idempotency.core.table.is_disabled {
+                            log.unprotected();
+                        }
                         let done = handler(message, execution.clone()).await;
                         execution.came_to(Ending::Unprotected);
                         execution.report();
@@ -182,11 +206,8 @@ fn without_record<S: Source>(
     deadline: Option<End>,
 ) -> Result<Execution, Error> {
     let core = &config.idempotency.core;
-    let owner = Owner::random()?;
-    let limit = core.table.schema.max_key_bytes();
-    let key = RecordKey::new(&config.scope, owner.as_str(), config.policy.key_form, limit)?;
-    let created_at = core.table.clock.store_now();
-    let claim = Claim { key: key.clone(), owner, attempt: 1, fingerprint, created_at };
+    let key = core.drawn_key(&config.scope)?;
+    let claim = Claim::first(key.clone(), fingerprint, core.table.clock.store_now())?;
     let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
     let call = Call::new(core, key, fingerprint, policy, deadline, answers);
     Ok(Execution::unprotected(core, claim, call, None))
@@ -224,6 +245,8 @@ impl Log<'_> {
             | ErrorKind::Configuration
             | ErrorKind::Unavailable
             | ErrorKind::OutcomeUnknown
+            | ErrorKind::StepsUnreadable
+            | ErrorKind::NewerRecord
             | ErrorKind::UnknownRecord => self.failed(&format!("{error:?}")),
         }
     }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::errors::ErrorReplay;
 use crate::acquire::Acquisition;
-use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::response::Answer;
 
 /// Stands in the place of an answer that serde cannot write.
@@ -98,7 +98,7 @@ pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
                 ErrorKind::AnswerUnreadable,
                 "the stored answer is not of the type asked for",
             )
-            .with_source(source)
+            .with_source(JsonFault::from(source))
         }),
         Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
         Answer::Http(_) => Err(Error::new(

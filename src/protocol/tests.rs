@@ -23,7 +23,7 @@ fn record(state: State) -> Record {
     Record {
         owner: owner("theirs"),
         attempt: 2,
-        fingerprint: fingerprint("same"),
+        fingerprint: fingerprint("same").to_store(),
         created_at: Timestamp::from_millis(5),
         expires_at: 100_000,
         state,
@@ -104,7 +104,7 @@ fn a_live_lease_outlives_the_retention() {
 #[test]
 fn another_payload_is_a_mismatch_in_every_state() {
     for state in [completed().state, failed().state, pending(EARLIER).state, pending(LATER).state] {
-        let other = Record { fingerprint: fingerprint("other"), ..record(state) };
+        let other = Record { fingerprint: fingerprint("other").to_store(), ..record(state) };
         assert!(matches!(by_default(other), Decision::Mismatch));
     }
 }
@@ -126,7 +126,7 @@ fn completed_can_run_again_by_compare_and_set() {
     assert_eq!((version.owner, version.status), (owner("theirs"), Status::Completed));
     // What says no to a repeat under `Replay` says no here too.
     assert!(matches!(decided(pending(LATER), &policy), Decision::InProgress { .. }));
-    let other = Record { fingerprint: fingerprint("other"), ..completed() };
+    let other = Record { fingerprint: fingerprint("other").to_store(), ..completed() };
     assert!(matches!(decided(other, &policy), Decision::Mismatch));
 }
 
@@ -233,7 +233,7 @@ fn a_hook_judges_an_abandoned_operation_whatever_the_policy_of_takeover() {
 fn a_hook_is_asked_about_nothing_else() {
     let policy = Policy::default();
     let gone = Record { expires_at: 1, ..pending(EARLIER) };
-    let another = Record { fingerprint: fingerprint("other"), ..pending(EARLIER) };
+    let another = Record { fingerprint: fingerprint("other").to_store(), ..pending(EARLIER) };
     assert!(matches!(with_hook(gone, &policy), Decision::Replace(_)));
     assert!(matches!(with_hook(another, &policy), Decision::Mismatch));
     assert!(matches!(with_hook(pending(LATER), &policy), Decision::InProgress { .. }));

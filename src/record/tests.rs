@@ -14,7 +14,7 @@ fn claim() -> Claim {
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
         owner: Owner("0123456789abcdef0123456789abcdef".into()),
         attempt: 2,
-        fingerprint: Fingerprint::builder().bytes(b"x").finish(),
+        fingerprint: Fingerprint::builder().bytes(b"x").finish().to_store(),
         created_at: Timestamp::from_millis(1_700_000_000_123),
     }
 }
@@ -38,7 +38,7 @@ fn a_record_of_format_1_still_decodes() {
         ("status", s("PENDING")),
         ("owner", s("5f")),
         ("attempt", n("3")),
-        ("fingerprint", AttributeValue::B(Blob::new([7; 32]))),
+        ("fingerprint", AttributeValue::B(Blob::new([[1].as_slice(), &[7; 32]].concat()))),
         ("lease_expires_at", n("1700000030000")),
         ("expires_at", n("1700086400")),
         ("created_at", n("1700000000000")),
@@ -148,8 +148,21 @@ fn a_newer_format_is_an_error_that_names_both() {
     let mut item = pending();
     item.insert("format".into(), number(2));
     let error = Record::decode(&schema(), item).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert_eq!(error.kind(), ErrorKind::NewerRecord);
     assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[test]
+fn a_newer_recipe_of_the_fingerprint_is_an_error_that_names_it() {
+    let mut item = pending();
+    item.insert("fingerprint".into(), AttributeValue::B(Blob::new([2; 33])));
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewerRecord);
+    assert!(error.to_string().contains("recipe 2"), "{error}");
+}
+
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::NewerRecord)
 }
 
 #[test]
@@ -210,7 +223,7 @@ proptest! {
         names.sort();
         item.insert(names[at % names.len()].clone(), value);
         if let Err(error) = Record::decode(&schema(), item) {
-            prop_assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+            prop_assert!(is_refusal(&error), "{:?}", error);
         }
     }
 
@@ -220,7 +233,7 @@ proptest! {
         times in any::<[i64; 2]>(), expires_at in any::<i64>(), answer in prop::option::of(any::<String>()),
     ) {
         let [created_at, at] = times.map(Timestamp::from_millis);
-        let fingerprint = Fingerprint::builder().bytes(&request).finish();
+        let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
         let claim = Claim { owner: Owner(owner), attempt, fingerprint, created_at, ..claim() };
         let mut item = match &answer {
             None => pending_item(&schema(), &claim, at, expires_at),
@@ -261,7 +274,7 @@ proptest! {
             }
         }
         if let Err(error) = Record::decode(&schema(), item) {
-            prop_assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+            prop_assert!(is_refusal(&error), "{:?}", error);
         }
     }
 }

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde::de::DeserializeOwned;
 
 use crate::answer_codec::{Coder, NOT_ENCODED};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, JsonFault};
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,38 +77,56 @@ impl Checkpoint {
         name: &str,
         coder: Coder<'_>,
     ) -> Result<T, Error> {
-        let json = self.json(name, coder).map_err(|reason| lost(name, &reason))?;
+        let json = self.json(name, coder).map_err(|no_result| no_result.of(name))?;
         serde_json::from_str(&json).map_err(|source| {
             let message =
                 format!("the stored result of step `{name}` is not of the type asked for");
-            Error::new(ErrorKind::AnswerUnreadable, message).with_source(source)
+            Error::new(ErrorKind::AnswerUnreadable, message).with_source(JsonFault::from(source))
         })
     }
 
     /// The result as JSON text; or why it is not to be had.
-    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, String> {
-        let unread = |reason| format!("cannot be read: {reason}");
+    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, NoResult> {
         match self {
             Self::Result(json) => {
-                coder.accept_plain().map_err(unread)?;
+                coder.accept_plain().map_err(NoResult::Unread)?;
                 Ok(Cow::Borrowed(json))
             }
             Self::Encoded(bytes) => {
-                let plain = coder.decode(bytes.clone()).map_err(unread)?;
+                let plain = coder.decode(bytes.clone()).map_err(NoResult::Unread)?;
                 let json = plain.strip_prefix(head(name).as_slice());
                 let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
-                let wrong =
-                    || unread("what its AnswerCodec made of it is no result of its".to_owned());
-                json.map(Cow::Owned).ok_or_else(wrong)
+                json.map(Cow::Owned).ok_or_else(|| {
+                    let wrong = "what its AnswerCodec made of it is no result of its";
+                    NoResult::Unread(wrong.to_owned())
+                })
             }
-            Self::Unavailable => Err("could not be stored".to_owned()),
+            Self::Unavailable => Err(NoResult::NeverStored),
         }
     }
 }
 
-fn lost(name: &str, reason: &str) -> Error {
-    let message = format!("step `{name}` was done in an earlier attempt, and its result {reason}");
-    Error::new(ErrorKind::AnswerUnavailable, message)
+/// Why the result of a step that is done is not to be had.
+#[derive(Debug)]
+pub(crate) enum NoResult {
+    /// Nobody can read it.
+    NeverStored,
+    /// Who has its codec can.
+    Unread(String),
+}
+
+impl NoResult {
+    fn of(self, name: &str) -> Error {
+        let step = format!("step `{name}` was done in an earlier attempt, and its result");
+        match self {
+            Self::NeverStored => {
+                Error::new(ErrorKind::AnswerUnavailable, format!("{step} could not be stored"))
+            }
+            Self::Unread(reason) => {
+                Error::new(ErrorKind::StepsUnreadable, format!("{step} cannot be read: {reason}"))
+            }
+        }
+    }
 }
 
 /// What the codec is given before a result: with the name, so that no step's result stands in for
@@ -139,7 +157,7 @@ impl Checkpoints {
     pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
         let stored = self.0.iter().filter(|(_, step)| !matches!(step, Checkpoint::Unavailable));
         for (name, step) in stored {
-            step.json(name, coder).map_err(|reason| lost(name, &reason))?;
+            step.json(name, coder).map_err(|no_result| no_result.of(name))?;
         }
         Ok(())
     }

@@ -317,7 +317,7 @@ impl<'a> SandboxRecord<'a> {
             key,
             owner: Owner::random()?,
             attempt: record.attempt,
-            fingerprint: named.unwrap_or(record.fingerprint),
+            fingerprint: named.map_or(record.fingerprint, Fingerprint::to_store),
             created_at: record.created_at,
         })
     }

@@ -26,7 +26,7 @@ pub(crate) struct Mask {
 
 /// How one of its two sides does its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Does {
+pub(crate) enum Does {
     Work,
     Fail,
     Panic,
@@ -44,7 +44,7 @@ impl Mask {
         self.encoding.store(does as u8, Ordering::SeqCst);
     }
 
-    fn decoding(&self, does: Does) {
+    pub(crate) fn decoding(&self, does: Does) {
         self.decoding.store(does as u8, Ordering::SeqCst);
     }
 
@@ -364,7 +364,7 @@ async fn a_plain_failure_is_not_replayed_where_plain_ones_are_refused() {
 
 #[tokio::test]
 async fn a_plain_step_is_read_unless_that_is_refused() {
-    for (accepts, expected) in [(true, None), (false, Some(ErrorKind::AnswerUnavailable))] {
+    for (accepts, expected) in [(true, None), (false, Some(ErrorKind::StepsUnreadable))] {
         let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
         let steps = map("charge", s(&format!("\"{SECRET}\"")));
         store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
@@ -684,7 +684,7 @@ async fn a_step_that_cannot_be_decoded_is_not_done_again() {
         for (does, reader) in [(Does::Fail, &masked), (Does::Panic, &masked), (Does::Work, &bare)] {
             mask.decoding(does);
             let said = step(reader, "charge", &runs).await;
-            assert_eq!(said.unwrap_err(), "did not run: AnswerUnavailable", "{does:?}");
+            assert_eq!(said.unwrap_err(), "did not run: StepsUnreadable", "{does:?}");
             assert_eq!(store.record("charge#k").await, record);
         }
     }
@@ -703,7 +703,7 @@ async fn one_steps_result_does_not_open_as_anothers_nor_as_an_answer() {
         let steps = map(name, stored.clone());
         store.put(with(record.clone(), "steps", steps)).await;
         let said = step(&idempotency, name, &runs).await;
-        assert_eq!(said.unwrap_err(), "did not run: AnswerUnavailable", "{name}");
+        assert_eq!(said.unwrap_err(), "did not run: StepsUnreadable", "{name}");
     }
     let sealed = stored.as_b().unwrap().as_ref()[1..].to_vec();
     let answer = [b"\x02\0\0\0\x20".as_slice(), &sealed].concat();

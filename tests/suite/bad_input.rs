@@ -7,7 +7,9 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
-use dynamodb_idempotency::{ErrorKind, Failure, Idempotency, Lease, Operation, TableSchema};
+use dynamodb_idempotency::{
+    ErrorKind, Failure, Idempotency, Lease, Operation, RunError, TableSchema,
+};
 
 use crate::support::raw::{self, Item, n, s, with};
 use crate::support::{Act, Link, Runs, Store, charge, executed, kind};
@@ -85,17 +87,49 @@ async fn missing_credentials() {
 
 /// An item that this version does not understand: nothing runs and nothing changes.
 async fn not_understood(case: &str, item: Item) {
+    left_alone(case, item, ErrorKind::UnknownRecord).await;
+}
+
+async fn left_alone(case: &str, item: Item, expected: ErrorKind) {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(item.clone()).await;
     let result = charge(store.idempotency().operation("charge").key("k"), &runs).await;
-    assert_eq!((kind(result), runs.count()), (ErrorKind::UnknownRecord, 0), "{case}");
+    assert_eq!((kind(result), runs.count()), (expected, 0), "{case}");
     assert_eq!(store.record("charge#k").await, item, "{case}");
+}
+
+/// Whoever rolls a new version out has both at work: what the older one cannot judge it leaves to the
+/// newer one, and says that a further try may meet that.
+#[tokio::test]
+async fn a_record_of_a_newer_version_is_left_to_that_version() {
+    let recipe_2 = [&[2], &[7; 32][..]].concat();
+    let recipe_2 = AttributeValue::B(Blob::new(recipe_2));
+    for (case, record) in [
+        ("running", raw::pending("charge#k")),
+        ("abandoned", raw::abandoned("charge#k")),
+        ("failed", raw::failed("charge#k")),
+        ("completed", raw::completed("charge#k", "1")),
+    ] {
+        let newer = with(record.clone(), "fingerprint", recipe_2.clone());
+        left_alone(case, newer, ErrorKind::NewerRecord).await;
+        left_alone(case, with(record, "format", n(2)), ErrorKind::NewerRecord).await;
+    }
+}
+
+#[tokio::test]
+async fn a_newer_record_is_met_by_a_further_try() {
+    let store = Store::open().await;
+    store.put(with(raw::completed("charge#k", "1"), "format", n(2))).await;
+    let idempotency = store.idempotency();
+    let ran = charge(idempotency.operation("charge").key("k"), &Runs::default()).await;
+    let Err(RunError::Idempotency(error)) = ran else { panic!("{ran:?}") };
+    assert!(error.is_retryable() && !error.is_outcome_unknown(), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_record_of_an_unknown_format() {
     let past = n(raw::now() / 1000 - 60);
-    for format in [n(2), n(0), s("1"), AttributeValue::Null(true)] {
+    for format in [n(0), s("1"), AttributeValue::Null(true)] {
         for (case, record) in [
             ("running", raw::pending("charge#k")),
             ("abandoned", raw::abandoned("charge#k")),
@@ -139,7 +173,8 @@ async fn a_corrupt_record() {
     for (case, record) in [
         ("unknown status", with(completed(), "status", s("DONE"))),
         ("fraction", with(completed(), "attempt", AttributeValue::N("1.5".to_owned()))),
-        ("short hash", with(completed(), "fingerprint", AttributeValue::B(Blob::new([1; 31])))),
+        ("short hash", with(completed(), "fingerprint", AttributeValue::B(Blob::new([1; 32])))),
+        ("no recipe", with(completed(), "fingerprint", AttributeValue::B(Blob::new([0; 33])))),
         ("answer of text", with(completed(), "response", s("1"))),
         ("answer of another shape", with(completed(), "response", raw::answer("zstd", "1"))),
         ("no answer", {

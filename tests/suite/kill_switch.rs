@@ -69,13 +69,25 @@ async fn failures_are_the_handlers_own_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_call_is_still_told() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = off(&store, &Link::default());
-    let result = charge(idempotency.operation("charge").key(""), &runs).await;
-    let error = result.unwrap_err();
-    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::InvalidInput);
-    assert_eq!(runs.count(), 0);
+async fn nothing_is_refused_for_its_key_or_its_payload() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = off(&store, &link);
+    let charging = || idempotency.operation("charge");
+    let no_json = std::collections::HashMap::from([((1, 2), 3)]);
+    let long = "k".repeat(4096);
+    for operation in [
+        charging(),
+        charging().key(""),
+        charging().key(long),
+        charging().key("k").payload(&no_json),
+    ] {
+        assert!(matches!(charge(operation, &runs).await, Ok(Outcome::Unprotected(_))));
+    }
+    assert_eq!(runs.count(), 4);
+    // What the code itself has wrong is told.
+    let error = charge(idempotency.operation("").key("k"), &runs).await.unwrap_err();
+    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::Configuration);
+    nothing_was_sent(&link);
 }
 
 /// The business's own writes, and no record with them.

@@ -11,6 +11,8 @@ mod admin;
 mod answer_codec;
 mod answers;
 mod bad_input;
+#[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
+mod canaries;
 #[cfg(feature = "http")]
 mod capacity;
 mod clocks;

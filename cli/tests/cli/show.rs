@@ -27,7 +27,7 @@ async fn a_finished_operation_is_shown_with_its_answer() {
     });
     assert_eq!(json["answer"], answer);
     assert_eq!(json["item"]["pk"], json!({"S": "payments#k"}));
-    assert_eq!(json["fingerprint"], "07".repeat(32));
+    assert_eq!(json["fingerprint"], format!("01{}", "07".repeat(32)));
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ pub(crate) fn pending(pk: &str) -> Item {
         ("status", s("PENDING")),
         ("owner", s("00000000000000000000000000000000")),
         ("attempt", n(1)),
-        ("fingerprint", AttributeValue::B(Blob::new([7; 32]))),
+        ("fingerprint", AttributeValue::B(Blob::new([&[1], &[7; 32][..]].concat()))),
         ("lease_expires_at", n(now() + 600_000)),
         ("created_at", n(now() - 60_000)),
         ("expires_at", n(now() / 1000 + 86_400)),

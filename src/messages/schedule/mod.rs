@@ -9,6 +9,9 @@
 //! 2. Messages with one key never run at once. Of those that also ask for the same, one runs, and
 //!    the others count as it does.
 //! 3. Otherwise the first in the batch is the first to run.
+//!
+//! A batch has up to 10,000 messages, which a producer can give one key: what a message costs must not
+//! grow with their number, but for the logarithm of a sorted set.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -49,19 +52,32 @@ enum State {
 struct Entry {
     /// Index of its group.
     group: usize,
-    /// Index of its key's lane.
-    lane: Option<usize>,
-    fingerprint: Option<Fingerprint>,
+    /// Where it stands among the messages of its key.
+    place: Option<Place>,
     state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    lane: usize,
+    request: usize,
 }
 
 /// The messages of one key.
 #[derive(Debug, Default)]
 struct Lane {
     is_running: bool,
-    /// How those that ran ended, by what they asked for.
-    ended: Vec<(Fingerprint, Verdict)>,
+    /// The requests under it; twins are one.
+    requests: Vec<Request>,
     /// Those whose turn came while another one ran.
+    waiting: BTreeSet<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Request {
+    /// How the one that ran ended.
+    ended: Option<Verdict>,
+    /// Those of them that wait.
     waiting: Vec<usize>,
 }
 
@@ -73,12 +89,16 @@ pub(crate) struct Schedule {
     lanes: Vec<Lane>,
     /// Those that may start.
     ready: BTreeSet<usize>,
+    /// How often a message was looked at.
+    #[cfg(test)]
+    looks: usize,
 }
 
 impl Schedule {
     pub(crate) fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
         let (mut named, mut keyed) = (HashMap::new(), HashMap::new());
-        let (mut groups, mut lanes) = (Vec::<VecDeque<usize>>::new(), Vec::new());
+        let mut asked = HashMap::new();
+        let (mut groups, mut lanes) = (Vec::<VecDeque<usize>>::new(), Vec::<Lane>::new());
         let mut entries = Vec::new();
         for (index, slot) in slots.into_iter().enumerate() {
             let group = match slot.group {
@@ -89,32 +109,49 @@ impl Schedule {
                 groups.push(VecDeque::new());
             }
             groups[group].push_back(index);
-            let (key, fingerprint) = slot.identity.unzip();
-            let lane = key.map(|key| {
-                *keyed.entry(key).or_insert_with(|| {
+            let place = slot.identity.map(|(key, fingerprint)| {
+                let lane = *keyed.entry(key).or_insert_with(|| {
                     lanes.push(Lane::default());
                     lanes.len() - 1
-                })
+                });
+                let requests = &mut lanes[lane].requests;
+                let request = *asked.entry((lane, fingerprint)).or_insert_with(|| {
+                    requests.push(Request::default());
+                    requests.len() - 1
+                });
+                Place { lane, request }
             });
-            entries.push(Entry { group, lane, fingerprint, state: State::Waiting });
+            entries.push(Entry { group, place, state: State::Waiting });
         }
         let ready = groups.iter().filter_map(|group| group.front().copied()).collect();
-        Self { entries, groups, lanes, ready }
+        Self {
+            entries,
+            groups,
+            lanes,
+            ready,
+            #[cfg(test)]
+            looks: 0,
+        }
     }
 
     /// The next message to run, if one may start now.
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(index) = self.ready.pop_first() {
-            let Entry { lane, fingerprint, .. } = self.entries[index];
-            let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) else {
+            self.look();
+            if self.entries[index].state != State::Waiting {
+                // It counts as a twin of its that has ended meanwhile.
+                continue;
+            }
+            let Some(Place { lane, request }) = self.entries[index].place else {
                 return Some(self.start(index));
             };
-            let twin = lane.ended.iter().find(|(asked, _)| Some(*asked) == fingerprint);
-            if let Some((_, verdict)) = twin {
-                let verdict = *verdict;
+            let lane = &mut self.lanes[lane];
+            let request = &mut lane.requests[request];
+            if let Some(verdict) = request.ended {
                 self.conclude(index, verdict);
             } else if lane.is_running {
-                lane.waiting.push(index);
+                lane.waiting.insert(index);
+                request.waiting.push(index);
             } else {
                 lane.is_running = true;
                 return Some(self.start(index));
@@ -131,14 +168,34 @@ impl Schedule {
     /// A message that ran is done, or not.
     pub(crate) fn ended(&mut self, index: usize, is_done: bool) {
         let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
-        let Entry { lane, fingerprint, .. } = self.entries[index];
-        if let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) {
-            lane.is_running = false;
-            lane.ended.extend(fingerprint.map(|fingerprint| (fingerprint, verdict)));
-            self.ready.extend(lane.waiting.drain(..));
-        }
         self.conclude(index, verdict);
+        let Some(Place { lane, request }) = self.entries[index].place else { return };
+        let lane = &mut self.lanes[lane];
+        lane.is_running = false;
+        let request = &mut lane.requests[request];
+        request.ended = Some(verdict);
+        let twins = std::mem::take(&mut request.waiting);
+        for twin in &twins {
+            lane.waiting.remove(twin);
+        }
+        // One of them can run, and will wake the next.
+        self.ready.extend(lane.waiting.pop_first());
+        for twin in twins {
+            self.look();
+            // One that had its turn in between may be noted here more than once.
+            if self.entries[twin].state == State::Waiting {
+                self.conclude(twin, verdict);
+            }
+        }
     }
+
+    #[cfg(test)]
+    fn look(&mut self) {
+        self.looks += 1;
+    }
+
+    #[cfg(not(test))]
+    const fn look(&self) {}
 
     /// Writes a verdict down, and what follows from it for the group.
     fn conclude(&mut self, index: usize, verdict: Verdict) {
@@ -158,7 +215,10 @@ impl Schedule {
     pub(crate) fn stop(&mut self) {
         self.ready.clear();
         self.groups.iter_mut().for_each(VecDeque::clear);
-        self.lanes.iter_mut().for_each(|lane| lane.waiting.clear());
+        for lane in &mut self.lanes {
+            lane.waiting.clear();
+            lane.requests.iter_mut().for_each(|request| request.waiting.clear());
+        }
         self.end_all(State::Waiting, Verdict::NoTurn);
     }
 

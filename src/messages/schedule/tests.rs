@@ -118,6 +118,45 @@ fn what_is_cut_off_is_told_from_what_never_ran() {
     assert_eq!(verdicts(&schedule), [CutOff, NoTurn, Done]);
 }
 
+/// Runs a batch of so many messages, some at once, all of them done; gives how often one was looked at.
+fn looks(count: usize, slot: impl Fn(usize) -> Slot) -> usize {
+    let mut schedule = Schedule::new((0..count).map(slot));
+    let mut running = VecDeque::new();
+    loop {
+        while running.len() < 10 {
+            let Some(index) = schedule.next() else { break };
+            running.push_back(index);
+        }
+        let Some(index) = running.pop_front() else { break };
+        schedule.ended(index, true);
+    }
+    assert!(schedule.verdicts().all(|verdict| verdict == Done));
+    schedule.looks
+}
+
+/// SQS delivers up to 10,000 messages at once, and a producer may give all of them one key.
+#[test]
+fn a_message_costs_the_same_in_a_large_batch() {
+    let request = |of: usize| {
+        let fingerprint = Fingerprint::builder().bytes(&of.to_be_bytes()).finish();
+        Slot { group: None, identity: Some(("k".to_owned(), fingerprint)) }
+    };
+    type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Slot);
+    let kinds: [Kind<'_>; 5] = [
+        ("no key", &|_| plain()),
+        ("one group", &|_| of("g")),
+        ("one key, one request", &|_| request(0)),
+        ("one key, other requests", &|index| request(index)),
+        ("one key, three of each request", &|index| request(index / 3)),
+    ];
+    for (kind, slot) in kinds {
+        for count in [100, 10_000] {
+            let looks = looks(count, slot);
+            assert!(looks <= 4 * count, "{kind}: {looks} looks at {count} messages");
+        }
+    }
+}
+
 fn slots() -> impl Strategy<Value = Vec<Slot>> {
     let slot = (prop::option::of(0u8..4), prop::option::of((0u8..5, 0u8..2)));
     let slot = slot.prop_map(|(group, identity)| Slot {

@@ -3,7 +3,7 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -59,7 +59,7 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
     Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<EventRecord>, String> {
+fn content(raw: &Raw<'_>) -> Result<Content<EventRecord>, Unreadable> {
     let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", DynamoDbStreams::NAME)?;
     let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
         (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),

@@ -5,9 +5,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Batch, Body, Content, Incoming, Source, Split, decode, other_source};
+use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::object::Object;
 use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
@@ -34,8 +36,9 @@ impl Split for EventBridge {
     const PARTIAL_BY_DEFAULT: bool = false;
 
     fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        let body = body(event).map_err(|error| other_source(Self::NAME, &error.to_string()))?;
-        let item = body.broker_id.clone().map(ItemIdentifier::Id);
+        let (body, id) =
+            read(event).map_err(|fault| other_source(Self::NAME, &fault.to_string()))?;
+        let item = id.map(ItemIdentifier::Id);
         let content = decode(event, Self::NAME).map(|record| Content { record, body });
         Ok(Batch { messages: vec![Incoming { item, group: None, content }], state: None })
     }
@@ -58,8 +61,14 @@ struct Event {
 
 /// What an event says: its detail. Its own id and time are not part of it, so that the same event
 /// sent twice with one key is the same request.
-pub(crate) fn body(event: &str) -> Result<Body, serde_json::Error> {
-    let Event { id, source, detail_type, detail } = serde_json::from_str(event)?;
+pub(crate) fn body(event: &str) -> Result<Body, JsonFault> {
+    read(event).map(|(body, _)| body)
+}
+
+/// What an event says, and its id.
+fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
+    let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
+    let id = id.filter(|id| !id.is_empty());
     let payload = detail.get().as_bytes().to_vec();
     let fingerprint = Fingerprint::builder()
         .bytes(source.as_bytes())
@@ -67,6 +76,7 @@ pub(crate) fn body(event: &str) -> Result<Body, serde_json::Error> {
         .json(&payload)
         .finish();
     // A source has no `/` of its own only by custom; an id is a UUID, so the last one ends it.
-    let broker_id = id.filter(|id| !id.is_empty()).map(|id| format!("{source}/{id}"));
-    Ok(Body { payload, attributes: Attributes::default(), broker_id, fingerprint })
+    let broker_id = id.as_ref().map(|id| format!("{source}/{id}"));
+    let attributes = Attributes::default();
+    Ok((Body { payload, attributes, broker_id, fingerprint }, id))
 }

@@ -9,9 +9,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, decode, other_source};
+use super::{
+    Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, decode, named, other_source,
+};
+use crate::error::JsonFault;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::object::Object;
 use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
@@ -50,13 +54,15 @@ impl Split for Kafka {
     const PARTIAL_BY_DEFAULT: bool = false;
 
     fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
-        let event = match serde_json::from_str::<Topics>(event) {
-            Ok(event) => event,
-            Err(error) => return Err(other_source(Self::NAME, &error.to_string())),
+        let event: Topics = match serde_json::from_str(event) {
+            Ok(Object(event)) => event,
+            Err(error) => {
+                return Err(other_source(Self::NAME, &JsonFault::from(error).to_string()));
+            }
         };
         match event.event_source.as_deref() {
             None | Some("aws:kafka" | "SelfManagedKafka") => {}
-            Some(other) => return Err(other_source(Self::NAME, &format!("it is from {other}"))),
+            Some(other) => return Err(other_source(Self::NAME, &named(other))),
         }
         let cluster =
             event.event_source_arn.or_else(|| event.bootstrap_servers.as_deref().map(sorted));
@@ -109,7 +115,7 @@ fn incoming(
     Incoming { item, group, content: content(raw, broker_id) }
 }
 
-fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaRecord>, String> {
+fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaRecord>, Unreadable> {
     let mut attributes = Attributes::default();
     let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
     for header in headers.into_iter().flatten().filter_map(Value::as_object).flatten() {
@@ -118,7 +124,7 @@ fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaReco
     let record: KafkaRecord = decode(raw.text, Kafka::NAME)?;
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
-        .map_err(|error| format!("the record's value is not in base64: {error}"))?;
+        .map_err(|_| "the record's value is not in base64".to_owned())?;
     Ok(Content { record, body: Body::new(payload, attributes, broker_id) })
 }
 

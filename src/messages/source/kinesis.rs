@@ -2,7 +2,7 @@
 
 use aws_lambda_events::kinesis::KinesisEventRecord;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -52,7 +52,7 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
     Incoming { item: raw.item("/kinesis/sequenceNumber"), group, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<KinesisEventRecord>, String> {
+fn content(raw: &Raw<'_>) -> Result<Content<KinesisEventRecord>, Unreadable> {
     let record: KinesisEventRecord = raw.read("/eventSource", "aws:kinesis", Kinesis::NAME)?;
     // `eventID` is `shard:sequence number`: a sequence number is unique in its shard.
     let broker_id = match (&record.event_source_arn, &record.event_id) {

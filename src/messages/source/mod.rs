@@ -26,10 +26,13 @@ pub use self::s3::S3;
 pub use self::sns::Sns;
 pub use self::sqs::Sqs;
 
+use super::envelope::check_type;
 use super::error::BatchError;
 use super::key::{Attributes, MessageKey};
+use super::object::Object;
 use super::response::{BatchResponse, ItemIdentifier, Reporting};
 use super::settings::Order;
+use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
 
 /// A service that sends messages to Lambda. Implemented by the crate alone.
@@ -102,7 +105,22 @@ pub(crate) struct Incoming<R> {
     /// Whose order it stands in, if any.
     pub(crate) group: Option<String>,
     /// What it says, or why that cannot be read.
-    pub(crate) content: Result<Content<R>, String>,
+    pub(crate) content: Result<Content<R>, Unreadable>,
+}
+
+/// Why a message cannot be read; neither quotes it.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// It is not what its source sends.
+    Malformed(String),
+    /// Reading it panicked: that says nothing of the message.
+    Panicked,
+}
+
+impl From<String> for Unreadable {
+    fn from(reason: String) -> Self {
+        Self::Malformed(reason)
+    }
 }
 
 impl<R> Debug for Incoming<R> {
@@ -148,11 +166,11 @@ type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
 
 /// The `Records` of an event, and the state of its window.
 fn records(event: &str, service: &str) -> Result<Records, BatchError> {
-    match serde_json::from_str::<Event>(event) {
-        Ok(Event { records: Some(records), window, state }) => {
+    match serde_json::from_str(event) {
+        Ok(Object(Event { records: Some(records), window, state })) => {
             Ok((records, state.filter(|_| window.is_some())))
         }
-        Ok(Event { records: None, .. }) | Err(_) => {
+        Ok(Object(Event { records: None, .. })) | Err(_) => {
             Err(other_source(service, "it has no list of `Records`"))
         }
     }
@@ -194,10 +212,11 @@ impl<'a> Raw<'a> {
         source_at: &str,
         expected: &str,
         service: &str,
-    ) -> Result<R, String> {
+    ) -> Result<R, Unreadable> {
         match self.text(source_at) {
             Some(other) if other != expected => {
-                return Err(format!("the record is not one of {service}'s: it is from {other}"));
+                let reason = format!("the record is not one of {service}'s: {}", named(other));
+                return Err(reason.into());
             }
             Some(_) | None => {}
         }
@@ -205,12 +224,25 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// The source that a record names. What is no name of a service is not repeated.
+fn named(source: &str) -> String {
+    let is_name =
+        |name: &str| name.len() < 32 && name.bytes().all(|byte| byte.is_ascii_lowercase());
+    match source.strip_prefix("aws:") {
+        Some(name) if is_name(name) => format!("it is from {source}"),
+        _ => "it is from elsewhere".to_owned(),
+    }
+}
+
 /// Reads a record as its source's type. Those are another crate's: should one panic on a record that
 /// nobody thought of, then the record is unreadable, and the others of its batch are not.
-fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, String> {
+fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Unreadable> {
     match catch_unwind(|| serde_json::from_str(text)) {
-        Ok(Ok(record)) => Ok(record),
-        Ok(Err(error)) => Err(format!("the record is not one of {service}'s: {error}")),
-        Err(_) => Err(format!("the record is not one of {service}'s: reading it panicked")),
+        Ok(Ok(Object(record))) => Ok(record),
+        Ok(Err(error)) => {
+            let fault = JsonFault::from(error);
+            Err(format!("the record is not one of {service}'s: {fault}").into())
+        }
+        Err(_) => Err(Unreadable::Panicked),
     }
 }

@@ -3,11 +3,11 @@
 use aws_lambda_events::s3::S3EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
-use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
+use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon S3 event notifications: an asynchronous invocation, which Lambda retries as a whole.
@@ -44,12 +44,12 @@ impl Split for S3 {
 }
 
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
-    let content = content(raw);
-    let id = content.as_ref().ok().and_then(|content| content.body.broker_id.clone());
-    Incoming { item: id.map(ItemIdentifier::Id), group: None, content }
+    // Only the log is told of it: by what S3 calls the change, not by the name of the object.
+    let item = raw.item("/responseElements/x-amz-request-id");
+    Incoming { item, group: None, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, String> {
+fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, Unreadable> {
     let record: S3EventRecord = raw.read("/eventSource", "aws:s3", S3::NAME)?;
     let (bucket, object) = (&record.s3.bucket, &record.s3.object);
     // Neither a bucket's name nor a version nor what follows it has a `/`.

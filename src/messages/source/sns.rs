@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, check_type};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -45,8 +45,9 @@ fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
     Incoming { item: raw.item("/Sns/MessageId"), group: None, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<SnsRecord>, String> {
+fn content(raw: &Raw<'_>) -> Result<Content<SnsRecord>, Unreadable> {
     let record: SnsRecord = raw.read("/EventSource", "aws:sns", Sns::NAME)?;
+    check_type(&record.sns.sns_message_type)?;
     let mut attributes = Attributes::default();
     for (name, attribute) in &record.sns.message_attributes {
         attributes.push(name, text(attribute));

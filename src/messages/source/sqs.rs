@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, records};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -63,7 +63,7 @@ fn incoming(raw: &Raw<'_>, is_fifo: bool) -> Incoming<SqsMessage> {
     }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<SqsMessage>, String> {
+fn content(raw: &Raw<'_>) -> Result<Content<SqsMessage>, Unreadable> {
     let record: SqsMessage = raw.read("/eventSource", "aws:sqs", Sqs::NAME)?;
     let mut attributes = Attributes::default();
     for (name, attribute) in &record.message_attributes {

@@ -10,8 +10,8 @@ use std::time::Duration;
 mod client;
 mod event;
 mod function;
-mod message;
-mod site;
+pub(crate) mod message;
+pub(crate) mod site;
 
 mod answered_by;
 mod axum_router;

@@ -117,6 +117,29 @@ async fn a_closure_that_panics_fails_its_message_alone() {
     assert_eq!(ran.count(), 1);
 }
 
+/// A panic is a bug of somebody's code, and says nothing of the message.
+#[tokio::test]
+async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let consumer = || store.idempotency().sqs("book").malformed(Disposal::Acknowledge);
+    let bug = |_: &Message<SqsMessage>| -> String { panic!("a bug") };
+    let by_key = consumer().key(MessageKey::with(bug)).handler(noting(&ran));
+    let by_fingerprint = consumer().fingerprint(|_| panic!("a bug")).handler(noting(&ran));
+    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+    assert_eq!(failures(&invoke(&by_key, &batch).await), ["1", "2"]);
+    assert_eq!(failures(&invoke(&by_fingerprint, &batch).await), ["1", "2"]);
+    // Of `aws_lambda_events`.
+    let consumer = store.idempotency().kafka("book").malformed(Disposal::Acknowledge);
+    let kafka = consumer.partial_response(true).handler(noting(&ran));
+    let mut broken = kafka_record(1, "a", "a");
+    broken["timestamp"] = json!(1_545_084_650_987.5);
+    let mut event = example!("kafka_msk");
+    event["records"] = json!({"orders-0": [broken]});
+    let item = json!({"itemIdentifier": {"partition": "orders-0", "offset": 1}});
+    assert_eq!(invoke(&kafka, &event).await, json!({"batchItemFailures": [item]}));
+    assert_eq!(ran.count(), 0);
+}
+
 /// Were it left out of the answer, it would be lost; with an empty or unknown name, Lambda would
 /// take the whole batch for failed without a word.
 #[tokio::test]

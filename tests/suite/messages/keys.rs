@@ -5,7 +5,7 @@ use dynamodb_idempotency::messages::{Envelope, Message, MessageKey, MissingKey};
 use dynamodb_idempotency::{Execution, Fingerprint};
 use serde_json::{Value, json};
 
-use super::function::{Ran, failures, invoke, noting};
+use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
 use super::queue::{attribute, example, message, sqs, without_key};
 use crate::support::{Link, Store, raw};
 
@@ -190,6 +190,85 @@ async fn a_message_that_is_no_envelope_fails_alone() {
         assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2", "4"]);
         assert_eq!(ran.count(), 1);
     }
+}
+
+/// serde reads a struct from a list too: whoever can put a list into the queue would choose the key.
+#[tokio::test]
+async fn an_envelope_is_an_object_of_its_own_type() {
+    let notification = |kind: &str| {
+        let whole: Value = serde_json::from_str(&notification("n", Some("k"), "a")).unwrap();
+        let mut whole = whole;
+        whole["Type"] = kind.into();
+        whole.to_string()
+    };
+    let listed = {
+        let mut whole: Value = serde_json::from_str(&notification("Notification")).unwrap();
+        whole["MessageAttributes"]["Idempotency-Key"] = json!(["String", "k"]);
+        whole.to_string()
+    };
+    let event = example!("eventbridge");
+    let sns = [
+        json!(["n", "a", {}]).to_string(),
+        json!(["Notification", "n", "a", {}]).to_string(),
+        listed,
+        notification("SubscriptionConfirmation"),
+        notification("UnsubscribeConfirmation"),
+        notification("notification"),
+        json!({"MessageId": "n", "Message": "a"}).to_string(),
+    ];
+    let eventbridge =
+        [json!([event["id"], event["source"], event["detail-type"], event["detail"]]).to_string()];
+    for (envelope, bodies) in
+        [(Envelope::Sns, sns.to_vec()), (Envelope::EventBridge, eventbridge.to_vec())]
+    {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let consumer = store.idempotency().sqs("book").key(MessageKey::broker_id());
+        let service = consumer.envelope(envelope).handler(noting(&ran));
+        for body in bodies {
+            let answer = invoke(&service, &sqs([without_key("1", &body)])).await;
+            assert_eq!(failures(&answer), ["1"], "{body}");
+        }
+        assert_eq!(ran.count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_sns_asks_a_function_is_no_notification() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sns("book").key(MessageKey::broker_id());
+    let service = service.handler(noting(&ran));
+    for kind in ["SubscriptionConfirmation", "UnsubscribeConfirmation", ""] {
+        let mut event = example!("sns");
+        for record in event["Records"].as_array_mut().unwrap() {
+            record["Sns"]["Type"] = kind.into();
+        }
+        let answer = invoke_in(&service, &event, context_of(30)).await;
+        assert!(answer.is_err(), "{kind}: {answer:?}");
+    }
+    assert_eq!(ran.count(), 0);
+}
+
+/// A record, or a whole event, that is a list.
+#[tokio::test]
+async fn a_list_is_no_record_and_no_event() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let kafka = store.idempotency().kafka("book").key(MessageKey::broker_id());
+    let kafka = kafka.handler(noting(&ran));
+    let listed = json!(["aws:kafka", "arn:aws:kafka:x", "b:1", {"orders-0": []}]);
+    assert!(invoke_in(&kafka, &listed, context_of(30)).await.is_err());
+    let sns = store.idempotency().sns("book").key(MessageKey::broker_id());
+    let sns = sns.handler(noting(&ran));
+    let record = &example!("sns")["Records"][0];
+    for listed in [
+        json!([[record]]),
+        json!({"Records": [[
+            record["EventVersion"], record["EventSubscriptionArn"], record["EventSource"],
+            record["Sns"],
+        ]]}),
+    ] {
+        assert!(invoke_in(&sns, &listed, context_of(30)).await.is_err(), "{listed}");
+    }
+    assert_eq!(ran.count(), 0);
 }
 
 #[tokio::test]

@@ -16,5 +16,7 @@ mod policies;
 mod round_trips;
 mod sources;
 mod standard;
+mod steps;
 mod streams;
+mod switched_off;
 mod time;

@@ -7,8 +7,13 @@ use serde_json::{Value, json};
 /// An event file beside this module.
 macro_rules! example {
     ($name:literal) => {
-        serde_json::from_str::<serde_json::Value>(include_str!(concat!("events/", $name, ".json")))
-            .expect("it is JSON")
+        serde_json::from_str::<serde_json::Value>(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/suite/messages/events/",
+            $name,
+            ".json"
+        )))
+        .expect("it is JSON")
     };
 }
 pub(crate) use example;

@@ -19,6 +19,8 @@ pub(crate) type Fields = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
+    /// The module that says it.
+    pub(crate) target: &'static str,
     pub(crate) level: Level,
     pub(crate) fields: Fields,
     /// The spans around it, the innermost first.
@@ -81,6 +83,17 @@ impl Listener {
 
     pub(crate) fn said(&self, message: &str) -> Vec<Heard> {
         self.events().into_iter().filter(|event| event.message() == message).collect()
+    }
+
+    /// All that the crate has told since the last time, in any form.
+    pub(crate) fn words(&self) -> String {
+        let metrics = self.metrics();
+        let mut state = self.state();
+        let is_ours = |target: &str| target.starts_with("dynamodb_idempotency");
+        let events: Vec<_> = state.events.drain(..).filter(|event| is_ours(event.target)).collect();
+        let spans: Vec<_> =
+            state.spans.drain(..).filter(|(_, name, _)| *name == "idempotency").collect();
+        format!("{events:?}\n{spans:?}\n{metrics:?}")
     }
 
     /// The metrics since the last time.
@@ -151,7 +164,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ears {
         let scope = context.event_scope(event).into_iter().flatten();
         let inside = scope.map(|span| span.id().into_u64()).collect();
         let level = *event.metadata().level();
-        self.state().events.push(Heard { level, fields: fields.0, inside });
+        let target = event.metadata().target();
+        self.state().events.push(Heard { target, level, fields: fields.0, inside });
     }
 }
 

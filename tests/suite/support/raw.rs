@@ -32,13 +32,14 @@ pub(crate) fn now() -> i64 {
 
 /// Somebody's running operation without a payload: one minute of lease left, one day of retention.
 pub(crate) fn pending(pk: &str) -> Item {
-    let fingerprint = Sha256::digest(b"dynamodb-idempotency/fingerprint/1\0");
+    let hash = Sha256::digest(b"dynamodb-idempotency/fingerprint/1\0");
+    let fingerprint = [&[1], &hash[..]].concat();
     let mut item = key(pk);
     for (name, value) in [
         ("status", s("PENDING")),
         ("owner", s(SOMEBODY)),
         ("attempt", n(1)),
-        ("fingerprint", AttributeValue::B(Blob::new(fingerprint.to_vec()))),
+        ("fingerprint", AttributeValue::B(Blob::new(fingerprint))),
         ("lease_expires_at", n(now() + 60_000)),
         ("created_at", n(now())),
         ("expires_at", n(now() / 1000 + 86_400)),

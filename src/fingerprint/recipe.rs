@@ -1,0 +1,182 @@
+//! Recipes: how a request becomes 32 bytes. What is stored names its recipe by a number, so that a
+//! later version can change the recipe and still know the requests of an earlier one.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// All that a hash depends on beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe {
+    /// What a record names it by.
+    number: u8,
+    /// Separates its hashes from every other use of SHA-256.
+    domain: &'static [u8],
+    /// The canonical spelling of a JSON text.
+    canonical: fn(&[u8]) -> Option<Cow<'_, [u8]>>,
+}
+
+/// The recipes that this version reads, that which it writes first. `docs/protocol.md`, "Rolling
+/// out", says how one is added.
+pub(crate) const RECIPES: [Recipe; 1] = [Recipe {
+    number: 1,
+    domain: b"dynamodb-idempotency/fingerprint/1\0",
+    canonical: super::json::canonical,
+}];
+
+/// What a part is; a JSON text is never taken for the same bytes given raw.
+#[derive(Clone, Copy)]
+enum Part {
+    Bytes = 0,
+    Json = 1,
+}
+
+/// The hashes of one request in the making, one for each recipe.
+#[derive(Clone)]
+pub(super) struct Hashing<const N: usize>([(Recipe, Sha256); N]);
+
+impl<const N: usize> Hashing<N> {
+    pub(super) fn new(recipes: [Recipe; N]) -> Self {
+        Self(recipes.map(|recipe| (recipe, Sha256::new_with_prefix(recipe.domain))))
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        for (_, hasher) in &mut self.0 {
+            add(hasher, Part::Bytes, bytes);
+        }
+    }
+
+    pub(super) fn json(&mut self, text: &[u8]) {
+        for (recipe, hasher) in &mut self.0 {
+            match (recipe.canonical)(text) {
+                Some(canonical) => add(hasher, Part::Json, &canonical),
+                None => add(hasher, Part::Bytes, text),
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> [StoredFingerprint; N] {
+        self.0.map(|(recipe, hasher)| StoredFingerprint {
+            recipe: recipe.number,
+            hash: hasher.finalize().into(),
+        })
+    }
+}
+
+fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
+    hasher.update([part as u8]);
+    hasher.update((bytes.len() as u64).to_be_bytes());
+    hasher.update(bytes);
+}
+
+impl<const N: usize> fmt::Debug for Hashing<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(recipe, _)| recipe.number)).finish()
+    }
+}
+
+/// The fingerprint that a record carries: by one recipe, and by which.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StoredFingerprint {
+    pub(super) recipe: u8,
+    pub(super) hash: [u8; 32],
+}
+
+/// Why what a record carries is none that this version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoFingerprint {
+    /// A later version's: by its recipe this request may be the same one or another.
+    Newer(u8),
+    /// No fingerprint, or by a recipe that was given up.
+    Unknown,
+}
+
+impl StoredFingerprint {
+    /// In bytes: the recipe's number and its hash.
+    pub(crate) const BYTES: usize = 33;
+
+    pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [self.recipe; Self::BYTES];
+        bytes[1..].copy_from_slice(&self.hash);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NoFingerprint> {
+        Self::by(&RECIPES, bytes)
+    }
+
+    fn by(recipes: &[Recipe], bytes: &[u8]) -> Result<Self, NoFingerprint> {
+        let (recipe, hash) = match bytes.split_first() {
+            Some((recipe, hash)) => (*recipe, hash),
+            None => return Err(NoFingerprint::Unknown),
+        };
+        let hash = <[u8; 32]>::try_from(hash).map_err(|_| NoFingerprint::Unknown)?;
+        if recipes.iter().any(|known| known.number == recipe) {
+            Ok(Self { recipe, hash })
+        } else if recipes.iter().all(|known| known.number < recipe) {
+            Err(NoFingerprint::Newer(recipe))
+        } else {
+            Err(NoFingerprint::Unknown)
+        }
+    }
+}
+
+/// The first four bytes tell fingerprints apart in a log; the whole hash of a small payload could
+/// be guessed back.
+impl fmt::Debug for StoredFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = String::with_capacity(8);
+        crate::key::push_hex(&mut hex, &self.hash[..4]);
+        write!(f, "Fingerprint({hex}…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that a later version could have: spaces count.
+    const LATER: Recipe =
+        Recipe { number: 2, domain: b"dynamodb-idempotency/fingerprint/2\0", canonical: |_| None };
+    const FIRST: Recipe = RECIPES[0];
+
+    fn hashed<const N: usize>(recipes: [Recipe; N], json: &[u8]) -> [StoredFingerprint; N] {
+        let mut hashing = Hashing::new(recipes);
+        hashing.bytes(b"POST");
+        hashing.json(json);
+        hashing.finish()
+    }
+
+    /// Before, amid and after a change of recipe, each reading what the others have written.
+    #[test]
+    fn a_record_of_an_earlier_recipe_is_met_by_that_recipe() {
+        let [before] = hashed([FIRST], b"{ }");
+        for (known, writes) in [([FIRST, LATER], 1), ([LATER, FIRST], 2)] {
+            let own = hashed(known, b"{}");
+            assert_eq!(own[0].encode()[0], writes);
+            // By the first recipe both spellings are one request.
+            let stored = StoredFingerprint::by(&known, &before.encode()).unwrap();
+            assert!(own.contains(&stored));
+            assert!(!hashed(known, b"{\"a\":1}").contains(&stored));
+            // By the later one they are two.
+            let [after] = hashed([LATER], b"{ }");
+            let stored = StoredFingerprint::by(&known, &after.encode()).unwrap();
+            assert!(!own.contains(&stored));
+            assert!(hashed(known, b"{ }").contains(&stored));
+        }
+    }
+
+    #[test]
+    fn a_recipe_that_is_not_known_is_newer_or_unknown() {
+        let [later] = hashed([LATER], b"{}");
+        let [first] = hashed([FIRST], b"{}");
+        let by = |recipes: &[Recipe], bytes: &[u8]| StoredFingerprint::by(recipes, bytes);
+        assert_eq!(by(&[FIRST], &later.encode()), Err(NoFingerprint::Newer(2)));
+        assert_eq!(by(&[LATER], &first.encode()), Err(NoFingerprint::Unknown));
+        for bytes in [&[][..], &[1], &[2; 32], &[1; 34]] {
+            assert_eq!(by(&[FIRST], bytes), Err(NoFingerprint::Unknown), "{bytes:?}");
+        }
+        assert_eq!(by(&[FIRST], &first.encode()), Ok(first));
+    }
+}

@@ -1,0 +1,472 @@
+//! Keys and payloads are personal: whatever is refused, neither stands in a log, an error or a metric.
+//!
+//! What the handler, or a codec or hook of the user's, says in its own words is the user's.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
+
+use dynamodb_idempotency::event::JsonEvent;
+use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use dynamodb_idempotency::messages::{Disposal, Envelope, Message, MessageKey};
+use dynamodb_idempotency::{
+    Execution, Failure, Idempotency, KeyForm, Operation, RunError, StepError, Takeover,
+};
+use lambda_runtime::{LambdaEvent, Service};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::http::message::post;
+use crate::http::site::everywhere;
+use crate::messages::function::{Handled, context_of, invoke_in};
+use crate::messages::queue::{attribute, example, kafka_record, message, sqs, without_key};
+use crate::support::listener::Listener;
+use crate::support::raw::{self, Item, s, with};
+use crate::support::{Act, Link, Store};
+
+const KEY: &str = "canary-key-4815162342";
+const PAYLOAD: &str = "canary-payload-2718281828";
+/// What both have in common, and the numbers in them, which serde quotes too.
+const CANARIES: [&str; 3] = ["canary", "4815162342", "2718281828"];
+
+/// What is told while it listens.
+struct Ear {
+    listener: Listener,
+    told: String,
+    cases: usize,
+}
+
+impl Ear {
+    fn new() -> Self {
+        Self { listener: Listener::start(), told: String::new(), cases: 0 }
+    }
+
+    fn error(&mut self, error: &(dyn StdError + 'static)) {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            write!(self.told, "{error}\n{error:?}\n{error:#?}\n").unwrap();
+            cause = error.source();
+        }
+    }
+
+    /// Nothing of what was told since the last time has a canary in it.
+    #[track_caller]
+    fn check(&mut self, case: &str) {
+        let words = format!("{}{}", std::mem::take(&mut self.told), self.listener.words());
+        for canary in CANARIES {
+            assert!(!words.contains(canary), "{case}: {canary} in {words}");
+        }
+        self.cases += 1;
+    }
+
+    /// A call that is refused.
+    #[track_caller]
+    fn refused<T: std::fmt::Debug, E: StdError + 'static>(
+        &mut self,
+        case: &str,
+        result: Result<T, RunError<E>>,
+    ) {
+        match result {
+            Err(error) => self.error(&error),
+            Ok(answer) => panic!("{case}: {answer:?}"),
+        }
+        self.check(case);
+    }
+}
+
+#[test]
+fn an_ear_hears_a_canary() {
+    let ear = Ear::new();
+    let mut deaf = Ear { listener: Listener::start(), told: KEY.to_owned(), cases: 0 };
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| deaf.check("a key")));
+    assert!(checked.is_err());
+    drop(ear);
+}
+
+fn charge(idempotency: &Idempotency) -> Operation<'_> {
+    idempotency.operation("charge").key(KEY)
+}
+
+async fn run(operation: Operation<'_>) -> Result<String, RunError<Infallible>> {
+    operation.run(async |_| Ok(PAYLOAD.to_owned())).await
+}
+
+fn pk() -> String {
+    format!("charge#{KEY}")
+}
+
+#[tokio::test]
+async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
+    let (store, link, mut ear) = (Store::open().await, Link::without_retries(), Ear::new());
+    let idempotency = store.over(&link);
+    let operation = || charge(&idempotency);
+    ear.refused("a long key", run(operation().key(KEY.repeat(200))).await);
+    let no_json = HashMap::from([((PAYLOAD, 1), 1)]);
+    ear.refused("no JSON", run(operation().payload(&no_json)).await);
+    let past = SystemTime::now() - Duration::from_secs(5);
+    ear.refused("no time", run(operation().deadline(past)).await);
+
+    run(operation()).await.unwrap();
+    ear.check("a first run");
+    run(operation()).await.unwrap();
+    ear.check("a replay");
+    ear.refused("another request", run(operation().payload(PAYLOAD)).await);
+    let number = operation().run(async |_| Ok::<_, Infallible>(0_u32)).await;
+    ear.refused("another type", number);
+
+    let records: Vec<(&str, Item)> = vec![
+        ("in progress", raw::pending(&pk())),
+        ("a format", with(raw::completed(&pk(), "1"), "format", s(PAYLOAD))),
+        ("a status", with(raw::completed(&pk(), "1"), "status", s(PAYLOAD))),
+        ("an answer", with(raw::completed(&pk(), "1"), "response", s(PAYLOAD))),
+        ("no JSON", raw::completed(&pk(), PAYLOAD)),
+        ("a newer one", with(raw::completed(&pk(), "1"), "format", raw::n(2))),
+        ("somebody's", with(raw::key(&pk()), "total", s(PAYLOAD))),
+        ("steps", with(raw::abandoned(&pk()), "steps", s(PAYLOAD))),
+    ];
+    for (case, record) in records {
+        store.put(record).await;
+        let number = operation().run(async |_| Ok::<_, Infallible>(0_u32)).await;
+        ear.refused(case, number);
+    }
+    store.put(raw::abandoned(&pk())).await;
+    let reject = operation().policy(|policy| policy.takeover(Takeover::Reject));
+    ear.refused("abandoned", run(reject).await);
+    store.put(raw::failed(&pk())).await;
+    let retain = Failure::Retain { max_attempts: 1 };
+    ear.refused("failed", run(operation().policy(|policy| policy.failure(retain))).await);
+    for act in [
+        Act::LoseRequest,
+        Act::LoseResponse,
+        Act::THROTTLE,
+        Act::SERVER_ERROR,
+        Act::Answer(400, "AccessDeniedException"),
+        Act::Answer(400, "ValidationException"),
+        Act::Answer(400, "ResourceNotFoundException"),
+    ] {
+        link.wire.down(act.clone());
+        ear.refused(&format!("{act:?}"), run(operation()).await);
+        link.wire.up();
+    }
+    assert_eq!(ear.cases, 24);
+}
+
+/// While it runs, and at its end.
+#[tokio::test]
+async fn an_owner_tells_neither_key_nor_payload() {
+    let mut ear = Ear::new();
+    let brief = |policy: dynamodb_idempotency::Policy| {
+        policy.completion_timeout(Duration::from_millis(120)).max_answer_bytes(1024)
+    };
+    for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "ValidationException")] {
+        let (store, link) = (Store::open().await, Link::without_retries());
+        let idempotency = store.over(&link);
+        let told = charge(&idempotency).policy(brief).run(async |execution: Execution| {
+            link.wire.down(act.clone());
+            let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
+            if let Err(error) = execution.step("reserve", step).await {
+                return Err(error.to_string());
+            }
+            Ok(PAYLOAD.to_owned())
+        });
+        write!(ear.told, "{:?}", told.await.map(drop)).unwrap();
+        ear.check(&format!("{act:?}"));
+    }
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let large = charge(&idempotency).policy(brief);
+    large.run(async |_| Ok::<_, Infallible>(PAYLOAD.repeat(100))).await.unwrap();
+    ear.check("too large");
+    ear.refused("what was too large", run(charge(&idempotency)).await);
+
+    let other = || idempotency.operation("other").key(KEY);
+    let stored = other().run(async |execution: Execution| {
+        let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
+        execution.step("reserve", step).await.map_err(|error| error.to_string())?;
+        Err::<(), _>("declined".to_owned())
+    });
+    stored.await.unwrap_err();
+    let read = other().run(async |execution: Execution| {
+        execution.step("reserve", async { Ok::<_, Infallible>(0_u32) }).await
+    });
+    match read.await {
+        Err(RunError::Handler(StepError::NotRun(error))) => ear.error(&error),
+        other => panic!("{other:?}"),
+    }
+    ear.check("a step of another type");
+
+    let lost = idempotency.operation("lost").key(KEY).run(async |_| {
+        store.put(raw::completed(&format!("lost#{KEY}"), "\"theirs\"")).await;
+        Ok::<_, Infallible>(PAYLOAD.to_owned())
+    });
+    drop(lost.await);
+    ear.check("a lost lease");
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_tells_neither_key_nor_payload() {
+    everywhere(async |site| {
+        // Only the crate's own face: a server is another thread.
+        let mut ear = Ear::new();
+        let api = site.paying(site.http()).await;
+        let json = |text: &str| format!("{{\"card\":\"{text}\"}}");
+        let said = |ear: &mut Ear, case: &str, answer: http::Response<bytes::Bytes>| {
+            assert_ne!(answer.status(), 201, "{case}");
+            write!(ear.told, "{answer:?}{}", String::from_utf8_lossy(answer.body())).unwrap();
+        };
+        assert_eq!(api.send(post(KEY, json(PAYLOAD))).await.status(), 201);
+        ear.check("a first request");
+        let refused = [
+            ("another request", post(KEY, json("other"))),
+            ("a long key", post(&KEY.repeat(20), json("a"))),
+            ("a comma", post(&format!("{KEY}, {KEY}"), json("a"))),
+        ];
+        for (case, request) in refused {
+            let answer = api.send(request).await;
+            said(&mut ear, case, answer);
+            ear.check(case);
+        }
+        let record = site.item(KEY).await.unwrap();
+        let changes: [(&str, Item); 4] = [
+            ("a status", with(record.clone(), "status", s(PAYLOAD))),
+            ("an answer", with(record.clone(), "response", s(PAYLOAD))),
+            ("a function's", with(record.clone(), "response", raw::answer("json", PAYLOAD))),
+            ("a newer one", with(record, "format", raw::n(2))),
+        ];
+        for (case, record) in changes {
+            site.store.put(record).await;
+            let answer = api.send(post(KEY, json(PAYLOAD))).await;
+            said(&mut ear, case, answer);
+            ear.check(case);
+        }
+    })
+    .await;
+}
+
+/// Says what it is told of one event, and hears what else is said.
+async fn invoked<S>(ear: &mut Ear, case: &str, service: S, event: Value) -> Option<Value>
+where
+    S: Service<LambdaEvent<JsonEvent>, Response: Serialize, Error: std::fmt::Debug> + Clone,
+    S::Error: StdError + 'static,
+{
+    let answer = invoke_in(&service, &event, context_of(30)).await;
+    if let Err(error) = &answer {
+        ear.error(error);
+    }
+    ear.check(case);
+    answer.ok()
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_tells_neither_key_nor_payload() {
+    #[derive(serde::Deserialize)]
+    struct Import {
+        id: Option<String>,
+        amount: u32,
+    }
+    let (store, mut ear) = (Store::open().await, Ear::new());
+    let handler = async |event: LambdaEvent<Import>, _: Execution| {
+        if event.payload.amount == 13 { Err(std::io::Error::other("declined")) } else { Ok(1) }
+    };
+    let service = store.idempotency().event("import", |import: &Import| import.id.clone(), handler);
+    for (case, event) in [
+        ("another type", json!({"id": KEY, "amount": PAYLOAD})),
+        ("a number", json!({"id": 4_815_162_342_u64, "amount": 1})),
+        ("no object", json!(PAYLOAD)),
+        ("no key", json!({"amount": 1, "more": PAYLOAD})),
+        ("a long key", json!({"id": KEY.repeat(200), "amount": 1})),
+        ("a failure", json!({"id": KEY, "amount": 13})),
+    ] {
+        let answer = invoked(&mut ear, case, service.clone(), event).await;
+        assert_eq!(answer, None, "{case}");
+    }
+    for (n, is_done) in [(1, true), (2, false)] {
+        let event = json!({"id": KEY, "amount": n});
+        let answer = invoked(&mut ear, "a mismatch", service.clone(), event).await;
+        assert_eq!(answer.is_some(), is_done);
+    }
+}
+
+/// A handler that fails as most do where they cannot read what they get.
+fn reading<R: Send + 'static>(message: Message<R>, _: Execution) -> Handled {
+    Box::pin(async move {
+        let read: Result<u32, _> = message.json();
+        read.map(drop).map_err(|error| format!("{error:#} {error:?}"))
+    })
+}
+
+#[tokio::test]
+async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
+    let (store, link, mut ear) = (Store::open().await, Link::without_retries(), Ear::new());
+    let idempotency = store.over(&link);
+    let changed = |pointer: &str, value: Value| {
+        let mut message = message("1", KEY, PAYLOAD);
+        *message.pointer_mut(pointer).unwrap() = value;
+        message
+    };
+    let number = json!({"stringValue": 4_815_162_342_u64, "dataType": "String"});
+    let listed = json!({"stringValue": [KEY], "dataType": "String"});
+    let binary = json!({"binaryValue": KEY, "dataType": "Binary"});
+    let in_attribute = "/messageAttributes/Idempotency-Key";
+    let messages = [
+        ("the handler's", message("1", KEY, PAYLOAD)),
+        ("an attribute of a number", changed(in_attribute, number)),
+        ("an attribute of a list", changed(in_attribute, listed)),
+        ("a binary attribute", changed(in_attribute, binary)),
+        ("an attribute that is none", changed(in_attribute, json!(KEY))),
+        ("attributes that are none", changed("/messageAttributes", json!(KEY))),
+        ("no key", changed("/messageAttributes", json!({PAYLOAD: attribute(KEY)}))),
+        ("a long key", message("1", &KEY.repeat(200), PAYLOAD)),
+        ("a body of a list", changed("/body", json!([PAYLOAD]))),
+        ("a body of a number", changed("/body", json!(2_718_281_828_u64))),
+        ("another source", changed("/eventSource", json!(PAYLOAD))),
+        ("no record", json!(PAYLOAD)),
+        ("a list", json!([KEY, PAYLOAD])),
+    ];
+    for disposal in [Disposal::Report, Disposal::Acknowledge] {
+        let service = idempotency.sqs("book").malformed(disposal).handler(reading::<SqsMessage>);
+        for (case, message) in messages.clone() {
+            invoked(&mut ear, case, service.clone(), sqs([message])).await;
+        }
+    }
+
+    let notification = |of: Value| {
+        let mut whole = json!({"Type": "Notification", "MessageId": "n", "Message": PAYLOAD});
+        whole.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+        whole.to_string()
+    };
+    let envelopes = [
+        json!(PAYLOAD).to_string(),
+        PAYLOAD.to_owned(),
+        json!([KEY, PAYLOAD]).to_string(),
+        notification(json!({"Message": [PAYLOAD]})),
+        notification(json!({"Message": 2_718_281_828_u64})),
+        notification(json!({"MessageAttributes": KEY})),
+        notification(json!({"MessageAttributes": {"Idempotency-Key": KEY}})),
+        notification(
+            json!({"MessageAttributes": {"Idempotency-Key": {"Type": "String", "Value": [KEY]}}}),
+        ),
+        notification(json!({"Type": PAYLOAD})),
+        json!({"id": [KEY], "source": "s", "detail-type": "t", "detail": PAYLOAD}).to_string(),
+        json!({"id": KEY, "source": 2_718_281_828_u64, "detail": PAYLOAD}).to_string(),
+    ];
+    for envelope in [Envelope::Sns, Envelope::EventBridge] {
+        let consumer = idempotency.sqs("enveloped").envelope(envelope);
+        let service = consumer.handler(reading::<SqsMessage>);
+        for body in &envelopes {
+            invoked(&mut ear, body, service.clone(), sqs([without_key("1", body)])).await;
+        }
+    }
+
+    let rules = [
+        MessageKey::json("/id"),
+        MessageKey::jmespath("to_string(id)").unwrap(),
+        MessageKey::jmespath("join('-', id)").unwrap(),
+        MessageKey::jmespath("sort(id)").unwrap(),
+        MessageKey::with(|message: &Message<SqsMessage>| -> String { message.json().unwrap() }),
+        MessageKey::with(|_: &Message<SqsMessage>| -> String { panic!("{PAYLOAD}") }),
+    ];
+    let bodies = [
+        json!({"id": [KEY, 1]}),
+        json!({"id": {"a": KEY}}),
+        json!({"id": 4_815_162_342.5}),
+        json!({"id": null, "other": PAYLOAD}),
+        json!(PAYLOAD),
+    ];
+    for (number, rule) in rules.into_iter().enumerate() {
+        let service = idempotency.sqs("ruled").key(rule).handler(reading::<SqsMessage>);
+        for body in &bodies {
+            let case = format!("rule {number}: {body}");
+            let event = sqs([without_key("1", &body.to_string()), without_key("2", PAYLOAD)]);
+            invoked(&mut ear, &case, service.clone(), event).await;
+        }
+    }
+
+    let consumer =
+        idempotency.sqs("met").handler(|_: Message<SqsMessage>, _| async { Ok::<_, String>(()) });
+    invoked(&mut ear, "first", consumer.clone(), sqs([message("1", KEY, "a")])).await;
+    invoked(&mut ear, "mismatch", consumer.clone(), sqs([message("1", KEY, PAYLOAD)])).await;
+    store.put(with(raw::pending(&format!("met#{KEY}")), "status", s(PAYLOAD))).await;
+    invoked(&mut ear, "no record", consumer.clone(), sqs([message("1", KEY, PAYLOAD)])).await;
+    link.wire.down(Act::LoseRequest);
+    invoked(&mut ear, "an outage", consumer, sqs([message("1", KEY, PAYLOAD)])).await;
+}
+
+/// Their default keys are made of names, or stand in the record.
+#[tokio::test]
+async fn other_sources_tell_neither_key_nor_payload() {
+    let (store, mut ear) = (Store::open().await, Ear::new());
+    let hashed = |policy: dynamodb_idempotency::Policy| policy.key_form(KeyForm::Sha256);
+    let idempotency = store.idempotency();
+
+    let s3 = || idempotency.s3("s").policy(hashed).handler(reading);
+    let mut event = example!("s3");
+    event["Records"][0]["s3"]["object"]["key"] = KEY.into();
+    event["Records"][0]["s3"]["bucket"]["name"] = "canary-bucket".into();
+    assert_eq!(invoked(&mut ear, "S3", s3(), event.clone()).await, None);
+    event["Records"][0]["s3"]["object"]["size"] = PAYLOAD.into();
+    assert_eq!(invoked(&mut ear, "S3, no record", s3(), event).await, None);
+
+    let eventbridge = || idempotency.eventbridge("e").policy(hashed).handler(reading);
+    let mut event = example!("eventbridge");
+    event["source"] = "canary-source".into();
+    event["detail"] = PAYLOAD.into();
+    assert_eq!(invoked(&mut ear, "EventBridge", eventbridge(), event.clone()).await, None);
+    event["detail-type"] = json!([PAYLOAD]);
+    assert_eq!(invoked(&mut ear, "EventBridge, no event", eventbridge(), event).await, None);
+
+    let sns = || idempotency.sns("n").handler(reading);
+    let mut event = example!("sns");
+    let record = &mut event["Records"][0];
+    record["Sns"]["Message"] = PAYLOAD.into();
+    record["Sns"]["MessageAttributes"]["Idempotency-Key"]["Value"] = KEY.into();
+    assert_eq!(invoked(&mut ear, "SNS", sns(), event.clone()).await, None);
+    event["Records"][0]["Sns"]["MessageAttributes"]["Idempotency-Key"]["Value"] = json!([KEY]);
+    assert_eq!(invoked(&mut ear, "SNS, an attribute", sns(), event.clone()).await, None);
+    event["Records"][0]["Sns"]["Type"] = PAYLOAD.into();
+    assert_eq!(invoked(&mut ear, "SNS, a type", sns(), event).await, None);
+
+    let kafka = || idempotency.kafka("k").handler(reading);
+    let event = |record: Value| {
+        let mut event = example!("kafka_msk");
+        event["records"] = json!({"orders-0": [record]});
+        event
+    };
+    let headed = |value: Value| {
+        let mut record = kafka_record(1, KEY, PAYLOAD);
+        record["headers"] = json!([{"Idempotency-Key": value}]);
+        record
+    };
+    for (case, record) in [
+        ("Kafka", kafka_record(1, KEY, PAYLOAD)),
+        ("Kafka, a header", headed(json!(KEY))),
+        ("Kafka, a long key", headed(json!(KEY.repeat(200).as_bytes()))),
+        ("Kafka, no base64", {
+            let mut record = kafka_record(1, KEY, "");
+            record["value"] = json!(format!("{PAYLOAD}!"));
+            record
+        }),
+        ("Kafka, no text", {
+            let mut record = kafka_record(1, KEY, "");
+            record["value"] = json!([PAYLOAD]);
+            record
+        }),
+    ] {
+        assert_eq!(invoked(&mut ear, case, kafka(), event(record)).await, None);
+    }
+    let mut event = example!("kafka_msk");
+    event["eventSource"] = PAYLOAD.into();
+    assert_eq!(invoked(&mut ear, "Kafka, a source", kafka(), event).await, None);
+
+    let kinesis = || idempotency.kinesis("k").handler(reading);
+    let mut event = example!("kinesis");
+    event["Records"][0]["kinesis"]["partitionKey"] = KEY.into();
+    event["Records"][0]["kinesis"]["data"] = json!(format!("{PAYLOAD}!"));
+    assert!(invoked(&mut ear, "Kinesis", kinesis(), event).await.is_some());
+    let dynamodb = || idempotency.dynamodb_streams("d").handler(reading);
+    let mut event = example!("dynamodb");
+    event["Records"][0]["dynamodb"]["NewImage"] = json!(PAYLOAD);
+    assert!(invoked(&mut ear, "DynamoDB Streams", dynamodb(), event).await.is_some());
+}
