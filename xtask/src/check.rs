@@ -9,13 +9,13 @@ mod deny;
 mod links;
 pub(crate) mod promise;
 
-use std::{process::Command, time::Instant};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::{
     args::CheckOptions,
-    command::describe,
+    command::{Stopwatch, describe},
     infra,
     workspace::{PACKAGE, Workspace},
 };
@@ -38,6 +38,8 @@ enum Action {
     Promise(&'static Promise),
     /// Which crates the core has.
     CoreCrates,
+    /// The features of the SDK in the example and in the tests.
+    SharedBuild,
     /// Licences, bans and sources.
     Deny,
     /// Known vulnerabilities of the dependencies.
@@ -95,9 +97,9 @@ enum Verdict {
 
 fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> Verdict {
     println!("\n==> {}", check.name);
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let (verdict, said) = judged(perform(&check.action, workspace), options);
-    println!("    {}: {said} ({:.1} s)", check.name, start.elapsed().as_secs_f64());
+    println!("    {}: {said} ({watch})", check.name);
     verdict
 }
 
@@ -126,6 +128,8 @@ fn checks(features: &[String]) -> Vec<Check> {
         action: Action::Promise(promise),
     }));
     checks.push(Check { name: "the core's crates".into(), action: Action::CoreCrates });
+    let shared = "the tests build no SDK beside the example's";
+    checks.push(Check { name: shared.into(), action: Action::SharedBuild });
     // What would be published; that it builds, the other checks say.
     let package = ["package", "--package", PACKAGE, "--no-verify", "--offline", "--allow-dirty"];
     checks.push(cargo("package", &package));
@@ -164,6 +168,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         Action::Links => links::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
         Action::CoreCrates => promise::check_core_crates(workspace),
+        Action::SharedBuild => promise::check_shared_build(workspace),
         Action::Deny => deny::check(workspace),
         Action::Advisories => deny::advisories(workspace),
         Action::Infra => match infra::missing() {

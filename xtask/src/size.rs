@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     archive::{megabytes, zipped},
     check::promise,
+    command::children_cpu,
     tools::succeeds,
     workspace::{PACKAGE, Workspace},
 };
@@ -16,9 +17,6 @@ const WATCHED: &str = "payments";
 const MAX_MEGABYTES: f64 = 3.0;
 
 const FUNCTIONS: [&str; 2] = [WATCHED, "payment-events"];
-
-/// Of the times in `/proc/self/stat`, on every Linux that Rust runs on.
-const TICKS_PER_SECOND: u64 = 100;
 
 /// `false` if the function is too large.
 pub(crate) fn run() -> Result<bool> {
@@ -49,12 +47,12 @@ pub(crate) fn run() -> Result<bool> {
 fn clean_build(workspace: &Workspace) -> Result<u64> {
     let target = workspace.target.join("size");
     remove(&target)?;
-    let before = children_ticks()?;
+    let before = children_cpu().context("`size` needs Linux")?;
     let mut build = workspace.cargo(["build", "--package", PACKAGE]);
     ensure!(succeeds(build.env("CARGO_TARGET_DIR", &target))?, "{PACKAGE} could not be built");
-    let ticks = children_ticks()? - before;
+    let after = children_cpu().context("`size` needs Linux")?;
     remove(&target)?;
-    Ok(ticks / TICKS_PER_SECOND)
+    Ok(after.saturating_sub(before).as_secs())
 }
 
 fn remove(folder: &Path) -> Result<()> {
@@ -62,29 +60,4 @@ fn remove(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("{} stays", folder.display()))?;
     }
     Ok(())
-}
-
-/// Of processes that have ended, and of theirs.
-fn children_ticks() -> Result<u64> {
-    let stat = fs::read_to_string("/proc/self/stat").context("`size` needs Linux")?;
-    children_ticks_of(&stat).with_context(|| format!("/proc/self/stat is `{stat}`"))
-}
-
-/// The fields 16 and 17, `cutime` and `cstime`; the name in the second one may have blanks.
-fn children_ticks_of(stat: &str) -> Option<u64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut times = after_name.split_whitespace().skip(13).map(|field| field.parse::<u64>().ok());
-    Some(times.next()?? + times.next()??)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_times_of_children_are_found_behind_any_name() {
-        let stat = "7 (a ) name) S 3 4 5 6 7 8 9 10 11 12 13 14 30 12 17 18 19";
-        assert_eq!(children_ticks_of(stat), Some(42));
-        assert_eq!(children_ticks_of("7 (short) S 3"), None);
-    }
 }

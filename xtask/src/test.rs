@@ -11,14 +11,13 @@ use std::{
     fmt,
     io::{self, BufRead, BufReader, IsTerminal, Write},
     process::{Command, ExitStatus},
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 
 use crate::{
     args::TestOptions,
-    command::describe,
+    command::{Stopwatch, describe},
     dynamodb_local::{self, ENDPOINT, Server},
     playground, torture,
     workspace::Workspace,
@@ -31,7 +30,7 @@ const SUITES: &[&str] = &["suite", "cost", "cli", "api"];
 struct Run {
     engine: String,
     report: Report,
-    elapsed: Duration,
+    took: String,
     passed: bool,
 }
 
@@ -171,14 +170,14 @@ fn cargo_test(workspace: &Workspace, targets: &[&str], options: &TestOptions) ->
 
 fn run_on(engine: &str, command: Command, suites: &[&str]) -> Result<Run> {
     println!("\n==> {engine}\n    {}", describe(&command));
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let (status, report) = tee(command)?;
     let empty = if report.is_empty() { Vec::new() } else { report.without_tests(suites) };
     for suite in &empty {
         eprintln!("{engine}: the suite `{suite}` ran no tests");
     }
     let passed = status.success() && empty.is_empty();
-    Ok(Run { engine: engine.to_owned(), report, elapsed: start.elapsed(), passed })
+    Ok(Run { engine: engine.to_owned(), report, took: watch.to_string(), passed })
 }
 
 /// Runs a `cargo test`, shows what it says, and counts what it did.
@@ -217,7 +216,7 @@ fn summarise(runs: &[Run]) {
     println!();
     for run in runs {
         let verdict = if run.passed { "passed" } else { "FAILED" };
-        println!("{}: {verdict} in {:.1} s", run.engine, run.elapsed.as_secs_f64());
+        println!("{}: {verdict} in {}", run.engine, run.took);
         println!("{}", run.report);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::Outcome;
 use crate::{
@@ -114,6 +114,43 @@ fn below(tree: &str) -> BTreeSet<&str> {
     names(tree).filter(|name| *name != PACKAGE).collect()
 }
 
+/// What `cargo run -p lambda-example` has built of the SDK serves `cargo xtask test` too.
+pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
+    let tree = |selection: &[&str]| {
+        let args = ["tree", "--edges", "normal,build,dev", "--format", " {p} {f}"];
+        let mut command = workspace.cargo(args.iter().chain(selection).copied());
+        println!("    {}", describe(&command));
+        output(&mut command)
+    };
+    let example = tree(&["--package", "lambda-example", "--prefix", "depth", "--no-dedupe"])?;
+    let tests = tree(&["--workspace", "--all-features", "--prefix", "none"])?;
+    let again = built_again(&example, &tests)?;
+    for package in &again {
+        println!("    {package}: the tests build it with other features");
+    }
+    Ok(if again.is_empty() { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// What of the SDK and below it has not the same features in both. Lines of the first are
+/// `3 name v1.2.3 features`, by their depth; of the second without it.
+fn built_again(example: &str, tests: &str) -> Result<BTreeSet<String>> {
+    let tests: BTreeSet<_> =
+        tests.lines().map(|line| line.trim_end_matches("(*)").trim()).collect();
+    let mut again = BTreeSet::new();
+    let mut sdk_depth = None;
+    for line in example.lines() {
+        let (depth, package) = line.split_once(' ').context("a line without a depth")?;
+        let depth: usize = depth.parse()?;
+        if sdk_depth.is_none_or(|above| depth <= above) {
+            sdk_depth = (names(package).next() == Some(ALWAYS_PRESENT)).then_some(depth);
+        }
+        if sdk_depth.is_some() && !tests.contains(package.trim()) {
+            again.insert(package.trim().to_owned());
+        }
+    }
+    Ok(again)
+}
+
 impl Promise {
     pub(super) fn check(&self, workspace: &Workspace) -> Result<Outcome> {
         let tree = tree(workspace, self.package, self.features)?;
@@ -170,6 +207,17 @@ mod tests {
             told[0].starts_with("sha2 is new") && told[1].starts_with("sha1 is gone"),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn what_the_tests_would_build_again_is_told() {
+        let example = "0 lambda-example v0.1.0\n1 aws-sdk-dynamodb v1.136.0 rt-tokio\n\
+                       2 tokio v1.54.1 net,rt\n1 serde v1.0.0 std\n";
+        let same = " aws-sdk-dynamodb v1.136.0 rt-tokio\n tokio v1.54.1 net,rt (*)\n";
+        assert!(built_again(example, same).unwrap().is_empty());
+        let other = same.replace("net,rt", "net,rt,test-util");
+        let told = built_again(example, &other).unwrap();
+        assert_eq!(told.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,rt"]);
     }
 
     #[test]
