@@ -49,6 +49,7 @@ mod re_execution;
 mod read_first;
 mod reconcile;
 mod replay;
+mod restoring;
 mod retention;
 mod round_trips;
 #[cfg(feature = "testing")]

@@ -3,7 +3,7 @@
  * (`Scope::new("payments")`, `idempotency.http("payments")`), or several
  * (`Scope::new("payments").segment("v2")` is `["payments", "v2"]`).
  *
- * Tenants are segments that the code appends. A grant for `payments` covers all of them.
+ * The code appends the tenant (`payments/%t/acme`). A grant for `payments` covers all of them.
  */
 export type Scope = string | readonly string[];
 

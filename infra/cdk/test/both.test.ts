@@ -361,6 +361,13 @@ describe("contract.json", () => {
   });
 });
 
+describe("the SAM template", () => {
+  it("rolls out as it is told: its transform resolves the parameter, so the stacks above do not show it", () => {
+    const template = fs.readFileSync("../sam/template.yaml", "utf8");
+    expect(template).toMatch(/DeploymentPreference:\n +Type: !Ref Rollout\n/);
+  });
+});
+
 describe("the example", () => {
   it("is built so that a panic frees its key: cargo-lambda's own choice is to abort", () => {
     const manifest = fs.readFileSync("../../Cargo.toml", "utf8");

@@ -30,8 +30,9 @@ describe("leadingKeys", () => {
 
   it.each([
     ["payments", "payments#k", true],
-    ["payments", "payments/tenant-7#k", true],
-    ["payments", "payments/tenant-7/v2#k#/with signs", true],
+    ["payments", "payments/%t/tenant-7#k", true],
+    ["payments", "payments/%t/tenant-7/v2#k#/with signs", true],
+    ["payments", "payments/%p/0#k", true],
     ["payments", "payments-export#k", false],
     ["payments", "paymentsX/a#k", false],
     ["payments", "refunds#k", false],

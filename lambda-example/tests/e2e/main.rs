@@ -10,6 +10,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod alarms;
 mod deployment;
 #[path = "../support/dynamodb.rs"]
 mod dynamodb;
