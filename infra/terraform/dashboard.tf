@@ -8,6 +8,7 @@ locals {
     "takeover",
     "released",
     "lease_lost",
+    "lease_expired",
     "unconfirmed",
     "store_error",
     "error",

@@ -18,6 +18,7 @@ const OUTCOMES = [
   "takeover",
   "released",
   "lease_lost",
+  "lease_expired",
   "unconfirmed",
   "store_error",
   "error",
@@ -70,6 +71,7 @@ export class Watch extends Construct {
     this.ofVersions = [
       alarms.functionErrors!,
       alarms.leaseLost,
+      alarms.leaseExpired,
       alarms.unconfirmed,
       alarms.failOpen,
       alarms.storeError,

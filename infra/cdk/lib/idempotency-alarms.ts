@@ -8,6 +8,7 @@ import type { IIdempotencyTable } from "./idempotency-table";
 import {
   ERROR_LINES,
   FAIL_OPEN,
+  LEASE_EXPIRED,
   LEASE_LOST,
   type Signal,
   STORE_ERROR,
@@ -65,6 +66,8 @@ export class IdempotencyAlarms extends Construct {
   public readonly systemErrors: cloudwatch.Alarm;
   /** A handler outlived its lease and another one owned its key: it may have run twice. */
   public readonly leaseLost: cloudwatch.Alarm;
+  /** A handler was stopped at the end of its lease: its effect may have happened in part. */
+  public readonly leaseExpired: cloudwatch.Alarm;
   /** A handler ran and DynamoDB did not confirm its end: it may run again. */
   public readonly unconfirmed: cloudwatch.Alarm;
   /** Handlers ran without a record, by `Outage::Open`. */
@@ -98,6 +101,7 @@ export class IdempotencyAlarms extends Construct {
     });
     const signal = (signal: Signal) => this.signal(signal, props.logGroups);
     this.leaseLost = signal(LEASE_LOST);
+    this.leaseExpired = signal(LEASE_EXPIRED);
     this.unconfirmed = signal(UNCONFIRMED);
     this.failOpen = signal(FAIL_OPEN);
     this.switchedOff = signal(SWITCHED_OFF);

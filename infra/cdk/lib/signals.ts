@@ -15,6 +15,13 @@ export const LEASE_LOST: Signal = {
     "A handler outlived its lease and another one owned its key: the operation may have run twice.",
 };
 
+/** Part of its effect may have happened. */
+export const LEASE_EXPIRED: Signal = {
+  name: "LeaseExpired",
+  terms: ["lease_expired", "the lease ended while the handler ran"],
+  description: "A handler was stopped at the end of its lease: its effect may have happened in part.",
+};
+
 /** It may run again. */
 export const UNCONFIRMED: Signal = {
   name: "Unconfirmed",

@@ -49,7 +49,7 @@ it("has metrics of its own beside another one in the same stack", () => {
 it("tells every alarm, and its end, to whom it is asked to tell it", () => {
   const { stack: shop, props } = stack();
   const actions = [new SnsAction(new sns.Topic(shop, "Topic"))];
-  expect(new IdempotencyAlarms(shop, "Alarms", { ...props, actions }).alarms).toHaveLength(8);
+  expect(new IdempotencyAlarms(shop, "Alarms", { ...props, actions }).alarms).toHaveLength(9);
   const told = [{ Ref: expect.stringMatching("^Topic") }];
   for (const { Properties } of alarms(shop)) {
     expect(Properties).toMatchObject({ AlarmActions: told, OKActions: told });

@@ -104,6 +104,10 @@ locals {
       terms       = ["lease_lost", "the lease was lost", "the lease is lost"]
       description = "A handler outlived its lease and another one owned its key: the operation may have run twice."
     }
+    LeaseExpired = {
+      terms       = ["lease_expired", "the lease ended while the handler ran"]
+      description = "A handler was stopped at the end of its lease: its effect may have happened in part."
+    }
     Unconfirmed = {
       terms       = ["unconfirmed", "its completion could not be confirmed"]
       description = "A handler ran and DynamoDB did not confirm its end: it may run again when its lease is over."
