@@ -106,7 +106,7 @@
 //! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], by `aws-config`; HTTPS by rustls with ring |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
-//! | `axum` | no | [`http::axum`](crate::http::axum): `Execution` as an extractor, errors as responses; brings `http` |
+//! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |

@@ -272,9 +272,9 @@ impl<'a> Admin<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without a table, credentials or
+    /// [`ErrorKind::Configuration`] without a table, credentials or
     /// `dynamodb:Scan` (`dynamodb:Query` with a composite key), and for a part beyond `parts`;
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB throttles or fails.
+    /// [`ErrorKind::Unavailable`] when DynamoDB throttles or fails.
     pub async fn page(
         &self,
         part: u32,

@@ -4,7 +4,8 @@
 //!    argument. For a request that has none the answer is a 500 that says why. `Option<Execution>` is for
 //!    handlers that such requests reach too.
 //! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer answers with.
-//! 3. What an extractor refuses (400, 415, 422) leaves the key free: see
+//! 3. [`Execution::commit_into_response`] commits whatever axum makes a response of.
+//! 4. What an extractor refuses (400, 415, 422) leaves the key free: see
 //!    [`Http::stored`](super::Http::stored).
 //!
 //! ```
@@ -49,14 +50,17 @@
 
 use std::convert::Infallible;
 
+use aws_sdk_dynamodb::types::TransactWriteItem;
 use axum_core::body::Body;
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
+use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
 use crate::error::{Error, RunError};
 use crate::execution::Execution;
+use crate::transaction::{CommitError, InvalidTransaction};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
@@ -80,6 +84,40 @@ impl<S: Sync> OptionalFromRequestParts<S> for Execution {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
         Ok(parts.extensions.get().cloned())
+    }
+}
+
+impl Execution {
+    /// As [`commit_response`](Self::commit_response), for whatever axum makes a response of. The response
+    /// comes back for the handler to return; its body is read into memory before anything is sent.
+    ///
+    /// ```no_run
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use axum::http::StatusCode;
+    /// use axum::response::Response;
+    /// use dynamodb_idempotency::{CommitError, Execution};
+    ///
+    /// async fn book(execution: Execution, row: TransactWriteItem) -> Result<Response, CommitError> {
+    ///     execution.commit_into_response((StatusCode::CREATED, "booked"), [row]).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] where the response's body
+    /// ends with an error.
+    pub async fn commit_into_response(
+        &self,
+        response: impl IntoResponse,
+        items: impl IntoIterator<Item = TransactWriteItem>,
+    ) -> Result<Response, CommitError> {
+        let (head, body) = response.into_response().into_parts();
+        let body = body.collect().await.map_err(|error| {
+            let reason = format!("the response's body ended with an error: {error}");
+            CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(reason))
+        })?;
+        let response = http::Response::from_parts(head, body.to_bytes());
+        self.commit_response(&response, items).await?;
+        Ok(response.map(Body::from))
     }
 }
 

@@ -247,7 +247,8 @@ pub enum InvalidTransaction {
         /// The size of the answer; or of the whole record.
         bytes: usize,
     },
-    /// The answer cannot be written as JSON; with serde's reason.
+    /// The answer cannot be written as JSON, or the body of the response that it is ended with an error;
+    /// with the reason.
     AnswerNotSerializable(String),
     /// The [`AnswerCodec`](crate::AnswerCodec) has failed; with its reason.
     AnswerNotEncoded(String),
@@ -289,7 +290,7 @@ impl fmt::Display for InvalidTransaction {
                 write!(f, "the answer, or the record with it, has {bytes} bytes: too many to store")
             }
             Self::AnswerNotSerializable(reason) => {
-                write!(f, "the answer cannot be written as JSON: {reason}")
+                write!(f, "the answer cannot be serialised: {reason}")
             }
             Self::AnswerNotEncoded(reason) => {
                 write!(f, "the answer's AnswerCodec could not encode it: {reason}")

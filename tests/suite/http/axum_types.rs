@@ -1,17 +1,20 @@
 //! The crate's types in axum's places: an execution as an argument, errors as responses.
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post as on_post;
 use bytes::Bytes;
 use dynamodb_idempotency::http::Problem;
-use dynamodb_idempotency::{Execution, RunError, Scope};
+use dynamodb_idempotency::{CommitError, Execution, InvalidTransaction, RunError, Scope};
+use futures::stream;
 
 use super::client;
 use super::event::Kind;
 use super::function::Function;
-use super::message::{by, is_replay, post, problem, to, without};
+use super::message::{assert_same, by, is_replay, post, problem, to, without};
 use super::site::{Api, listen};
+use crate::support::effects::count;
 use crate::support::{Act, Link, Runs, Store};
 
 async fn attempt(execution: Execution) -> String {
@@ -59,6 +62,35 @@ async fn who_has_no_execution_is_told_why() {
     for (request, expected) in cases {
         assert_eq!(client::send(server, &to(request, "/perhaps")).await.body(), expected);
     }
+}
+
+#[tokio::test]
+async fn whatever_axum_makes_a_response_of_can_be_committed() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let table = store.table().to_owned();
+    let book = move |execution: Execution| {
+        let (table, run) = (table.clone(), runs.add());
+        async move {
+            let row = || [count(&table, "effect")];
+            let pieces =
+                stream::iter([Ok("half of "), Err(std::io::Error::other("the disk is gone"))]);
+            let broken = execution.commit_into_response(Body::from_stream(pieces), row()).await;
+            let Err(CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(_))) = broken
+            else {
+                panic!("{broken:?}");
+            };
+            let answer = (StatusCode::CREATED, [("x-run", run.to_string())], "booked");
+            execution.commit_into_response(answer, row()).await.expect("it is committed")
+        }
+    };
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let server = listen(Router::new().route("/payments", route)).await;
+    let first = client::send(server, &post("k", "{}")).await;
+    assert_eq!((first.status().as_u16(), first.body().as_ref()), (201, &b"booked"[..]));
+    let repeat = client::send(server, &post("k", "{}")).await;
+    assert!(is_replay(&repeat));
+    assert_same(&first, &repeat);
+    assert_eq!((store.counted("effect").await, &repeat.headers()["x-run"] == "1"), (1, true));
 }
 
 #[tokio::test]
