@@ -14,6 +14,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let sandbox = Sandbox::start().await?;
 //! # let idempotency = sandbox.idempotency();
+//! use axum::body::Body;
 //! use axum::extract::{Request, State};
 //! use axum::http::StatusCode;
 //! use axum::routing::{get, post};
@@ -36,9 +37,9 @@
 //! let router = router.with_state(idempotency);
 //!
 //! let request = Request::post("/payments").header("idempotency-key", "order-42");
-//! let request = request.header("content-type", "application/json").body("5".into())?;
+//! let request = request.header("content-type", "application/json").body(Body::from("5"))?;
 //! assert_eq!(router.clone().oneshot(request).await?.status(), StatusCode::CREATED);
-//! let report = router.oneshot(Request::get("/report").body("".into())?).await?;
+//! let report = router.oneshot(Request::get("/report").body(Body::empty())?).await?;
 //! assert_eq!(report.status(), StatusCode::SERVICE_UNAVAILABLE);
 //! # Ok(())
 //! # }
