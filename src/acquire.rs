@@ -336,7 +336,7 @@ impl<'a> Acquirer<'a> {
                     if let Some((stored, expires_at)) = self.glimpse(item, time) {
                         return self.replay(stored, expires_at).await;
                     }
-                    next = self.anew(Way::Create);
+                    next = self.anew(Way::Create, 0);
                     continue;
                 }
                 Found::Ours(term) => {
@@ -351,11 +351,11 @@ impl<'a> Acquirer<'a> {
                         self.settle(lease_expires_at, time).await?
                     }
                     Decision::Create => {
-                        next = self.anew(Way::Create);
+                        next = self.anew(Way::Create, 0);
                         continue;
                     }
-                    Decision::Replace(version) => {
-                        next = self.anew(Way::Replace(version));
+                    Decision::Replace { version, attempts } => {
+                        next = self.anew(Way::Replace(version), attempts);
                         continue;
                     }
                     Decision::TakeOver(orphan) => {
@@ -406,7 +406,7 @@ impl<'a> Acquirer<'a> {
         match self.decide(item, time) {
             Ok(Decision::Replay { answer, expires_at }) => return Some((answer, expires_at)),
             _ if mutant(Mutant::ForgetGlimpses) => {}
-            Ok(Decision::Create | Decision::Replace(_) | Decision::TakeOver(_)) => {}
+            Ok(Decision::Create | Decision::Replace { .. } | Decision::TakeOver(_)) => {}
             // Whoever was at work may have ended long ago: nobody is told of it.
             Ok(
                 Decision::InProgress { .. }
@@ -456,9 +456,10 @@ impl<'a> Acquirer<'a> {
         self.core.open(stored, key, policy, Some(until)).await
     }
 
-    /// The operation starts from its beginning.
-    fn anew(&mut self, way: Way) -> Next {
-        (self.claim.attempt, self.claim.created_at) = (1, self.core.table.clock.store_now());
+    /// The operation starts from its beginning, after so many attempts that have left nothing.
+    fn anew(&mut self, way: Way, attempts: u32) -> Next {
+        self.claim.attempt = attempts.saturating_add(1);
+        self.claim.created_at = self.core.table.clock.store_now();
         (self.steps, self.taken) = (None, None);
         Next::Own(way)
     }

@@ -76,7 +76,7 @@ impl Execution {
             let whole = self.finished_item(finished);
             let Reply { outcome, .. } = if self.inner.commits.were_sent() {
                 // A commit may land late, and its answer must not be overwritten.
-                let guard = Guard::AbsentOrHeld(&claim.owner);
+                let guard = Guard::FreeOrHeld(&claim.owner);
                 table.put_guarded(whole, guard, retries.limit()).await
             } else {
                 table.complete(&claim.owner, whole, retries.limit()).await
@@ -263,7 +263,10 @@ impl Execution {
         let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
         match record.state {
             State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
-            State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
+            State::Completed { .. }
+            | State::Pending { .. }
+            | State::Failed { .. }
+            | State::Released => None,
         }
     }
 
@@ -300,7 +303,10 @@ impl Execution {
                 // Whoever cannot read it now can ask again.
                 self.open(answer).await.ok()
             }
-            State::Completed { .. } | State::Pending { .. } | State::Failed { .. } => None,
+            State::Completed { .. }
+            | State::Pending { .. }
+            | State::Failed { .. }
+            | State::Released => None,
         }
     }
 
@@ -313,24 +319,26 @@ impl Execution {
         }
     }
 
-    /// Deletes the pending record: the key is free. With steps, or while a commit is in doubt, it is
-    /// kept as a failed one, and the next attempt goes on with it.
+    /// Leaves the pending record in nobody's hands: the key is free. With steps it is kept as a failed
+    /// one, and the next attempt goes on with it.
     pub(crate) async fn release(&self) {
         let ended = self.end(&self.released()).await;
         self.note(ended).await;
     }
 
-    /// Gives the record up as a failed one, so that a commit under way can never land: not even after
-    /// a late copy of the acquisition, which a deleted record would let in.
+    /// Gives the record up as a failure would, so that a commit under way can never land: it asks for a
+    /// pending record, and this one never is pending again in these hands.
     pub(crate) async fn give_up(&self) -> Ended {
-        self.end(&self.failed(None)).await
+        let leaving = match self.inner.policy.failure {
+            Failure::Release => self.released(),
+            Failure::Retain { .. } | Failure::Replay => self.failed(None),
+        };
+        self.end(&leaving).await
     }
 
-    /// What is left of a release: the record as a failed one if its steps must stay, or if a commit
-    /// is in doubt.
+    /// What is left of a release: the record as a failed one if its steps must stay.
     fn released(&self) -> Leaving {
-        let must_stay = self.inner.steps.may_be_stored() || self.inner.commits.are_in_doubt();
-        if must_stay { self.failed(None) } else { Leaving::Release }
+        if self.inner.steps.may_be_stored() { self.failed(None) } else { Leaving::Release }
     }
 
     /// A failure that meets its own execution's commit has come too late: the commit stands.
@@ -376,7 +384,7 @@ impl Execution {
         loop {
             let limit = retries.limit();
             let Reply { outcome, .. } = match leaving {
-                Leaving::Release => table.release(claim, limit).await,
+                Leaving::Release => table.release(claim, self.lease_expires_at(), limit).await,
                 Leaving::Keep { failed_at, expires_at, response } => {
                     let (at, until) = (*failed_at, *expires_at);
                     table.keep_failure(claim, at, until, response.clone(), limit).await

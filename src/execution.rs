@@ -81,9 +81,9 @@ pub(crate) struct Inner {
 impl Execution {
     /// How often this operation was started, this time included: 1 for the first.
     ///
-    /// It grows with every takeover and with every run after a kept failure; a released record
-    /// starts anew at 1, so use [`Failure::Retain`](crate::Failure::Retain) where another system
-    /// fences by this number.
+    /// No two executions of a key get the same number, and a later one gets a higher one, for as long
+    /// as the record lives: another system can fence by it. A record lives for its retention, and for an
+    /// hour after a release.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -236,8 +236,8 @@ impl Execution {
     }
 
     /// Says that the handler looked at the request, refused it and has changed nothing: its answer
-    /// goes out unstored, the record is deleted, and the same key may come with a corrected
-    /// payload. A record with [steps](Self::step) is not deleted: they have happened, so it is kept
+    /// goes out unstored, the record is released, and the same key may come with a corrected
+    /// payload. A record with [steps](Self::step) is not released: they have happened, so it is kept
     /// for the next attempt at the same request.
     ///
     /// ```
@@ -256,7 +256,8 @@ impl Execution {
     ///     })
     ///     .await?;
     /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
-    /// assert!(sandbox.record("charge", "order-42").read().await?.is_none());
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a free record");
+    /// assert_eq!(record.status(), "RELEASED");
     /// # Ok(())
     /// # }
     /// ```

@@ -298,7 +298,7 @@ impl Execution {
         let renewal = match Record::decode(&self.inner.core.table.schema, item) {
             Ok(record) if record.owner == self.inner.claim.owner => match record.state {
                 State::Pending { lease_expires_at } => return Ok(lease_expires_at),
-                State::Completed { .. } | State::Failed { .. } => Renewal::Ended,
+                State::Completed { .. } | State::Failed { .. } | State::Released => Renewal::Ended,
             },
             Ok(_) | Err(_) => Renewal::Lost,
         };

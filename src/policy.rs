@@ -158,9 +158,9 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing: the record is deleted and the next try runs again, as attempt 1. A record with
-    /// [steps](crate::Execution::step) is kept as FAILED instead, and the next try goes on after
-    /// them, with `attempt` one higher.
+    /// A record in nobody's hands (RELEASED), for an hour: the next try runs, with `attempt` one
+    /// higher, whatever its payload. A record with [steps](crate::Execution::step) is kept as FAILED
+    /// instead, and the next try goes on after them.
     Release,
     /// The FAILED record with its attempt count: the next try runs again, until there were
     /// `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.

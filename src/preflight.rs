@@ -26,7 +26,7 @@ impl Idempotency {
     ///
     /// It is off unless it is called, and costs one round trip for each of: the table's state and
     /// keys (`dynamodb:DescribeTable`), its time to live (`dynamodb:DescribeTimeToLive`), and for
-    /// each [`scope`](Preflight::scope) the four permissions that a function needs on records, and
+    /// each [`scope`](Preflight::scope) the three permissions that a function needs on records, and
     /// two of them on the parts of large answers. Nothing is written: the writes that are tried ask for an owner that there is not, under a key that no
     /// record can have (`scope#`).
     ///
@@ -73,8 +73,8 @@ pub struct Preflight<'a> {
 }
 
 impl Preflight<'_> {
-    /// Also tries whether records of this scope may be read and written: six round trips, two of
-    /// them for the parts of large answers, and the write units of four small writes that do not
+    /// Also tries whether records of this scope may be read and written: five round trips, two of
+    /// them for the parts of large answers, and the write units of three small writes that do not
     /// happen. A role that may do so in the scope of an operation may do so for its tenants; no need to
     /// name these. One that is held to its tenant asks for the scope of that.
     ///

@@ -36,8 +36,13 @@ pub(crate) enum Decision {
     Reconciled,
     /// There is no record: write one where there is none.
     Create,
-    /// The record no longer counts: put a new one in its place, if it is still this version.
-    Replace(Version),
+    /// The record no longer counts, or is in nobody's hands: put a new one in its place, if it is
+    /// still this version.
+    Replace {
+        version: Version,
+        /// How many attempts count on.
+        attempts: u32,
+    },
     /// The operation goes on in our hands, if the record is still this version.
     TakeOver(Orphan),
     /// Somebody ran it and never said how it ended: a hook has to judge.
@@ -85,18 +90,24 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         State::Pending { lease_expires_at } if now <= lease_expires_at => {
             Some(lease_expires_at.since(now))
         }
-        State::Pending { .. } | State::Completed { .. } | State::Failed { .. } => None,
+        State::Pending { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::Released => None,
     };
     // D3: past its retention a record is garbage that TTL has not collected yet.
     if lease_left.is_none() && record.is_past_retention(now) {
-        return Decision::Replace(record.version());
+        return Decision::Replace { version: record.version(), attempts: 0 };
     }
     // D4
-    if !request.fingerprint.matches(&record.fingerprint) {
+    let is_released = matches!(record.state, State::Released);
+    if !is_released && !request.fingerprint.matches(&record.fingerprint) {
         return Decision::Mismatch;
     }
     let version = record.version();
-    let Record { attempt, created_at, state, steps, expires_at, .. } = record;
+    let Record { attempt, created_at, state, steps, expires_at, released_attempts, .. } = record;
+    // What was released does not count: a key that was refused three times has all its runs before it.
+    let runs = attempt.saturating_sub(released_attempts);
     let orphan = Orphan { version, attempt, created_at, steps };
     match (state, lease_left) {
         // D5
@@ -106,9 +117,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         },
         // D6
         (State::Failed { answer }, _) => match request.policy.failure {
-            Failure::Retain { max_attempts } if attempt < max_attempts => {
-                Decision::TakeOver(orphan)
-            }
+            Failure::Retain { max_attempts } if runs < max_attempts => Decision::TakeOver(orphan),
             // A failure kept under another policy, or for its steps: this one lets it run again.
             Failure::Release => Decision::TakeOver(orphan),
             Failure::Retain { .. } | Failure::Replay => Decision::ReplayFailure(answer),
@@ -122,11 +131,13 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
         (State::Pending { .. }, None) => match (&request.policy.takeover, request.policy.failure) {
             (Takeover::Reject, _) => Decision::Abandoned,
             // A run that never said how it ended is one of those that are allowed.
-            (_, Failure::Retain { max_attempts }) if attempt >= max_attempts => {
+            (_, Failure::Retain { max_attempts }) if runs >= max_attempts => {
                 Decision::ReplayFailure(None)
             }
             (Takeover::Execute, _) => Decision::TakeOver(orphan),
         },
+        // D9: what nobody holds is anybody's, whatever the request.
+        (State::Released, _) => Decision::Replace { version: orphan.version, attempts: attempt },
     }
 }
 

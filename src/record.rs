@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::{RecordKey, push_hex};
 use crate::response::Stored;
@@ -65,6 +67,8 @@ pub(crate) struct Record {
     pub(crate) state: State,
     /// What the operation's steps came to so far; `None` if no step was ever stored.
     pub(crate) steps: Option<Checkpoints>,
+    /// How many of the attempts were released before this operation began.
+    pub(crate) released_attempts: u32,
 }
 
 #[derive(Debug)]
@@ -79,6 +83,8 @@ pub(crate) enum State {
     Failed {
         answer: Option<Stored>,
     },
+    /// In nobody's hands: whoever comes may replace it, by compare-and-set.
+    Released,
 }
 
 /// The state's name in the table.
@@ -87,6 +93,7 @@ pub(crate) enum Status {
     Pending,
     Completed,
     Failed,
+    Released,
 }
 
 impl Status {
@@ -95,6 +102,7 @@ impl Status {
             Self::Pending => "PENDING",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
+            Self::Released => "RELEASED",
         }
     }
 }
@@ -119,6 +127,7 @@ impl Record {
             State::Pending { lease_expires_at } => (Status::Pending, Some(lease_expires_at)),
             State::Completed { .. } => (Status::Completed, None),
             State::Failed { .. } => (Status::Failed, None),
+            State::Released => (Status::Released, None),
         };
         let steps = self.steps.as_ref().map(Checkpoints::count);
         Version { owner: self.owner.clone(), status, lease_expires_at, steps }
@@ -159,6 +168,7 @@ impl Record {
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             expires_at: fields.number(Attribute::ExpiresAt)?,
             steps: fields.steps()?,
+            released_attempts: fields.released_attempts()?,
         })
     }
 }
@@ -203,6 +213,11 @@ impl Fields<'_> {
             }
             _ => Err(self.corrupt(attribute, "a whole number")),
         }
+    }
+
+    fn released_attempts(&mut self) -> Result<u32, Error> {
+        let is_there = self.item.contains_key(self.schema.name(Attribute::ReleasedAttempts));
+        if is_there { self.number(Attribute::ReleasedAttempts) } else { Ok(0) }
     }
 
     fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
@@ -252,7 +267,8 @@ impl Fields<'_> {
                 None => Err(self.corrupt(Attribute::Response, "there")),
             },
             "FAILED" => Ok(State::Failed { answer: self.answer(owner)? }),
-            _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED or FAILED")),
+            "RELEASED" => Ok(State::Released),
+            _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
         }
     }
 }
@@ -281,6 +297,36 @@ impl Claim {
 
 /// What a failed record has at the most beside its steps and its failure, in bytes.
 pub(crate) const FAILED_BYTES: usize = 8 * 1024;
+
+/// How long a released record stays at least: longer than any request can be under way that was
+/// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
+/// signature (most services: 5), and takes one that is as far ahead; so 30 minutes are the most, and
+/// this is twice as much.
+const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
+/// it was under.
+pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
+    if mutant(Mutant::ReleasedIsGone) {
+        return now.minus(RELEASED_FOR).seconds_up();
+    }
+    now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
+}
+
+/// The item of an operation that starts from its beginning: each attempt before was released.
+pub(crate) fn first_item(
+    schema: &TableSchema,
+    claim: &Claim,
+    lease_expires_at: Timestamp,
+    expires_at: i64,
+) -> Item {
+    let mut item = pending_item(schema, claim, lease_expires_at, expires_at);
+    let released = claim.attempt.saturating_sub(1);
+    if released > 0 {
+        set(&mut item, schema, Attribute::ReleasedAttempts, number(released));
+    }
+    item
+}
 
 /// The item of a new owner.
 pub(crate) fn pending_item(

@@ -15,11 +15,11 @@ use crate::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attribute {
-    /// `PENDING`, `COMPLETED` or `FAILED`.
+    /// `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
     Status,
     /// Random per attempt.
     Owner,
-    /// 1, 2, …: how often the operation was started.
+    /// How often the operation was started: 1, 2, …, in a released record 0 too.
     Attempt,
     /// SHA-256 of the request.
     Fingerprint,
@@ -37,9 +37,11 @@ pub enum Attribute {
     Format,
     /// Results of the steps that are done, while the operation is not.
     Steps,
+    /// How many of the attempts were released before the present operation began.
+    ReleasedAttempts,
 }
 
-const ALL: [(Attribute, &str, &str); 11] = [
+const ALL: [(Attribute, &str, &str); 12] = [
     (Attribute::Status, "status", "#status"),
     (Attribute::Owner, "owner", "#owner"),
     (Attribute::Attempt, "attempt", "#attempt"),
@@ -51,6 +53,7 @@ const ALL: [(Attribute, &str, &str); 11] = [
     (Attribute::Response, "response", "#response"),
     (Attribute::Format, "format", "#format"),
     (Attribute::Steps, "steps", "#steps"),
+    (Attribute::ReleasedAttempts, "released_attempts", "#released_attempts"),
 ];
 
 impl Attribute {

@@ -53,7 +53,7 @@ impl Execution {
     ///
     /// Names are 1 to 255 bytes, each used once in an execution; they and the types of the results
     /// are part of what is stored, so keep them when the code changes while operations are under
-    /// way. A record with steps is never deleted: a failure under
+    /// way. A record with steps is never released: a failure under
     /// [`Failure::Release`](crate::Failure::Release) (and
     /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED and the next call goes on. A
     /// completion drops the steps.
@@ -264,7 +264,7 @@ impl Steps {
         Self(Mutex::new(Known { done, used, bytes, has_map, may_have_map: has_map }))
     }
 
-    /// Whether the record may hold steps, so that it must not be deleted.
+    /// Whether the record may hold steps, so that it must not be released.
     pub(crate) fn may_be_stored(&self) -> bool {
         self.lock().may_have_map
     }

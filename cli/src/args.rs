@@ -106,9 +106,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// Delete the record of a key, so that its next request runs anew
+    /// Release the record of a key, so that its next request runs anew
     ///
-    /// It is shown first, and deleted only if it is still exactly that.
+    /// It is shown first, and released only if it is still exactly that.
     Release {
         #[command(flatten)]
         key: Key,

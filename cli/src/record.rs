@@ -43,6 +43,7 @@ pub(crate) fn state(record: &StoredRecord) -> String {
             "failed, and kept with its answer".to_owned()
         }
         (StoredState::Failed { answer: None, .. }, ..) => "failed, and kept".to_owned(),
+        (StoredState::Released, ..) => "free: the next request runs it".to_owned(),
     };
     format!("{}, {words}", record.status())
 }
@@ -72,6 +73,7 @@ pub(crate) fn text(record: &StoredRecord) -> String {
             fields.extend(at.map(|at| ("failed", time_and_distance(at, now))));
             answer.as_ref()
         }
+        StoredState::Released => None,
     };
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
@@ -125,7 +127,9 @@ pub(crate) fn summary(record: &StoredRecord) -> Value {
         "expires_at": time(record.expires_at),
         "lease_expires_at": match record.state {
             StoredState::Pending { lease_expires_at } => Some(time(lease_expires_at)),
-            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+            StoredState::Completed { .. }
+            | StoredState::Failed { .. }
+            | StoredState::Released => None,
         },
         "lease_left_s": record.lease_left().map(|left| left.as_secs()),
         "abandoned_for_s": record.abandoned_for().map(|over| over.as_secs()),
@@ -140,7 +144,7 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
     let (finished_at, answer) = match &record.state {
         StoredState::Completed { completed_at, answer } => (*completed_at, Some(answer)),
         StoredState::Failed { failed_at, answer } => (*failed_at, answer.as_ref()),
-        StoredState::Pending { .. } => (None, None),
+        StoredState::Pending { .. } | StoredState::Released => (None, None),
     };
     let steps = record.steps.iter().flatten();
     let steps: Vec<_> = steps.map(step_document).collect();

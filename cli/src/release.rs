@@ -93,7 +93,7 @@ fn ask(
     for warning in warnings {
         writeln!(output, "{warning}")?;
     }
-    write!(output, "Delete this record? [y/N] ")?;
+    write!(output, "Release this record? [y/N] ")?;
     output.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;
@@ -122,7 +122,7 @@ mod tests {
             let answer = ask(&["its lease is live"], &mut typed.as_bytes(), &mut asked).unwrap();
             assert_eq!(answer, is_yes, "{typed:?}");
             let asked = String::from_utf8(asked).unwrap();
-            assert_eq!(asked, "its lease is live\nDelete this record? [y/N] ");
+            assert_eq!(asked, "its lease is live\nRelease this record? [y/N] ");
         }
     }
 

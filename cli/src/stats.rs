@@ -21,6 +21,7 @@ struct Counts {
     abandoned: u64,
     completed: u64,
     failed: u64,
+    released: u64,
     expired: u64,
     /// Of all of these, those that were started more than once.
     retried: u64,
@@ -32,6 +33,7 @@ impl Counts {
             _ if record.is_expired() => &mut self.expired,
             StoredState::Completed { .. } => &mut self.completed,
             StoredState::Failed { .. } => &mut self.failed,
+            StoredState::Released => &mut self.released,
             StoredState::Pending { .. } if record.lease_left().is_some() => &mut self.in_progress,
             StoredState::Pending { .. } => &mut self.abandoned,
         };
@@ -68,8 +70,16 @@ pub(crate) async fn run(
         output::document(document)?;
     } else {
         let name = if by_scope { "SCOPE" } else { "OPERATION" };
-        let header =
-            [name, "IN PROGRESS", "ABANDONED", "COMPLETED", "FAILED", "EXPIRED", "RETRIED"];
+        let header = [
+            name,
+            "IN PROGRESS",
+            "ABANDONED",
+            "COMPLETED",
+            "FAILED",
+            "RELEASED",
+            "EXPIRED",
+            "RETRIED",
+        ];
         let rows: Vec<_> = counts.iter().map(|(name, counts)| row(name, counts)).collect();
         output::print(table::render(&header, &rows))?;
         output::line(stuck::text_of(&read))?;
@@ -79,18 +89,19 @@ pub(crate) async fn run(
 }
 
 fn row(name: &str, counts: &Counts) -> Vec<String> {
-    let Counts { in_progress, abandoned, completed, failed, expired, retried } = *counts;
-    let numbers = [in_progress, abandoned, completed, failed, expired, retried];
+    let Counts { in_progress, abandoned, completed, failed, released, expired, retried } = *counts;
+    let numbers = [in_progress, abandoned, completed, failed, released, expired, retried];
     std::iter::once(plain(name)).chain(numbers.map(|number| number.to_string())).collect()
 }
 
 fn document(counts: &Counts) -> Value {
-    let Counts { in_progress, abandoned, completed, failed, expired, retried } = *counts;
+    let Counts { in_progress, abandoned, completed, failed, released, expired, retried } = *counts;
     json!({
         "in_progress": in_progress,
         "abandoned": abandoned,
         "completed": completed,
         "failed": failed,
+        "released": released,
         "expired": expired,
         "retried": retried,
     })

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::policy::Outage;
 use crate::reconcile::Verdict;
-use crate::record::{Claim, Version};
+use crate::record::Claim;
 use crate::table::Write;
 
 impl Acquirer<'_> {
@@ -39,15 +39,10 @@ impl Acquirer<'_> {
         Err(error)
     }
 
-    /// Frees a key that we may hold and shall not use; nothing ran. If that fails, the lease frees
-    /// it. A record that was taken over is not deleted but given back: its attempts go on counting,
-    /// and its steps stay.
+    /// Gives a key back that we may hold and shall not use, as it was; nothing ran. If that fails, the
+    /// lease frees it.
     pub(super) async fn let_go(&self) {
-        let outcome = match &self.taken {
-            Some(taken) => self.give_back(taken).await,
-            None => self.core.table.release(&self.claim, self.giving_back()).await.outcome,
-        };
-        match outcome {
+        match self.give_back().await {
             Write::Applied | Write::Refused(_) => {}
             Write::Conflict(error)
             | Write::Invalid(error)
@@ -66,15 +61,20 @@ impl Acquirer<'_> {
         self.limit().max(LEAST_LIMIT)
     }
 
-    /// Leaves a record as failed as it was, or with its lease over.
-    async fn give_back(&self, taken: &Version) -> Write {
+    /// Leaves a record that was taken over as failed as it was, or with its lease over; any other in
+    /// nobody's hands.
+    async fn give_back(&self) -> Write {
         let (core, limit) = (self.core, self.giving_back());
+        let now = core.table.clock.store_now();
         // The attempt that nobody has made does not count.
         let claim = &Claim { attempt: self.claim.attempt.saturating_sub(1), ..self.claim.clone() };
+        let Some(taken) = &self.taken else {
+            // Nobody has run under its lease.
+            return core.table.release(claim, now, limit).await.outcome;
+        };
         if let Some(end) = taken.lease_expires_at {
             return core.table.end_lease(claim, end, limit).await.outcome;
         }
-        let now = core.table.clock.store_now();
         let expires_at = now.plus(self.call.policy.retention).seconds_up();
         core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
     }

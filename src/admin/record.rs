@@ -45,7 +45,7 @@ pub struct StoredRecord {
     pub key: String,
     /// Where its operation is.
     pub state: StoredState,
-    /// How often the operation was started.
+    /// How often the operation was started; 0 where a key was given back before its first handler ran.
     pub attempt: u32,
     /// The identity of the last attempt.
     pub owner: String,
@@ -80,7 +80,9 @@ pub struct StoredRecord {
 /// let record = pending.read().await?.expect("a record");
 /// match record.state {
 ///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
-///     StoredState::Completed { .. } | StoredState::Failed { .. } => panic!("it is running"),
+///     StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+///         panic!("it is running")
+///     }
 /// }
 /// # Ok(())
 /// # }
@@ -106,6 +108,8 @@ pub enum StoredState {
         /// What repeats get, where the failure can be replayed.
         answer: Option<StoredAnswer>,
     },
+    /// It is in nobody's hands: the next request runs it, whatever its payload.
+    Released,
 }
 
 /// A step that is done.
@@ -210,6 +214,7 @@ impl StoredRecord {
                     failed_at: finished_at,
                     answer: answer.map(|answer| StoredAnswer::in_record(answer, most, coder)),
                 },
+                State::Released => StoredState::Released,
             },
             attempt: record.attempt,
             owner: record.owner.as_str().to_owned(),
@@ -238,7 +243,7 @@ impl StoredRecord {
         })
     }
 
-    /// As the table has it: `PENDING`, `COMPLETED` or `FAILED`.
+    /// As the table has it: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -280,7 +285,9 @@ impl StoredRecord {
             StoredState::Pending { lease_expires_at } => {
                 lease_expires_at.duration_since(self.seen_at).ok()
             }
-            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+                None
+            }
         }
     }
 
@@ -312,7 +319,9 @@ impl StoredRecord {
                 let over = self.seen_at.duration_since(lease_expires_at).ok();
                 over.filter(|over| !over.is_zero())
             }
-            StoredState::Completed { .. } | StoredState::Failed { .. } => None,
+            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+                None
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Making a key free again, by hand.
 
-use super::{Admin, StoredRecord};
+use super::{Admin, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
 use crate::table::Write;
 
@@ -30,18 +30,18 @@ use crate::table::Write;
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Released {
-    /// The record is deleted; the next request runs the operation anew.
+    /// The record is in nobody's hands, by this request or by somebody else's; the next one runs the
+    /// operation anew.
     Released,
-    /// There is no record any more: somebody else deleted it, or an earlier try of this very
-    /// request whose answer was lost.
+    /// There is no record any more: its retention is over, or somebody has deleted it.
     Gone,
     /// Nothing was written: the record is not the one that was shown any more, but this one.
     Changed(Box<StoredRecord>),
 }
 
 impl Admin<'_> {
-    /// Deletes a record that is still exactly as it was read: same owner, state, lease and number of
-    /// steps.
+    /// Leaves a record in nobody's hands that is still exactly as it was read: same owner, state, lease
+    /// and number of steps. Its answer and its steps are gone; its attempts count on.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -62,7 +62,8 @@ impl Admin<'_> {
     /// pending.abandoned().await?;
     /// let stuck = pending.read().await?.expect("a record");
     /// assert!(matches!(admin.release(&stuck).await?, Released::Released));
-    /// assert!(pending.read().await?.is_none());
+    /// let released = pending.read().await?.expect("a record that anybody may replace");
+    /// assert_eq!(released.status(), "RELEASED");
     /// # Ok(())
     /// # }
     /// ```
@@ -70,7 +71,7 @@ impl Admin<'_> {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a record that has [dangers](StoredRecord::dangers), and
     /// nothing is sent; [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: the record may
-    /// be deleted, so look again; others as everywhere.
+    /// be released, so look again; others as everywhere.
     pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
         if record.dangers().is_empty() {
             return self.release_in_spite(record).await;
@@ -105,18 +106,21 @@ impl Admin<'_> {
     /// As `release`, but for the dangers.
     pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {
         let table = self.table();
-        let reply = table.delete_seen(&record.record_key, &record.version).await;
+        let StoredRecord { record_key, attempt, version, .. } = record;
+        let reply = table.release_seen(record_key, *attempt, version).await;
         match reply.outcome {
             Write::Applied => Ok(Released::Released),
             Write::Refused(None) => Ok(Released::Gone),
             Write::Refused(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-                let record = StoredRecord::read(self.core, item, now)?;
-                Ok(Released::Changed(Box::new(record)))
+                let now = StoredRecord::read(self.core, item, now)?;
+                // By an earlier try, whose answer was lost, or by somebody else.
+                let is_released = now.state == StoredState::Released && now.owner == record.owner;
+                Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })
             }
             Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => Err(error),
             Write::Unknown(error) => {
-                let message = "whether the record is deleted is not known: look again";
+                let message = "whether the record is released is not known: look again";
                 Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
             }
         }

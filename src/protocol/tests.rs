@@ -28,6 +28,7 @@ fn record(state: State) -> Record {
         expires_at: 100_000,
         state,
         steps: None,
+        released_attempts: 0,
     }
 }
 
@@ -81,10 +82,12 @@ fn ones_own_record_is_acquired_even_past_its_retention() {
 
 #[test]
 fn past_retention_counts_as_absent_and_is_compared_with_what_was_seen() {
-    for state in [completed().state, failed().state, pending(EARLIER).state] {
+    for state in [completed().state, failed().state, pending(EARLIER).state, State::Released] {
         let gone = Record { expires_at: 999, ..record(state) };
         let seen = gone.version();
-        let Decision::Replace(version) = by_default(gone) else { panic!("not replaced") };
+        let Decision::Replace { version, attempts: 0 } = by_default(gone) else {
+            panic!("not replaced")
+        };
         assert_eq!(version, seen);
     }
 }
@@ -187,6 +190,34 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
 }
 
 #[test]
+fn a_released_record_is_replaced_whoever_comes_with_whatever_request() {
+    for (whose, of) in [("theirs", "same"), ("theirs", "other"), ("mine", "same")] {
+        let released = Record {
+            owner: owner(whose),
+            fingerprint: fingerprint(of).to_store(),
+            ..record(State::Released)
+        };
+        let seen = released.version();
+        let Decision::Replace { version, attempts: 2 } = by_default(released) else {
+            panic!("not replaced: {whose}, {of}")
+        };
+        assert_eq!((&version, version.status), (&seen, Status::Released));
+    }
+}
+
+#[test]
+fn released_attempts_do_not_count_for_the_limit() {
+    for (max_attempts, again) in [(1, false), (2, true)] {
+        let policy = Policy::default().failure(Failure::Retain { max_attempts });
+        for found in [failed(), pending(EARLIER)] {
+            let found = Record { released_attempts: 1, ..found };
+            let is_run = matches!(decided(found, &policy), Decision::TakeOver(_));
+            assert_eq!(is_run, again);
+        }
+    }
+}
+
+#[test]
 fn a_failure_to_replay_never_runs_again() {
     let policy = Policy::default().failure(Failure::Replay);
     assert!(matches!(decided(failed(), &policy), Decision::ReplayFailure(Some(_))));
@@ -234,7 +265,8 @@ fn a_hook_is_asked_about_nothing_else() {
     let policy = Policy::default();
     let gone = Record { expires_at: 1, ..pending(EARLIER) };
     let another = Record { fingerprint: fingerprint("other").to_store(), ..pending(EARLIER) };
-    assert!(matches!(with_hook(gone, &policy), Decision::Replace(_)));
+    assert!(matches!(with_hook(gone, &policy), Decision::Replace { .. }));
+    assert!(matches!(with_hook(record(State::Released), &policy), Decision::Replace { .. }));
     assert!(matches!(with_hook(another, &policy), Decision::Mismatch));
     assert!(matches!(with_hook(pending(LATER), &policy), Decision::InProgress { .. }));
     assert!(matches!(with_hook(completed(), &policy), Decision::Replay { .. }));

@@ -81,8 +81,18 @@ fn a_record_of_format_1_still_decodes() {
     }
     item.insert("status".into(), s("FAILED"));
     item.remove("response");
-    let failed = Record::decode(&schema(), item).unwrap();
+    let failed = Record::decode(&schema(), item.clone()).unwrap();
     assert!(matches!(failed.state, State::Failed { answer: None }));
+    assert_eq!(failed.released_attempts, 0);
+    item.insert("released_attempts".into(), n("2"));
+    let failed = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(failed.released_attempts, 2);
+    item.remove("completed_at");
+    item.insert("status".into(), s("RELEASED"));
+    let released = Record::decode(&schema(), item).unwrap();
+    assert!(matches!(released.state, State::Released));
+    let version = released.version();
+    assert_eq!((version.status.as_str(), version.lease_expires_at), ("RELEASED", None));
 }
 
 #[test]

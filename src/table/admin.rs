@@ -8,12 +8,12 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ConsumedCapacity, ContinuousBackupsDescription, ReturnConsumedCapacity,
 };
 
-use super::expression::Condition;
+use super::expression::Change;
 use super::inspect::Look;
 use super::{Reply, Table, Write};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::record::{Item, Status, Version};
+use crate::record::{self, Item, Status, Version};
 use crate::schema::{Attribute, Keys};
 
 /// Which part of a table a parallel scan reads.
@@ -45,13 +45,22 @@ pub(crate) struct ScanPage {
 }
 
 impl Table {
-    /// Deletes a record that is still as it was seen.
-    pub(crate) async fn delete_seen(&self, key: &RecordKey, seen: &Version) -> Reply<Write> {
-        let mut condition = Condition::new(&self.schema);
-        condition.version(seen);
-        let request = self.delete_request(key, condition);
-        let request = Box::pin(request.send());
-        self.write(request, self.request_timeout).await
+    /// Leaves a record that is still as it was seen in nobody's hands, whatever it holds.
+    pub(crate) async fn release_seen(
+        &self,
+        key: &RecordKey,
+        attempt: u32,
+        seen: &Version,
+    ) -> Reply<Write> {
+        let now = self.clock.store_now();
+        let expires_at = record::released_until(now, seen.lease_expires_at.unwrap_or(now));
+        let mut change = Change::new(&self.schema);
+        change.condition.version(seen);
+        change.release(attempt, expires_at);
+        change.remove(Attribute::CompletedAt);
+        change.remove(Attribute::Response);
+        change.remove(Attribute::Steps);
+        self.update(key, change, self.request_timeout).await
     }
 
     /// Reads a part of the table, eventually consistent; of a table with a composite key, the one

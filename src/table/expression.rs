@@ -32,22 +32,30 @@ impl<'a> Condition<'a> {
         self.and(&["attribute_not_exists(", key, ")"]);
     }
 
-    pub(super) fn absent_or_owned_by(&mut self, owner: &Owner) {
-        let key = self.key();
+    /// The owner's own, or in nobody's hands: released, or not there at all.
+    pub(super) fn free_or_owned_by(&mut self, owner: &Owner) {
         let name = self.name(Attribute::Owner);
         self.value(":me", AttributeValue::S(owner.as_str().into()));
-        self.and(&["(attribute_not_exists(", key, ") OR ", name, " = :me)"]);
+        self.free_or(&[name, " = :me"]);
     }
 
-    /// As [`held_by`](Self::held_by), or not there at all.
-    pub(super) fn absent_or_held_by(&mut self, owner: &Owner) {
-        let (key, name) = (self.key(), self.name(Attribute::Owner));
-        let status = self.name(Attribute::Status);
+    /// As [`held_by`](Self::held_by), or in nobody's hands.
+    pub(super) fn free_or_held_by(&mut self, owner: &Owner) {
+        let (name, status) = (self.name(Attribute::Owner), self.name(Attribute::Status));
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        let name_is_me = [name, " = :me AND ", status, " = :pending))"];
-        self.and(&["(attribute_not_exists(", key, ") OR ("]);
-        self.expression.extend(name_is_me);
+        self.free_or(&["(", name, " = :me AND ", status, " = :pending)"]);
+    }
+
+    fn free_or(&mut self, term: &[&str]) {
+        let (key, status) = (self.key(), self.name(Attribute::Status));
+        self.and(&["(attribute_not_exists(", key, ") OR "]);
+        if !mutant(Mutant::ReleasedRefuses) {
+            self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
+            self.expression.extend([status, " = :released OR "]);
+        }
+        self.expression.extend(term.iter().copied());
+        self.expression.push(')');
     }
 
     /// Owned and not finished: what every write of an owner's but the completing put asks for.
@@ -200,6 +208,14 @@ impl<'a> Change<'a> {
             Some(response) => self.set(Attribute::Response, response),
             None => self.remove(Attribute::Response),
         }
+        self.remove(Attribute::LeaseExpiresAt);
+    }
+
+    /// Leaves the record in nobody's hands.
+    pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
+        self.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().into()));
+        self.set(Attribute::Attempt, record::number(attempt));
+        self.set(Attribute::ExpiresAt, record::number(expires_at));
         self.remove(Attribute::LeaseExpiresAt);
     }
 

@@ -113,7 +113,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
             ErrorKind::Configuration,
             format!(
                 "DynamoDB denies access to table `{table}` ({code}): the role needs \
-                     dynamodb:GetItem, PutItem, UpdateItem and DeleteItem on it"
+                     dynamodb:GetItem, PutItem and UpdateItem on it"
             ),
         ),
         code => {

@@ -38,11 +38,10 @@ pub(crate) enum Access {
     Get,
     Put,
     Update,
-    Delete,
 }
 
 impl Access {
-    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Put, Self::Update, Self::Delete];
+    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Put, Self::Update];
 
     /// Those that parts of answers take.
     pub(crate) const OF_PARTS: [Self; 2] = [Self::Get, Self::Put];
@@ -53,7 +52,6 @@ impl Access {
             Self::Get => "dynamodb:GetItem",
             Self::Put => "dynamodb:PutItem",
             Self::Update => "dynamodb:UpdateItem",
-            Self::Delete => "dynamodb:DeleteItem",
         }
     }
 }
@@ -101,11 +99,6 @@ impl Table {
                 change.condition = condition;
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
-                let request = Box::pin(request.send());
-                self.look(Box::pin(refused_is_fine(request)), limit).await
-            }
-            Access::Delete => {
-                let request = self.delete_request(key, condition);
                 let request = Box::pin(request.send());
                 self.look(Box::pin(refused_is_fine(request)), limit).await
             }

@@ -18,8 +18,6 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
-use aws_sdk_dynamodb::operation::delete_item::{DeleteItemError, DeleteItemOutput};
 use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
 use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
@@ -112,13 +110,15 @@ impl Table {
     /// Writes the pending record where there is none.
     pub(crate) async fn create(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
-        if !mutant(Mutant::CreateUnfenced) {
+        if mutant(Mutant::TakeReleasedUnfenced) {
+            condition.free_or_held_by(&claim.owner);
+        } else if !mutant(Mutant::CreateUnfenced) {
             condition.absent();
         }
         self.put(self.pending(claim, term), condition, limit).await
     }
 
-    /// Puts a new pending record in the place of one that no longer counts.
+    /// Puts a new pending record in the place of one that no longer counts, or is in nobody's hands.
     pub(crate) async fn replace(
         &self,
         claim: &Claim,
@@ -195,8 +195,8 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Writes the finished record over the owner's own, or where there is none: the effect has
-    /// happened, whoever deleted the record.
+    /// Writes the finished record over the owner's own, or where it is in nobody's hands: the effect
+    /// has happened, whoever released or deleted the record.
     pub(crate) async fn complete(
         &self,
         owner: &Owner,
@@ -205,7 +205,7 @@ impl Table {
     ) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         if !mutant(Mutant::CompleteUnfenced) {
-            condition.absent_or_owned_by(owner);
+            condition.free_or_owned_by(owner);
         }
         self.put(item, condition, limit).await
     }
@@ -227,20 +227,26 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Deletes the owner's pending record: never a completed one, whose response was only lost, and
-    /// never one with steps, which would happen again.
-    pub(crate) async fn release(&self, claim: &Claim, limit: Duration) -> Reply<Write> {
-        let mut condition = Condition::new(&self.schema);
+    /// Leaves the owner's pending record in nobody's hands: never a completed one, whose response was
+    /// only lost, and never one with steps, which would happen again. It is not deleted, so that no late
+    /// copy of an acquisition is let in again.
+    pub(crate) async fn release(
+        &self,
+        claim: &Claim,
+        lease_expires_at: Timestamp,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let mut change = Change::new(&self.schema);
         if !mutant(Mutant::ReleaseUnfenced) {
-            condition.owned_by(&claim.owner);
+            change.condition.owned_by(&claim.owner);
         }
         if !mutant(Mutant::ReleaseAnyStatus) {
-            condition.pending();
+            change.condition.pending();
         }
-        condition.no_steps();
-        let request = self.delete_request(&claim.key, condition);
-        let request = Box::pin(request.send());
-        self.write(request, limit).await
+        change.condition.no_steps();
+        let expires_at = record::released_until(self.clock.store_now(), lease_expires_at);
+        change.release(claim.attempt, expires_at);
+        self.update(&claim.key, change, limit).await
     }
 
     /// Reads the record, strongly consistent.
@@ -279,7 +285,7 @@ impl Table {
     }
 
     fn pending(&self, claim: &Claim, term: Term) -> Item {
-        record::pending_item(&self.schema, claim, term.lease_expires_at, term.expires_at)
+        record::first_item(&self.schema, claim, term.lease_expires_at, term.expires_at)
     }
 
     async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
@@ -322,19 +328,6 @@ impl Table {
             .table_name(&self.name)
             .set_key(Some(record::key_item(&self.schema, key)))
             .update_expression(update)
-            .condition_expression(expression)
-            .set_expression_attribute_names(Some(names))
-            .set_expression_attribute_values(values)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .set_return_consumed_capacity(self.capacity.clone())
-    }
-
-    fn delete_request(&self, key: &RecordKey, condition: Condition<'_>) -> DeleteItemFluentBuilder {
-        let (expression, names, values) = condition.finish();
-        self.client
-            .delete_item()
-            .table_name(&self.name)
-            .set_key(Some(record::key_item(&self.schema, key)))
             .condition_expression(expression)
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
@@ -435,7 +428,6 @@ macro_rules! metered {
     )*};
 }
 metered!(
-    DeleteItemOutput: "DeleteItem",
     GetItemOutput: "GetItem",
     PutItemOutput: "PutItem",
     UpdateItemOutput: "UpdateItem"
@@ -469,4 +461,4 @@ macro_rules! conditional {
         }
     )*};
 }
-conditional!(PutItemError, UpdateItemError, DeleteItemError);
+conditional!(PutItemError, UpdateItemError);

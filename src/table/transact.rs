@@ -28,8 +28,8 @@ pub(crate) enum Guard<'a> {
     Absent,
     /// The owner's own, PENDING.
     Held(&'a Owner),
-    /// None, or the owner's own, PENDING.
-    AbsentOrHeld(&'a Owner),
+    /// In nobody's hands (none, or RELEASED), or the owner's own, PENDING.
+    FreeOrHeld(&'a Owner),
     /// Exactly the one that was seen.
     Version(&'a Version),
 }
@@ -162,7 +162,7 @@ impl Table {
             Guard::Absent => condition.absent(),
             Guard::Held(owner) if mutant(Mutant::CommitAnyStatus) => condition.owned_by(owner),
             Guard::Held(owner) => condition.held_by(owner),
-            Guard::AbsentOrHeld(owner) => condition.absent_or_held_by(owner),
+            Guard::FreeOrHeld(owner) => condition.free_or_held_by(owner),
             Guard::Version(version) => condition.version(version),
         }
         condition

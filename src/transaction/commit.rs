@@ -291,7 +291,7 @@ impl Execution {
         match Record::decode(schema, item.clone()) {
             Ok(record) if record.owner == self.inner.claim.owner => match record.state {
                 State::Pending { .. } => None,
-                State::Failed { .. } => Some(Fate::GivenUp.into()),
+                State::Failed { .. } | State::Released => Some(Fate::GivenUp.into()),
                 State::Completed { answer } => {
                     match sent.filter(|sent| completed_at == Some(sent.completed_at)) {
                         Some(sent) => {
@@ -443,7 +443,7 @@ impl<'a> Attempt<'a> {
         let guard = if self.execution.is_protected() {
             Guard::Held(owner)
         } else {
-            Guard::AbsentOrHeld(owner)
+            Guard::FreeOrHeld(owner)
         };
         let token = token(owner.as_str(), self.ledger.tokens);
         let sent =
@@ -486,7 +486,7 @@ impl<'a> Attempt<'a> {
         let inner = &self.execution.inner;
         let found = match item {
             Some(item) => Ok(Some(item)),
-            // Deleted; or a store that has not sent it.
+            // Past its retention, or deleted by hand; or a store that has not sent it.
             None => inner.core.table.get(&inner.claim.key, limit).await.outcome,
         };
         let is_protected = self.execution.is_protected();

@@ -440,7 +440,9 @@ impl<'a> Attempt<'a> {
         self.running = None;
         match decision {
             Decision::Create => self.on(None, 1, table.clock.store_now()),
-            Decision::Replace(version) => self.on(Some(version), 1, table.clock.store_now()),
+            Decision::Replace { version, attempts } => {
+                self.on(Some(version), attempts.saturating_add(1), table.clock.store_now());
+            }
             Decision::TakeOver(Orphan { version, attempt, created_at, .. }) => {
                 self.on(Some(version), attempt.saturating_add(1), created_at);
             }

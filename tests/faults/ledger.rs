@@ -57,6 +57,8 @@ struct Party {
     saw_stale: bool,
     /// The last record that it was shown was held by another one.
     saw_owner: bool,
+    /// The last record that it was shown was in nobody's hands.
+    saw_released: bool,
     /// While it was there, another one has held the record.
     met_owner: bool,
     /// When it began, epoch milliseconds.
@@ -107,6 +109,8 @@ pub(crate) struct Ledger {
     successes: u32,
     /// Transactions in the record's present life.
     effects: u32,
+    /// The highest number that a handler was told in the record's present life.
+    attempts: i64,
     /// Steps whose result was stored in the record's present life.
     steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
@@ -126,6 +130,7 @@ impl Ledger {
             parties: (0..callers).map(|_| Party::default()).collect(),
             successes: 0,
             effects: 0,
+            attempts: 0,
             steps: BTreeSet::new(),
             may_repeat: false,
             owner_left: None,
@@ -141,8 +146,9 @@ impl Ledger {
 
     /// All that later checks depend on.
     pub(crate) fn digest(&self) -> u64 {
-        let Self { parties, successes, effects, steps, may_repeat, answers, failures, .. } = self;
-        digest_of((parties, successes, effects, steps, may_repeat, answers, failures))
+        let Self { parties, successes, effects, attempts, steps, may_repeat, .. } = self;
+        let life = (successes, effects, attempts, steps);
+        digest_of((parties, life, may_repeat, &self.answers, &self.failures))
     }
 
     pub(crate) fn violation(&self) -> Option<&Violation> {
@@ -167,41 +173,32 @@ impl Ledger {
         if executed.is_refused || request.operation == Operation::Get || request.is_of_a_part() {
             return;
         }
-        let (me, before, after) =
-            (request.caller, executed.before.as_ref(), executed.after.as_ref());
+        let (me, before) = (request.caller, executed.before.as_ref());
+        let after = executed.after.as_ref().expect("the crate deletes nothing");
         // An acquisition that its caller never heard of can lock a key for a lease: not promised away.
-        self.parties[me].changes += u32::from(before != after && is_heard);
+        self.parties[me].changes += u32::from(before != Some(after) && is_heard);
         if let Some(before) = before {
-            let stays_pending = after.is_some_and(|after| status(after) == "PENDING");
-            if status(before) == "PENDING" && !stays_pending {
+            if status(before) == "PENDING" && status(after) != "PENDING" {
                 self.owner_left = Some(now);
             }
             self.overwritten(now, me, before, after, request.operation);
         }
         if request.operation == Operation::Transact {
-            self.transacted(me, request.is_copy);
+            self.transacted(me);
         }
-        // A late copy of its acquisition, after others have deleted the record, takes its word back:
-        // docs/exactly-once.md says so, and a test of the suite holds what is promised.
-        let revived = before.is_none() && after.is_some_and(|after| status(after) == "PENDING");
-        if revived && self.parties[me].transaction == Transaction::Refused {
-            self.parties[me].transaction = Transaction::Sent;
-        }
-        if after.is_none_or(|after| status(after) == "FAILED")
-            && self.parties[me].transaction != Transaction::None
-        {
+        let gives_up = matches!(status(after), "FAILED" | "RELEASED");
+        if gives_up && self.parties[me].transaction != Transaction::None {
             // It has given its record up: its effect can land no more, even if it does not know.
             self.parties[me].lease = None;
         }
-        if let Some(after) = after.filter(|after| status(after) == "PENDING") {
+        if status(after) == "PENDING" {
             let others = self.parties.iter_mut().enumerate().filter(|(i, _)| *i != owner(after));
             others.for_each(|(_, party)| party.met_owner = true);
         }
-        let Some(after) = after else {
-            // Whoever takes back its own record has left nothing.
+        if status(after) == "RELEASED" {
+            // Whoever takes back its own record has left nothing that counts.
             self.parties[me].changes = 0;
-            return;
-        };
+        }
         if owner(after) == me {
             self.parties[me].stamped = lease(after).or(self.parties[me].stamped);
         }
@@ -255,7 +252,7 @@ impl Ledger {
         now: i64,
         me: usize,
         before: &Item,
-        after: Option<&Item>,
+        after: &Item,
         operation: Operation,
     ) {
         let is_over = !is_held(before, now) && is_expired(before, now);
@@ -263,9 +260,8 @@ impl Ledger {
             self.life_ends(before);
         }
         if status(before) == "COMPLETED" && !is_over {
-            let same = after.is_some_and(|after| {
-                status(after) == "COMPLETED" && after.get("response") == before.get("response")
-            });
+            let same =
+                status(after) == "COMPLETED" && after.get("response") == before.get("response");
             let detail = format!("{} wrote over the answer of {}", name(me), name(owner(before)));
             return self.check(same, Guarantee::CompletedAnswerStays, detail);
         }
@@ -273,7 +269,7 @@ impl Ledger {
             return;
         }
         let who = format!("{} over {}'s {}", name(me), name(owner(before)), status(before));
-        let own = after.filter(|after| owner(after) == me);
+        let own = Some(after).filter(|after| owner(after) == me);
         let taken = own.filter(|own| status(own) == "PENDING");
         // A whole operation as one transaction, or the word of a hook: nothing ran before it.
         let settled =
@@ -282,7 +278,10 @@ impl Ledger {
             && operation == Operation::Put
             && own.is_some_and(|own| status(own) == "COMPLETED");
         self.successes += u32::from(by_a_hook);
-        self.check(taken.is_some() || settled, Guarantee::ForeignRecordStays, who.clone());
+        // What nobody holds, the answer of an effect that has happened may replace.
+        let completed = own.is_some_and(|own| status(own) == "COMPLETED");
+        let is_fair = taken.is_some() || settled || (status(before) == "RELEASED" && completed);
+        self.check(is_fair, Guarantee::ForeignRecordStays, who.clone());
         self.check(!is_held(before, now), Guarantee::OneLiveOwner, format!("{who}, lease live"));
         if let Some(taken) = taken.filter(|_| !is_over) {
             let counts = attempt(taken) > attempt(before);
@@ -297,6 +296,7 @@ impl Ledger {
 
     fn life_ends(&mut self, item: &Item) {
         self.steps.clear();
+        self.attempts = 0;
         if status(item) == "COMPLETED" {
             (self.successes, self.effects) = (0, 0);
         }
@@ -314,18 +314,13 @@ impl Ledger {
         self.parties[me].transaction = Transaction::Sent;
     }
 
-    /// That a network's own copy of an answered request arrives is nothing that the crate could know of;
-    /// it must land no second time, though.
-    fn transacted(&mut self, me: usize, is_copy: bool) {
+    fn transacted(&mut self, me: usize) {
         self.effects += 1;
         let detail = format!("{} is number {}", name(me), self.effects);
         self.check(self.effects == 1, Guarantee::EffectsOnce, detail);
         let told = self.parties[me].transaction == Transaction::Refused;
-        self.check(
-            !told || is_copy,
-            Guarantee::EffectsOnce,
-            format!("{} was told otherwise", name(me)),
-        );
+        let detail = format!("{} was told otherwise", name(me));
+        self.check(!told, Guarantee::EffectsOnce, detail);
         if self.parties[me].work == Work::NotBegun {
             self.parties[me].work = Work::Succeeded;
         }
@@ -345,6 +340,7 @@ impl Ledger {
         party.saw_owner = shown.is_some_and(|item| !own(&item) && is_held(item, now));
         if is_answer {
             party.saw_itself = shown.is_some_and(|item| own(&item));
+            party.saw_released = shown.is_some_and(|item| status(item) == "RELEASED");
         }
         let record = if is_answer { shown } else { executed.after.as_ref() };
         let promised = record.filter(own).and_then(lease);
@@ -382,8 +378,11 @@ impl Ledger {
         let holds = lease.is_some_and(|lease| lease + STAMP_TOLERANCE >= now);
         let detail = format!("{} starts at {now}, its lease is {lease:?}", name(me));
         self.check(holds, Guarantee::LeaseHoldsAtStart, detail);
+        let told = i64::from(execution.attempt());
+        let detail = format!("{} is told {told} after {}", name(me), self.attempts);
+        self.check(told > self.attempts, Guarantee::AttemptsAreCounted, detail);
+        self.attempts = told;
         if let Some(record) = record.filter(|record| owner(record) == me) {
-            let told = i64::from(execution.attempt());
             let detail =
                 format!("{} is told {told}, the record says {}", name(me), attempt(record));
             self.check(told == attempt(record), Guarantee::AttemptsAreCounted, detail);
@@ -506,7 +505,9 @@ impl Ledger {
                 let itself = self.parties[me].saw_itself;
                 self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));
                 let committed = self.parties[me].transaction != Transaction::None;
-                self.fits(work == Work::Succeeded || committed, me, ended);
+                let is_lost_to_nobody = self.parties[me].saw_released && !committed;
+                let fits = (work == Work::Succeeded || committed) && !is_lost_to_nobody;
+                self.fits(fits, me, ended);
             }
             // Stopped, before its answer or while it committed: what it did may come again.
             ErrorKind::LeaseExpired => {

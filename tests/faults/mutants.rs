@@ -70,6 +70,10 @@ mutants! {
         by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver A.deliver";
     release_without_owner: [ReleaseUnfenced] in release breaks ForeignRecordStays
         by "A.start B.start A.deliver A.fail A.twice B.deliver arrive:0";
+    take_a_released_record_without_compare_and_set: [TakeReleasedUnfenced] in release breaks AttemptsAreCounted
+        by "A.start A.deliver A.fail A.deliver B.start B.deliver";
+    turn_a_slow_owner_away_from_a_released_record: [ReleasedRefuses] in release breaks OutcomeFits
+        by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
     keep_failure_without_owner: [KeepFailureUnfenced] in retain breaks ForeignRecordStays
         by "A.start A.deliver A.fail pause:33000 B.start B.deliver B.deliver A.deliver";
     renew_without_owner: [RenewUnfenced] in renewed breaks ForeignRecordStays

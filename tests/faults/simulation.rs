@@ -16,7 +16,7 @@ use crate::network::{broken, error, response, timed_out};
 use crate::scenarios::Scenario;
 use crate::step::{Fate, Step};
 use crate::store::{Operation, is_expired};
-use crate::world::{self, Delivery, End, Parked, Request, digest_of};
+use crate::world::{self, Delivery, End, Parked, digest_of};
 
 /// How a schedule begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,7 +303,7 @@ impl Simulation {
                 if fate != Fate::LoseReply {
                     world.ledger.heard(now, &request, &executed);
                     if fate == Fate::Twice {
-                        world.delay(Request { is_copy: true, ..request });
+                        world.delay(request);
                     }
                     world.note(caller, (slot, world::digest(&executed.body)));
                     return (reply, Some(Ok(response(executed.status, &executed.body, now))));

@@ -23,6 +23,7 @@ pub(crate) enum Operation {
     Get,
     Put,
     Update,
+    /// TTL's alone: the crate sends none.
     Delete,
     Transact,
 }
@@ -34,7 +35,6 @@ impl Operation {
             Some("GetItem") => Self::Get,
             Some("PutItem") => Self::Put,
             Some("UpdateItem") => Self::Update,
-            Some("DeleteItem") => Self::Delete,
             Some("TransactWriteItems") => Self::Transact,
             _ => panic!("the model store does not know {target}"),
         }
@@ -155,7 +155,8 @@ impl Store {
         match operation {
             Operation::Get => self.get(body),
             Operation::Transact => self.transaction(body),
-            Operation::Put | Operation::Update | Operation::Delete => {
+            Operation::Delete => panic!("the model store deletes by TTL alone"),
+            Operation::Put | Operation::Update => {
                 let write = self.write(operation, body);
                 if write.holds { executed(vec![write]) } else { refused(&write, body) }
             }
@@ -197,7 +198,6 @@ impl Store {
                 let operation = match kind.as_str() {
                     "Put" => Operation::Put,
                     "Update" => Operation::Update,
-                    "Delete" => Operation::Delete,
                     other => panic!("the model store does not know {other} in a transaction"),
                 };
                 (part, self.write(operation, part))

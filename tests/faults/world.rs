@@ -32,8 +32,6 @@ pub(crate) struct Request {
     pub(crate) operation: Operation,
     pub(crate) body: Value,
     pub(crate) digest: u64,
-    /// It comes once more, without its caller's doing.
-    pub(crate) is_copy: bool,
 }
 
 impl Request {
@@ -205,7 +203,7 @@ impl World {
     ) -> oneshot::Receiver<Delivery> {
         let (reply, delivery) = oneshot::channel();
         let digest = digest_of((caller, operation, digest(&body)));
-        let request = Request { caller, operation, body, digest, is_copy: false };
+        let request = Request { caller, operation, body, digest };
         if operation == Operation::Transact {
             self.ledger.transacts(caller);
         }

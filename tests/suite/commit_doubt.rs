@@ -9,7 +9,7 @@ use futures::FutureExt;
 
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, number, status};
-use crate::support::{Act, Gate, Link, Runs, Store, charge, handlers, kind};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, decline, handlers, kind};
 
 /// A caller that gives up soon.
 fn hasty(store: &Store, link: &Link) -> Idempotency {
@@ -68,7 +68,7 @@ async fn one_that_has_not_is_given_up_and_the_next_call_runs() {
         } else {
             assert_eq!(kind(result), ErrorKind::Unavailable);
         }
-        assert_eq!(status(&store.record("charge#k").await), "FAILED");
+        assert_eq!(status(&store.record("charge#k").await), "RELEASED");
         assert_eq!(store.counted("effect").await, 0);
         charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
         assert_eq!(runs.count(), 1);
@@ -126,7 +126,7 @@ async fn a_late_copy_of_one_that_was_given_up_never_lands() {
     gate.open();
     let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
     link.wire.late_arrivals(copies).await;
-    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
     assert_eq!(store.counted("effect").await, 0);
 }
 
@@ -273,7 +273,7 @@ async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>,
 async fn one_that_the_handler_did_not_wait_for_is_put_beyond_doubt() {
     let store = Store::open().await;
     assert_eq!(dropped(Act::HoldRequest, &store).await, Err(ErrorKind::Unavailable));
-    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
     assert_eq!(store.counted("effect").await, 0);
     let landed = dropped(Act::HoldResponse, &store).await;
     assert_eq!(landed, Ok(Outcome::Executed("booked".to_owned())));
@@ -363,7 +363,7 @@ async fn the_attempt_that_takes_over_commits_once_for_both() {
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
 }
 
-/// A late copy of the acquisition makes the record PENDING again where it was deleted; a late commit
+/// A late copy of the acquisition would make the record PENDING again where there is none; a late commit
 /// would land in it, after its caller was told that it never will.
 #[tokio::test]
 async fn no_late_acquisition_lets_one_land_that_was_given_up() {
@@ -382,7 +382,32 @@ async fn no_late_acquisition_lets_one_land_that_was_given_up() {
     commits.open();
     let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
     link.wire.late_arrivals(copies).await;
-    assert_eq!(status(&store.record("charge#k").await), "FAILED");
+    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
+    assert_eq!(store.counted("effect").await, 0);
+}
+
+/// Nor where another owner has taken the record over and failed before the copies arrive.
+#[tokio::test]
+async fn none_lands_after_another_owner_has_failed() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let (acquisition, commits, runs) = (Gate::default(), Gate::default(), Runs::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
+    link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
+    let result = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| book(&execution, store.table()).await);
+    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    handlers(decline(store.idempotency().operation("charge").key("k"), &runs).await);
+    let left = store.record("charge#k").await;
+    assert_eq!((status(&left), number(&left, "attempt")), ("RELEASED", 2));
+    acquisition.open();
+    link.wire.late_arrivals(1).await;
+    commits.open();
+    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
+    link.wire.late_arrivals(copies).await;
+    assert_eq!(store.record("charge#k").await, left);
     assert_eq!(store.counted("effect").await, 0);
 }
 

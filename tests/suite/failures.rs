@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use dynamodb_idempotency::{Error, ErrorKind, Failure, Idempotency, Operation, Outcome};
+use dynamodb_idempotency::{Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome};
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
@@ -18,14 +18,60 @@ fn with_failure(idempotency: &Idempotency, failure: Failure) -> Operation<'_> {
 }
 
 #[tokio::test]
-async fn a_released_failure_leaves_no_item_and_the_next_try_is_attempt_one() {
+async fn a_released_failure_leaves_a_record_in_nobodys_hands() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let failed = decline(idempotency.operation("charge").key("k"), &runs).await;
-    assert_eq!(handlers(failed), Declined { run: 1 });
-    assert_eq!(store.item("charge#k").await, None);
+    for run in 1..=3 {
+        let failed = decline(idempotency.operation("charge").key("k"), &runs).await;
+        assert_eq!(handlers(failed), Declined { run });
+        let record = store.record("charge#k").await;
+        let attempt = i64::from(run);
+        assert_eq!((status(&record), number(&record, "attempt")), ("RELEASED", attempt));
+        let gone = ["lease_expires_at", "completed_at", "response", "steps"];
+        assert!(gone.iter().all(|name| !record.contains_key(*name)), "{record:?}");
+    }
     let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
-    assert_eq!(next, executed(2, 1));
+    assert_eq!(next, executed(4, 4));
+}
+
+/// Longer than a request that was signed before can be under way, and than the lease; the retention
+/// has no say.
+#[tokio::test]
+async fn a_released_record_outlives_every_late_request_and_its_lease() {
+    let hour = Duration::from_secs(3600);
+    for (lease, least) in [(hour / 60, hour), (3 * hour, 3 * hour)] {
+        for retention in [Duration::from_secs(1), 24 * hour] {
+            let (store, runs) = (Store::open().await, Runs::default());
+            let idempotency = store.idempotency();
+            let operation = idempotency.operation("charge").key("k");
+            let operation =
+                operation.policy(|policy| policy.lease(Lease::Fixed(lease)).retention(retention));
+            let before = raw::now();
+            handlers(decline(operation, &runs).await);
+            let expires_at = number(&store.record("charge#k").await, "expires_at") * 1000;
+            let least = i64::try_from(least.as_millis()).unwrap();
+            let stays = before + least..=raw::now() + least + 2_000;
+            assert!(stays.contains(&expires_at), "{lease:?} {retention:?}: {expires_at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn runs_that_were_released_do_not_count_for_max_attempts() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    for _ in 0..3 {
+        handlers(decline(idempotency.operation("charge").key("k"), &runs).await);
+    }
+    let retain = Failure::Retain { max_attempts: 2 };
+    for run in [4, 5] {
+        let failed = decline(with_failure(&idempotency, retain), &runs).await;
+        assert_eq!(handlers(failed), Declined { run });
+        let record = store.record("charge#k").await;
+        assert_eq!(number(&record, "attempt"), i64::from(run));
+    }
+    let after = charge(with_failure(&idempotency, retain), &runs).await;
+    assert_eq!((kind(after), runs.count()), (ErrorKind::Failed, 5));
 }
 
 #[tokio::test]
@@ -162,9 +208,9 @@ async fn a_panic_goes_on_and_frees_the_key() {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.idempotency();
         panicking(idempotency.operation("charge").key("k"), at_once).await;
-        assert_eq!(store.item("charge#k").await, None);
+        assert!(store.is_released("charge#k").await);
         let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
-        assert_eq!(next, executed(1, 1));
+        assert_eq!(next, executed(1, 2));
     }
 }
 
@@ -182,7 +228,6 @@ async fn a_panic_counts_as_a_failed_attempt() {
 async fn a_failing_release_hides_nothing() {
     for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "AccessDeniedException")] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        link.wire.every("DeleteItem", act.clone());
         link.wire.every("UpdateItem", act);
         let timeout = Duration::from_millis(200);
         for failure in [Failure::Release, Failure::Replay] {
@@ -208,15 +253,15 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
         Ok::<_, String>("refused".to_owned())
     });
     assert_eq!(outcome.await.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
-    assert_eq!(store.item("charge#k").await, None);
+    assert!(store.is_released("charge#k").await);
     let failed = with_failure(&idempotency, Failure::Replay).run(async |execution| {
         execution.nothing_executed();
         Err::<(), _>("refused")
     });
     assert_eq!(handlers(failed.await), "refused");
-    assert_eq!(store.item("charge#k").await, None);
+    assert!(store.is_released("charge#k").await);
     let corrected = idempotency.operation("charge").key("k").payload("good");
-    assert_eq!(charge(corrected, &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(charge(corrected, &runs).await.unwrap(), executed(1, 3));
 }
 
 #[tokio::test]
@@ -231,5 +276,5 @@ async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers
         Err::<(), Error>(error.into_handler().unwrap_err())
     });
     assert_eq!(handlers(result.await).kind(), ErrorKind::Mismatch);
-    assert_eq!(store.item("outer#k").await, None);
+    assert!(store.is_released("outer#k").await);
 }

@@ -144,7 +144,12 @@ async fn a_deadline_that_passed_while_the_key_was_acquired_runs_nothing_and_free
     let operation = idempotency.operation("charge").key("k").deadline(link.clock.in_secs(10));
     let (result, _) = tokio::join!(charge(operation, &runs), frozen);
     assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
-    assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
+    let record = store.record("charge#k").await;
+    // Nothing has begun: the next attempt is the first.
+    assert_eq!(
+        (runs.count(), raw::status(&record), raw::number(&record, "attempt")),
+        (0, "RELEASED", 0)
+    );
 }
 
 /// A process that is frozen while its requests are under way: the next of each of these operations

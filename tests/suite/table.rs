@@ -99,7 +99,8 @@ async fn every_write_works_with_other_names() {
     let operation = |key: &str| idempotency.operation("charge").key(key);
     // Release, and keep a failure.
     handlers(decline(operation("a"), &runs).await);
-    assert_eq!(store.item_at(renamed_key("charge#a")).await, None);
+    let released = store.item_at(renamed_key("charge#a")).await.unwrap();
+    assert_eq!(raw::text(&released, "STATE"), "RELEASED");
     handlers(decline(operation("a").replay_errors(), &runs).await);
     let record = store.item_at(renamed_key("charge#a")).await.unwrap();
     assert_eq!(raw::text(&record, "STATE"), "FAILED");

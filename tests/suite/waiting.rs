@@ -67,7 +67,7 @@ async fn a_waiting_repeat_runs_when_the_running_one_fails() {
         },
     );
     assert_eq!(handlers(first), Declined { run: 1 });
-    assert_eq!(second.unwrap(), executed(2, 1));
+    assert_eq!(second.unwrap(), executed(2, 2));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Answer, Entry, Event, How};
 use crate::history::{Histories, History};
-use crate::job::{commits_effect, keeps_failures};
+use crate::job::commits_effect;
 
 use attempt::{Attempt, Why, attempts};
 
@@ -170,15 +170,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Attempts count upwards; only a released record lets them begin anew.
+    /// Attempts count upwards.
     fn numbers(&mut self) {
         let on_time: Vec<&Attempt> = self.attempts.iter().filter(|one| !one.is_late()).collect();
         for (at, later) in on_time.iter().enumerate() {
-            let earlier = &on_time[..at];
-            let released = |one: &&&Attempt| one.may_be_released_by(later.started);
-            let may_begin_anew = !keeps_failures(self.key) && earlier.iter().any(|o| released(&o));
-            let highest = earlier.iter().map(|one| one.number).max().unwrap_or(0);
-            if later.number <= highest && !may_begin_anew {
+            let highest = on_time[..at].iter().map(|one| one.number).max().unwrap_or(0);
+            if later.number <= highest {
                 let number = later.number;
                 self.wrong.push(format!("attempt {number} began after attempt {highest}"));
             }

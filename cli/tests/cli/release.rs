@@ -14,7 +14,7 @@ async fn a_stuck_key_is_made_free() {
     let json = store.json(&["release", "payments", "k", "--yes"]).await;
     assert_eq!(json["release"], "released");
     assert_eq!(json["record"]["attempt"], 1);
-    assert_eq!(store.item("payments#k").await, None);
+    assert!(store.is_released("payments#k").await);
 }
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_failure_that_was_kept_is_made_free() {
     let released = store.run(&["release", "payments", "k", "--yes"]).await;
     assert_eq!(released.code, 0, "{released:?}");
     assert!(released.out.contains("FAILED") && released.out.contains("runs anew"), "{released:?}");
-    assert_eq!(store.item("payments#k").await, None);
+    assert!(store.is_released("payments#k").await);
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn what_is_dangerous_needs_force() {
         assert_eq!(store.item("payments#k").await, Some(item));
         let forced = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
         assert_eq!(forced.code, 0, "{forced:?}");
-        assert_eq!(store.item("payments#k").await, None);
+        assert!(store.is_released("payments#k").await);
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_record_past_its_retention_is_not_dangerous() {
     let store = Store::open().await;
     store.put(with(completed("payments#k"), "expires_at", n(1_000_000_000))).await;
     store.json(&["release", "payments", "k", "--yes"]).await;
-    assert_eq!(store.item("payments#k").await, None);
+    assert!(store.is_released("payments#k").await);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn somebody_at_a_terminal_is_asked() {
         let refused = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
         assert_eq!(refused.code, 4, "{typed:?}: {refused:?}");
         assert!(refused.out.contains("PENDING, abandoned"), "{typed:?}: {refused:?}");
-        assert!(refused.out.contains("Delete this record? [y/N]"), "{typed:?}: {refused:?}");
+        assert!(refused.out.contains("Release this record? [y/N]"), "{typed:?}: {refused:?}");
         assert!(refused.out.contains("nothing was written"), "{typed:?}: {refused:?}");
         assert_eq!(store.item("payments#k").await, Some(item.clone()), "{typed:?}");
     }
@@ -94,7 +94,7 @@ async fn somebody_at_a_terminal_is_asked() {
         let released = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
         assert_eq!(released.code, 0, "{typed:?}: {released:?}");
         assert!(released.out.contains("runs anew"), "{typed:?}: {released:?}");
-        assert_eq!(store.item("payments#k").await, None, "{typed:?}");
+        assert!(store.is_released("payments#k").await, "{typed:?}");
     }
 }
 

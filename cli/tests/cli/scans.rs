@@ -61,7 +61,8 @@ async fn stats_count_every_record_once() {
     let store = filled().await;
     let stats = store.json(&["stats"]).await;
     let payments = json!({
-        "in_progress": 1, "abandoned": 2, "completed": 1, "failed": 0, "expired": 1, "retried": 1,
+        "in_progress": 1, "abandoned": 2, "completed": 1, "failed": 0, "released": 0,
+        "expired": 1, "retried": 1,
     });
     assert_eq!(stats["operations"]["payments"], payments);
     assert_eq!(stats["operations"]["refunds"]["failed"], 1);
@@ -232,7 +233,8 @@ async fn the_parts_of_an_answer_are_no_records() {
 
     let stats = store.json(&["stats"]).await;
     let payments = json!({
-        "in_progress": 0, "abandoned": 1, "completed": 1, "failed": 0, "expired": 0, "retried": 0,
+        "in_progress": 0, "abandoned": 1, "completed": 1, "failed": 0, "released": 0,
+        "expired": 0, "retried": 0,
     });
     assert_eq!(stats["operations"], json!({ "payments": payments }));
     assert_eq!((&stats["read"]["items"], &stats["unreadable"]), (&json!(parts + 2), &json!(0)));

@@ -114,13 +114,18 @@ impl Store {
         get.consistent_read(true).send().await.expect("the store is there").item
     }
 
+    /// Whether the record with this `pk` is in nobody's hands.
+    pub(crate) async fn is_released(&self, pk: &str) -> bool {
+        self.item(pk).await.is_some_and(|item| item["status"] == s("RELEASED"))
+    }
+
     /// All items, to see that nothing was written.
     pub(crate) async fn items(&self) -> Vec<Item> {
         let scan = self.client.scan().table_name(&self.table).consistent_read(true);
         scan.send().await.expect("the store is there").items.unwrap_or_default()
     }
 
-    /// The same table by a way on which `item` is written whenever a deletion is under way to it.
+    /// The same table by a way on which `item` is written whenever a release is under way to it.
     pub(crate) async fn changing(&self, item: Item) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -138,7 +143,7 @@ impl Store {
                     let mut request = vec![0; 64 * 1024];
                     while let Ok(bytes @ 1..) = from_caller.read(&mut request).await {
                         let request = &request[..bytes];
-                        if String::from_utf8_lossy(request).contains(".DeleteItem") {
+                        if String::from_utf8_lossy(request).contains(".UpdateItem") {
                             put.clone().send().await.expect("the store is there");
                         }
                         to_store.write_all(request).await.expect("the store is there");

@@ -54,7 +54,7 @@ async fn a_failure_takes_two() {
         };
         let api = site.answering(site.http(), fail).await;
         api.send(post("k", "{}")).await;
-        assert_eq!(site.link.wire.requests(), ["PutItem", "DeleteItem"]);
+        assert_eq!(site.link.wire.requests(), ["PutItem", "UpdateItem"]);
     })
     .await;
 }

@@ -118,7 +118,7 @@ impl World {
             match self.dice.roll(8) {
                 1 => self.link.wire.next("PutItem", Act::LoseResponse),
                 2 => self.link.wire.next("PutItem", Act::LoseRequest),
-                3 => self.link.wire.next("DeleteItem", Act::LoseResponse),
+                3 => self.link.wire.next("UpdateItem", Act::LoseResponse),
                 4 => self.link.wire.next("PutItem", Act::THROTTLE),
                 _ => {}
             }

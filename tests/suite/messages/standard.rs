@@ -26,7 +26,9 @@ async fn exactly_those_that_failed_are_reported() {
     assert_eq!(failures(&invoke(&service, &batch).await), ["2", "3"]);
     let expected = ["a", "fail", "panic", "d"].map(str::to_owned);
     assert_eq!(BTreeSet::from_iter(ran.all()), BTreeSet::from(expected));
-    for (key, status) in [("k1", Some("COMPLETED")), ("k2", None), ("k3", None)] {
+    for (key, status) in
+        [("k1", Some("COMPLETED")), ("k2", Some("RELEASED")), ("k3", Some("RELEASED"))]
+    {
         let record = store.item(&format!("book#{key}")).await;
         assert_eq!(record.as_ref().map(raw::status), status, "{key}");
     }

@@ -161,6 +161,16 @@ impl Store {
         self.item(pk).await.unwrap_or_else(|| panic!("there is no record {pk}"))
     }
 
+    /// The state of the record with this `pk`, if there is one.
+    pub(crate) async fn status(&self, pk: &str) -> Option<String> {
+        self.item(pk).await.map(|item| super::raw::status(&item).to_owned())
+    }
+
+    /// Whether a release has left the record with this `pk` in nobody's hands.
+    pub(crate) async fn is_released(&self, pk: &str) -> bool {
+        self.status(pk).await.as_deref() == Some("RELEASED")
+    }
+
     /// Writes a raw item, whatever was there.
     pub(crate) async fn put(&self, item: Item) {
         let put = self.raw.put_item().table_name(&self.table).set_item(Some(item));

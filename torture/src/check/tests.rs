@@ -98,7 +98,7 @@ fn every_violation_is_found() {
 }
 
 #[test]
-fn a_failure_lets_the_next_attempt_begin_at_once_and_anew() {
+fn a_failure_lets_the_next_attempt_begin_at_once() {
     let mut history = taken_over();
     history.entries[0] = started(3_300, "A", 1, 5_300);
     history.entries.push(entry(3_350, Event::Failing { owner: "A".into() }));

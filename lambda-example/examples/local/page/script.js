@@ -223,7 +223,11 @@ function showRecord(record) {
 /** What changes with time alone. */
 function tick() {
   for (const { record, word, item, until, left, progress } of bars) {
-    let state = { COMPLETED: ['done', 'completed'], FAILED: ['refused', 'failed'] }[record.status];
+    let state = {
+      COMPLETED: ['done', 'completed'],
+      FAILED: ['refused', 'failed'],
+      RELEASED: ['refused', 'released'],
+    }[record.status];
     if (progress) {
       const ms = Math.max(0, record.lease_expires_at - now());
       // Leases are judged by the Date of DynamoDB's response, which is cut to the second.
