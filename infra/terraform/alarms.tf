@@ -22,7 +22,7 @@ locals {
     SystemErrors = {
       description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
       metrics = [
-        for operation in ["DeleteItem", "GetItem", "PutItem", "UpdateItem", "TransactWriteItems"] :
+        for operation in ["GetItem", "PutItem", "UpdateItem", "TransactWriteItems"] :
         { namespace = "AWS/DynamoDB", name = "SystemErrors", dimensions = { TableName = local.table_name, Operation = operation } }
       ]
     }

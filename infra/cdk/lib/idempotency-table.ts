@@ -8,12 +8,7 @@ import { Construct, type IConstruct } from "constructs";
 import { leadingKeys, type Scope } from "./scope";
 
 /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
-const ACTIONS = [
-  "dynamodb:DeleteItem",
-  "dynamodb:GetItem",
-  "dynamodb:PutItem",
-  "dynamodb:UpdateItem",
-];
+const ACTIONS = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"];
 
 /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
 const PREFLIGHT_ACTIONS = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"];
@@ -28,7 +23,7 @@ const INSPECTION_ACTIONS = [
 ];
 
 /** What `release` asks beyond that. */
-const RELEASE_ACTIONS = ["dynamodb:DeleteItem"];
+const RELEASE_ACTIONS = ["dynamodb:UpdateItem"];
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
@@ -114,7 +109,7 @@ export interface IIdempotencyTable extends IConstruct {
   readonly table: dynamodb.ITable;
 
   /**
-   * Lets a function keep its records: the four actions of {@link IdempotencyTable.ACTIONS}, on this
+   * Lets a function keep its records: the three actions of {@link IdempotencyTable.ACTIONS}, on this
    * table, and on records of its own scopes only; and look at the table when it starts
    * ({@link IdempotencyTable.PREFLIGHT_ACTIONS}). With a customer managed key, the use of that key
    * through DynamoDB as well.
@@ -192,11 +187,10 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
         dimensionsMap: { TableName: this.tableName, Operation: operation },
       });
     return new cloudwatch.MathExpression({
-      expression: "SUM([deletes, gets, puts, updates, transactions])",
+      expression: "SUM([gets, puts, updates, transactions])",
       label: "System errors",
       period: MINUTE.period,
       usingMetrics: {
-        deletes: errors("DeleteItem"),
         gets: errors("GetItem"),
         puts: errors("PutItem"),
         updates: errors("UpdateItem"),

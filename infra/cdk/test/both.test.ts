@@ -93,8 +93,8 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           Null: { "dynamodb:LeadingKeys": "false" },
         };
         expect(grants).toEqual([
-          { actions: contract.actions, resource: table.arn, condition },
           { actions: contract.preflight, resource: table.arn },
+          { actions: contract.actions, resource: table.arn, condition },
         ]);
       }
     });

@@ -30,7 +30,6 @@ variable "kms_key_arn" {
 
 locals {
   actions = [
-    "dynamodb:DeleteItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
     "dynamodb:UpdateItem",
@@ -52,7 +51,7 @@ locals {
   ]
 
   # What `release` asks beyond that.
-  release = ["dynamodb:DeleteItem"]
+  release = ["dynamodb:UpdateItem"]
 
   # In each segment `%`, `#` and `/` are percent-encoded, as in src/key.rs; then what IAM would read
   # as a wildcard or a variable is escaped.
