@@ -53,7 +53,7 @@ impl Plan {
             0 => (Lease::Fixed(Duration::from_secs(3)), InProgress::Reject),
             1 => (Lease::Fixed(Duration::from_secs(3)), wait),
             2 => (Lease::Renewed(Duration::from_secs(3)), InProgress::Reject),
-            _ => (Lease::Fixed(Duration::from_secs(3)), wait),
+            _ => (Lease::Fixed(Duration::from_secs(4)), wait),
         };
         let fails = rng.u8(..16) == 0;
         // Some work for longer than their lease: with a renewed one that is allowed, with a fixed
