@@ -76,8 +76,8 @@ mutants! {
         by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
     keep_failure_without_owner: [KeepFailureUnfenced] in retain breaks ForeignRecordStays
         by "A.start A.deliver A.fail pause:33000 B.start B.deliver B.deliver A.deliver";
-    renew_without_owner: [RenewUnfenced] in renewed breaks ForeignRecordStays
-        by "A.start A.deliver tick A.wake pause:9000 B.start B.deliver B.deliver A.deliver";
+    renew_without_owner: [RenewUnfenced] in renewed_goes_on breaks ForeignRecordStays
+        by "A.start A.deliver pause:9000 A.wake A.throttle B.start B.deliver B.deliver tick A.wake A.deliver";
     take_over_without_compare_and_set: [TakeOverUnfenced] in release breaks OneLiveOwner
         by "A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver";
     take_over_comparing_the_owner_alone: [CompareOwnerAlone] in release breaks OneLiveOwner
@@ -96,8 +96,8 @@ mutants! {
         by "A.start A.deliver pause:2500 B.start expire B.deliver";
     renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner
         by "A.start A.deliver tick A.wake A.twice tick A.wake A.deliver arrive:0 pause:5000 B.start B.deliver B.deliver";
-    restamp_may_shorten: [RestampMayShorten] in owner_slow breaks OneLiveOwner
-        by "A.start A.deliver pause:33000 A.twice tick A.wake B.start A.deliver arrive:0 B.deliver B.deliver";
+    restamp_may_shorten: [RestampMayShorten] in owner_slow_renewed breaks OneLiveOwner
+        by "A.start A.deliver A.twice tick A.wake A.deliver arrive:0 pause:5000 B.start B.deliver B.deliver";
     transact_without_a_condition: [TransactUnfenced] in commit breaks EffectsOnce
         by "A.start A.deliver A.succeed A.lose-reply tick A.wake A.deliver";
     run_a_transaction_without_a_condition: [TransactUnfenced] in transaction breaks CompletedAnswerStays

@@ -130,6 +130,7 @@ scenarios! {
     renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, beats: 2, margin: 9 * SECOND }
     lease_goes_on { handlers_go_on: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
+    renewed_goes_on { handlers_go_on: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     clocks { clocks: 2, failures: 0 }
     clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
