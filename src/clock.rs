@@ -249,6 +249,10 @@ impl Clock {
     }
 
     /// How far the store's clock is ahead of the wall clock, in ms; zero where nothing is known of it.
+    #[cfg_attr(
+        not(any(feature = "admin", test)),
+        expect(dead_code, reason = "only the doctor tells people of it")
+    )]
     pub(crate) fn offset(&self) -> i64 {
         self.learned().map_or(0, |learned| learned.offset(self.now()))
     }
