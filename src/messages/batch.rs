@@ -16,7 +16,8 @@ use crate::clock::{Clock, End};
 use crate::execution::Execution;
 
 /// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
-/// Lambda would end it, and with it the answers of all the others.
+/// after the invocation's end Lambda takes no answer, and those of all the others would be lost with
+/// it, whether it stops the process or lets it go on.
 const ANSWER_MARGIN: Duration = Duration::from_millis(250);
 
 /// When a batch has to be brought to its end.

@@ -8,6 +8,8 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "admin")]
+use dynamodb_idempotency::admin::Select;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Disposal, Envelope, Message, MessageKey};
@@ -243,6 +245,37 @@ async fn a_request_that_is_refused_tells_neither_key_nor_payload() {
         }
     })
     .await;
+}
+
+#[cfg(feature = "admin")]
+#[tokio::test]
+async fn a_tool_that_is_refused_tells_neither_key_nor_payload() {
+    let (store, mut ear) = (Store::open().await, Ear::new());
+    let idempotency = store.tool(&Link::default());
+    let records = [
+        with(raw::pending(&pk()), "status", s(PAYLOAD)),
+        with(raw::pending(&pk()), "format", s(PAYLOAD)),
+        with(raw::pending(&pk()), "owner", raw::n(2_718_281_828_i64)),
+        with(raw::abandoned(&pk()), "steps", s(PAYLOAD)),
+        with(raw::completed(&pk(), "1"), "response", s(PAYLOAD)),
+        with(raw::key(&pk()), "total", s(PAYLOAD)),
+    ];
+    for record in records {
+        store.put(record).await;
+        let found = idempotency.admin().record(&"charge".into(), KEY, KeyForm::Verbatim).await;
+        ear.error(&found.unwrap_err());
+        let page = idempotency.admin().page(0, 1, Select::All, None).await.unwrap();
+        for unreadable in page.unreadable {
+            ear.told.push_str(&unreadable.reason);
+        }
+        ear.check("a record that is none");
+    }
+    store.put(raw::abandoned(&pk())).await;
+    let found = idempotency.admin().record(&"charge".into(), KEY, KeyForm::Verbatim).await;
+    let seen = found.unwrap().expect("a record");
+    store.put(with(raw::pending(&pk()), "status", s(PAYLOAD))).await;
+    ear.error(&idempotency.admin().release(&seen).await.unwrap_err());
+    ear.check("a release");
 }
 
 /// Says what it is told of one event, and hears what else is said.
