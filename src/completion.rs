@@ -58,6 +58,7 @@ impl Execution {
     }
 
     async fn see_completed(&self, draft: Draft<'_>) -> Completion {
+        self.begin_ending();
         let table = &self.inner.core.table;
         let completed_at = self.inner.commits.next_completion(table.clock.store_now()).await;
         let claim = &self.inner.claim;
@@ -379,8 +380,10 @@ impl Execution {
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.
     async fn end(&self, leaving: &Leaving) -> Ended {
+        self.begin_ending();
         let (table, claim) = (&self.inner.core.table, &self.inner.claim);
         let mut retries = self.retries();
+        let mut in_doubt = false;
         loop {
             let limit = retries.limit();
             let Reply { outcome, .. } = match leaving {
@@ -397,13 +400,20 @@ impl Execution {
                 }
                 Write::Refused(item) => {
                     let is_ours = item.as_ref().is_none_or(|item| self.owns(item));
-                    self.came_to(if is_ours { leaving.ending() } else { Ending::LeaseLost });
+                    // Within the lease nobody has taken the record but after an earlier try.
+                    let is_done = in_doubt && !self.lease_remaining().is_zero();
+                    self.came_to(match is_ours || is_done {
+                        true => leaving.ending(),
+                        false if self.is_protected() => Ending::LeaseLost,
+                        false => Ending::FailOpen,
+                    });
                     return Ended::Refused(item);
                 }
-                Write::Conflict(error)
-                | Write::Invalid(error)
-                | Write::NotApplied(error)
-                | Write::Unknown(error) => error,
+                Write::Unknown(error) => {
+                    in_doubt = true;
+                    error
+                }
+                Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => error,
             };
             if !self.is_protected() || !retries.wait().await {
                 self.came_to(Ending::Unconfirmed);

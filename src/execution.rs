@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     nothing_executed: AtomicBool,
+    /// What ends the record is being sent.
+    is_ending: AtomicBool,
     pub(crate) steps: Steps,
     pub(crate) answers: Answers,
     pub(crate) commits: Commits,
@@ -321,6 +323,7 @@ impl Execution {
             lease_lost: AtomicBool::new(false),
             handler: AtomicWaker::new(),
             nothing_executed: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             steps,
             answers: call.answers,
             commits: Commits::default(),
@@ -370,6 +373,16 @@ impl Execution {
     pub(crate) fn note_lost_lease(&self) {
         self.inner.lease_lost.store(true, Ordering::Relaxed);
         self.inner.handler.wake();
+    }
+
+    /// From now on the record may be finished, and then another's, by what this execution has sent:
+    /// whether its lease was lost is told by the answer to that alone.
+    pub(crate) fn begin_ending(&self) {
+        self.inner.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.inner.is_ending.load(Ordering::Relaxed)
     }
 
     pub(crate) fn said_nothing_executed(&self) -> bool {

@@ -215,6 +215,7 @@ impl Execution {
                 Renewal::Renewed => pause(),
                 Renewal::Failed => length / 24,
                 Renewal::Ended => return std::future::pending().await,
+                Renewal::Lost if self.is_ending() => return std::future::pending().await,
                 Renewal::Lost => {
                     self.note_lost_lease();
                     tracing::error!(

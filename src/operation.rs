@@ -5,6 +5,7 @@ mod errors;
 mod outcome;
 
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -64,7 +65,7 @@ use crate::transaction::{Fate, commit_unknown, given_up};
 pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
     idempotency: &'a Idempotency,
     scope: Scope,
-    key: String,
+    key: Unshown,
     fingerprint: Result<Fingerprint, Error>,
     policy: Policy,
     deadline: Option<End>,
@@ -72,12 +73,22 @@ pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
     hook: Option<Hook>,
 }
 
+/// A client's key: no log shows it.
+#[derive(Clone, Default)]
+struct Unshown(String);
+
+impl fmt::Debug for Unshown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
 impl<'a> Operation<'a> {
     pub(crate) fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
         Self {
             idempotency,
             scope,
-            key: String::new(),
+            key: Unshown::default(),
             fingerprint: Ok(Fingerprint::EMPTY),
             policy: idempotency.core.policy.clone(),
             deadline: None,
@@ -176,7 +187,7 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// # }
     /// ```
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = key.into();
+        self.key = Unshown(key.into());
         self
     }
 
@@ -405,7 +416,7 @@ impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
     /// What it asks of the table, and the hook that it has.
     pub(crate) fn into_call(self) -> Result<(&'a Arc<Core>, Call, Option<Hook>), Error> {
         let core = &self.idempotency.core;
-        let key = core.record_key(&self.scope, &self.key, self.policy.key_form)?;
+        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form)?;
         let deadline = self.deadline;
         let fingerprint = match self.fingerprint {
             Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
@@ -588,6 +599,17 @@ mod tests {
     use super::*;
 
     /// A caller's task holds the whole future, ten thousand of them where many wait.
+    #[test]
+    fn an_operation_is_shown_without_its_key() {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let idempotency = Idempotency::new(client, "t");
+        let shown = format!("{:?}", idempotency.operation("charge").key("canary"));
+        assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
+    }
+
     #[test]
     fn the_future_of_an_operation_is_small() {
         let config = aws_sdk_dynamodb::Config::builder()

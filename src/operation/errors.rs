@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::answer::serialise;
+
 /// The handler's errors are not stored: the default.
 ///
 /// ```
@@ -67,8 +69,8 @@ impl<E> ErrorReplay<E> for ForgetErrors {
 
 impl<E: Serialize + DeserializeOwned> ErrorReplay<E> for ReplayErrors {
     fn encode(error: &E) -> Option<String> {
-        // An error that serde cannot write is kept without itself: repeats get `Failed`.
-        serde_json::to_string(error).ok()
+        // An error that serde cannot write, or panics at, is kept without itself: repeats get `Failed`.
+        serialise(error).ok()
     }
 
     fn decode(json: &str) -> Option<E> {

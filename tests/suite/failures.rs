@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use dynamodb_idempotency::{Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome};
+use dynamodb_idempotency::{
+    Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome, RunError,
+};
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
@@ -44,8 +46,10 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
             let (store, runs) = (Store::open().await, Runs::default());
             let idempotency = store.idempotency();
             let operation = idempotency.operation("charge").key("k");
-            let operation =
-                operation.policy(|policy| policy.lease(Lease::Fixed(lease)).retention(retention));
+            let operation = operation.policy(|policy| {
+                let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
+                policy.completion_timeout(Duration::from_secs(1))
+            });
             let before = raw::now();
             handlers(decline(operation, &runs).await);
             let expires_at = number(&store.record("charge#k").await, "expires_at") * 1000;
@@ -129,6 +133,26 @@ async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
         assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
     }
     assert_eq!(runs.count(), 1);
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Unwritable;
+
+impl serde::Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("it is never written")
+    }
+}
+
+#[tokio::test]
+async fn an_error_whose_serialisation_panics_is_kept_without_itself() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("charge").key("k").replay_errors();
+    let failed = operation.run(async |_| Err::<u32, _>(Unwritable)).await;
+    assert!(matches!(failed, Err(RunError::Handler(Unwritable))), "{failed:?}");
+    let record = store.record("charge#k").await;
+    assert_eq!((raw::status(&record), record.get("response")), ("FAILED", None));
 }
 
 #[tokio::test]

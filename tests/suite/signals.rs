@@ -6,7 +6,7 @@ use dynamodb_idempotency::signals::{
     ANSWER_BYTES, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
 use dynamodb_idempotency::{
-    Failure, Idempotency, Operation, Outage, Reconciled, Takeover, Transaction, Unconfirmed,
+    Failure, Idempotency, Lease, Operation, Outage, Reconciled, Takeover, Transaction, Unconfirmed,
 };
 use futures::FutureExt;
 use tracing::Level;
@@ -84,6 +84,59 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
     let ended = listener.said(ENDED);
     let ended: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
     assert_eq!(ended, ["in_progress", "takeover", "lease_lost"]);
+}
+
+/// A release whose answer is lost is tried again, and meets whoever came after it.
+#[tokio::test]
+async fn a_release_that_has_happened_is_told_as_one() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let (link, retry, next) = (Link::without_retries(), Gate::default(), Gate::default());
+    link.wire.next("UpdateItem", Act::LoseResponse);
+    link.wire.next("UpdateItem", Act::HoldRequest(retry.clone()));
+    let (failing, other) = (store.over(&link), store.idempotency());
+    let taken = async {
+        retry.reached().await;
+        let held = charge_held(operation(&other), &runs, &next);
+        let end = async {
+            next.reached().await;
+            retry.open();
+            tokio::task::yield_now().await;
+            next.open();
+        };
+        tokio::join!(held, end).0.unwrap();
+    };
+    let (failed, ()) = tokio::join!(decline(operation(&failing), &runs), taken);
+    failed.unwrap_err();
+    let mut told = outcomes(&listener);
+    told.sort();
+    assert_eq!(told, ["first", "released"]);
+}
+
+/// A renewal that is under way meanwhile says nothing of a lost lease.
+#[tokio::test]
+async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let (link, retry) = (Link::without_retries(), Gate::default());
+    link.wire.next("UpdateItem", Act::LoseResponse);
+    link.wire.next("UpdateItem", Act::HoldRequest(retry.clone()));
+    let (failing, other) = (store.over(&link), store.idempotency());
+    let lease = Lease::Renewed(Duration::from_secs(3));
+    let release = decline(operation(&failing).policy(|policy| policy.lease(lease)), &runs);
+    let renewal = async {
+        retry.reached().await;
+        charge(operation(&other), &runs).await.unwrap();
+        // The renewal comes after the two tries of the release.
+        while link.wire.count("UpdateItem") < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Its answer is on the way while nothing else is.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        retry.open();
+    };
+    let (failed, ()) = tokio::join!(release, renewal);
+    failed.unwrap_err();
+    let lost = "the lease is lost while the handler runs: another execution owns the key";
+    assert!(listener.said(lost).is_empty());
 }
 
 #[tokio::test]
