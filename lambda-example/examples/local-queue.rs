@@ -36,8 +36,8 @@ const USAGE: &str = "usage: cargo run -p lambda-example --example local-queue --
 const BATCH: usize = 6;
 /// A function that died leaves its messages invisible for so long; longer than its lease, to the
 /// second to which DynamoDB's clock is read.
-const VISIBILITY_TIMEOUT: Duration = Duration::from_millis(2500);
-const LEASE: Duration = Duration::from_secs(1);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_millis(4500);
+const LEASE: Duration = Duration::from_secs(3);
 /// A message that failed comes again after so long.
 const RETRY: Duration = Duration::from_millis(500);
 
