@@ -223,12 +223,12 @@ where
     let writes = |transaction: &Transaction<Response<B>>| {
         transaction.writes() && (!transaction.items.is_empty() || is_stored(&transaction.response))
     };
-    let handled = AssertUnwindSafe(handler).catch_unwind();
-    let handled = match call.prepare(&core.table.clock, handled).await {
-        Ok(handled) => handled,
+    let returning = AssertUnwindSafe(handler).catch_unwind();
+    let returned = match call.prepare(&core.table.clock, returning).await {
+        Ok(returned) => returned,
         Err(error) => return Ok(explain(config, &error)),
     };
-    let Transaction { response, items, on_condition_failed, .. } = match handled {
+    let Transaction { response, items, on_condition_failed, .. } = match returned {
         Ok(Ok(transaction)) if writes(&transaction) => transaction,
         // Whoever repeats a completed request gets its answer, whatever the handler makes of it.
         unstored => {
