@@ -91,9 +91,10 @@ async fn a_stamp_that_its_own_response_finds_wrong_is_made_again() {
     let idempotency = store.over(&link);
     let run = error_of_the_stamp(&store, &idempotency, "k");
     let (error, ()) = tokio::join!(run, async {
-        // A first answer that was under way for half a minute tells the time no better than that.
+        // A first answer that was under way for half a minute, in which the machine was frozen, tells the
+        // time no better than that.
         response.reached().await;
-        link.let_pass(30);
+        link.freeze(30);
         response.open();
     });
     assert!((error - 30_000).abs() < 5_000, "{error} ms");
