@@ -414,8 +414,9 @@ impl<'a> Attempt<'a> {
         let table = &self.core.table;
         let written = item.as_ref().and_then(|item| record::completed_at(&table.schema, item));
         let record = item.map(|item| Record::decode(&table.schema, item)).transpose()?;
-        let is_completed =
-            record.as_ref().is_some_and(|record| matches!(record.state, State::Completed { .. }));
+        // No version of a record is seen twice: what asks for another one than this can land no more.
+        let found_version = record.as_ref().map(Record::version);
+        self.in_doubt &= found_version == self.seen;
         let found = |acquisition| Ok(Step::Ended(Run::Found(acquisition)));
         let record = match record {
             // An earlier try of ours, whose response was lost: of this content, or of another.
@@ -446,6 +447,15 @@ impl<'a> Attempt<'a> {
             Decision::TakeOver(Orphan { version, attempt, created_at, .. }) => {
                 self.on(Some(version), attempt.saturating_add(1), created_at);
             }
+            // A refusal for good; but what is in doubt asks for this very record.
+            Decision::ReplayFailure(_)
+            | Decision::Mismatch
+            | Decision::Abandoned
+            | Decision::InProgress { .. }
+                if self.in_doubt =>
+            {
+                return Err(unknown());
+            }
             Decision::InProgress { lease_left } => {
                 self.running = Some(lease_left);
                 return Ok(Step::Look);
@@ -455,12 +465,6 @@ impl<'a> Attempt<'a> {
                 let Call { key, fingerprint, policy, .. } = &self.call;
                 self.core.remember((key, fingerprint), policy, expires_at, &answer);
                 return found(Acquisition::Replay(answer));
-            }
-            // A refusal for good; but the record may go, and what is in doubt may land after it.
-            Decision::ReplayFailure(_) | Decision::Mismatch | Decision::Abandoned
-                if self.in_doubt && !is_completed =>
-            {
-                return Err(unknown());
             }
             Decision::ReplayFailure(failure) => {
                 let failure = match failure {
@@ -519,8 +523,7 @@ impl<'a> Attempt<'a> {
         waited
     }
 
-    /// No more tries. What is in doubt is known if the record is completed, by whomever: nothing
-    /// takes its place. In any other state of the record a late copy could still land.
+    /// No more tries. What is in doubt is known by any record but the one that it asks for.
     async fn out_of_time(&mut self, error: Error) -> Result<Run, Error> {
         if !self.in_doubt {
             return Err(error);
@@ -528,6 +531,8 @@ impl<'a> Attempt<'a> {
         self.running = None;
         match self.look().await? {
             Step::Ended(run @ (Run::Done | Run::Found(Acquisition::Replay(_)))) => Ok(run),
+            Step::Ended(run) if !self.in_doubt => Ok(run),
+            Step::Anew | Step::Look if !self.in_doubt => Err(error),
             Step::Ended(_) | Step::Anew | Step::Look | Step::Again(_) => {
                 tracing::error!(
                     operation = self.claim.key.operation(), %error,

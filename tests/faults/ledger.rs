@@ -573,7 +573,7 @@ fn says_nothing_happened(ended: &Ended) -> bool {
     match ended {
         Ended::Refused(kind) => {
             let (unknown, expired) = (ErrorKind::OutcomeUnknown, ErrorKind::LeaseExpired);
-            ![unknown, expired].contains(kind) && !matches!(kind, ErrorKind::InProgress { .. })
+            ![unknown, expired].contains(kind)
         }
         ended => matches!(ended, Ended::HandlerError(_)),
     }
