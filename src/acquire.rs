@@ -113,7 +113,7 @@ impl Call {
     /// How long a call that began at `started` still waits for an operation that another owner runs.
     pub(crate) fn wait_left(&self, clock: &Clock, started: Uptime) -> Duration {
         let InProgress::Wait { timeout } = self.policy.in_progress else { return Duration::ZERO };
-        let until = clock.lasting_from(started, timeout);
+        let until = Clock::lasting_from(started, timeout);
         clock.left(self.answer_by().map_or(until, |answer_by| until.or(answer_by)))
     }
 

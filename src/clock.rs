@@ -304,10 +304,10 @@ impl Clock {
     /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
     /// set meanwhile.
     pub(crate) fn lasting(&self, length: Duration) -> End {
-        self.lasting_from(self.now().uptime, length)
+        Self::lasting_from(self.now().uptime, length)
     }
 
-    pub(crate) fn lasting_from(&self, start: Uptime, length: Duration) -> End {
+    pub(crate) fn lasting_from(start: Uptime, length: Duration) -> End {
         let uptime = Uptime(start.0.saturating_add(millis(length)));
         End { wall: Timestamp(i64::MAX), uptime }
     }
@@ -341,7 +341,7 @@ impl Clock {
     ) -> Option<F::Output> {
         let left = || end().map_or(Duration::ZERO, |end| self.left(end));
         let mut future = pin!(future);
-        let mut timer = pin!(self.timer(left()));
+        let mut timer = pin!(Self::timer(left()));
         poll_fn(|context| {
             if left().is_zero() {
                 return Poll::Ready(None);
@@ -354,7 +354,7 @@ impl Clock {
                 if left.is_zero() {
                     return Poll::Ready(None);
                 }
-                timer.set(self.timer(left));
+                timer.set(Self::timer(left));
             }
             Poll::Pending
         })
@@ -363,7 +363,7 @@ impl Clock {
 
     /// Not zero: a clock that stands a millisecond before the end is asked again.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    fn timer(&self, left: Duration) -> tokio::time::Sleep {
+    fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
     }
 }
