@@ -78,15 +78,12 @@ impl Core {
         let deadline_left = deadline.map(|deadline| clock.left(deadline));
         let length = policy.lease.length(deadline_left, margin);
         let bounds = Bounds { length, may_lack: policy.lease.may_lack(deadline, margin), margin };
-        let (seen, left) = match time {
-            Some(time) => {
-                let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
-                (time.received, left)
-            }
-            None => {
-                let now = clock.store_now();
-                (clock.now(), bounds.left(lease_expires_at, now, now, Duration::ZERO))
-            }
+        let (seen, left) = if let Some(time) = time {
+            let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
+            (time.received, left)
+        } else {
+            let now = clock.store_now();
+            (clock.now(), bounds.left(lease_expires_at, now, now, Duration::ZERO))
         };
         let left = if mutant(Mutant::OwnersClock) { length } else { left? };
         Some(Window { lease_expires_at, end: seen.plus(left) })

@@ -16,9 +16,10 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.register_builtin_functions();
     let plain = ToStringFn::new();
     let exact = move |args: &[Rcvar], context: &mut Context<'_>| -> SearchResult {
-        match args.iter().all(|argument| is_exact(argument)) {
-            true => plain.evaluate(args, context),
-            false => Err(inexact(context)),
+        if args.iter().all(|argument| is_exact(argument)) {
+            plain.evaluate(args, context)
+        } else {
+            Err(inexact(context))
         }
     };
     runtime.register_function("to_string", Box::new(exact));
