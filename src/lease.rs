@@ -334,7 +334,8 @@ mod tests {
         for store in (100_000..101_000).step_by(37) {
             for (there, back) in [(0, 0), (40, 60), (0, 1000), (1000, 7000), (900, 0)] {
                 let left = left(store, 0, there, back).expect("it is right");
-                let truly = LENGTH - Duration::from_millis((there + back).unsigned_abs());
+                let truly =
+                    LENGTH.saturating_sub(Duration::from_millis((there + back).unsigned_abs()));
                 assert!(left <= truly, "{store} {there} {back}: {left:?}");
                 let lost = Duration::from_millis(1_000 + there.unsigned_abs());
                 assert!(left + lost >= truly, "{store} {there} {back}: {left:?}");
