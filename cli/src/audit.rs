@@ -57,15 +57,13 @@ impl AuditLog {
             "reason": reason,
             "user": std::env::var("USER").ok(),
         }));
-        match self.file.as_ref() {
-            // In one write, so that lines of several programs do not mix.
-            Some(mut file) => file.write_all(format!("{line}\n").as_bytes()).map_err(|error| {
-                Failure::Other(format!("{outcome}, and the audit log is not written: {error}"))
-            }),
-            None => {
-                eprintln!("{line}");
-                Ok(())
-            }
-        }
+        let Some(mut file) = self.file.as_ref() else {
+            eprintln!("{line}");
+            return Ok(());
+        };
+        // In one write, so that lines of several programs do not mix.
+        file.write_all(format!("{line}\n").as_bytes()).map_err(|error| {
+            Failure::Other(format!("{outcome}, and the audit log is not written: {error}"))
+        })
     }
 }

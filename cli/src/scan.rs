@@ -108,11 +108,13 @@ pub(crate) async fn scan(
                 }
                 let read = admin.page(part, parts, select, after.take()).await;
                 let mut progress = locked(progress);
-                let Ok(page) = read.map_err(|error| progress.failed = Some(error)) else { return };
-                pace.used(page.consumed);
-                bar.inc(page.scanned);
-                after.clone_from(&page.next);
-                progress.add(part, page);
+                let Ok(brought) = read.map_err(|error| progress.failed = Some(error)) else {
+                    return;
+                };
+                pace.used(brought.consumed);
+                bar.inc(brought.scanned);
+                after.clone_from(&brought.next);
+                progress.add(part, brought);
                 if after.is_none() {
                     return;
                 }
