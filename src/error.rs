@@ -375,6 +375,29 @@ impl<E> RunError<E> {
     }
 }
 
+impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
+    /// Whichever error it is, as it is: its causes stay, and it can be downcast to its own type. For
+    /// handlers whose errors are no `std::error::Error` themselves, as `lambda_runtime::Error`,
+    /// `anyhow::Error` and texts are not.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// use lambda_runtime::Error;
+    ///
+    /// async fn charge(idempotency: &Idempotency) -> Result<u32, Error> {
+    ///     let operation = idempotency.operation("charge").key("order-42");
+    ///     operation.run(async |_| Ok::<_, Error>("1200".parse()?)).await.map_err(RunError::into_boxed)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
+        match self {
+            Self::Handler(error) => error.into(),
+            Self::Idempotency(error) => error.into(),
+        }
+    }
+}
+
 impl<E> From<Error> for RunError<E> {
     fn from(error: Error) -> Self {
         Self::Idempotency(error)
@@ -432,6 +455,15 @@ mod tests {
         let theirs: RunError<Error> = RunError::Handler(Error::new(ErrorKind::Mismatch, "theirs"));
         assert!(theirs.idempotency().is_none());
         assert_eq!(theirs.into_handler().unwrap().to_string(), "theirs");
+    }
+
+    #[test]
+    fn a_boxed_error_is_the_handlers_own_or_the_crates() {
+        type Boxed = Box<dyn StdError + Send + Sync>;
+        let theirs = RunError::<Boxed>::Handler(std::io::Error::other("theirs").into());
+        assert!(theirs.into_boxed().is::<std::io::Error>());
+        let ours = RunError::<Boxed>::from(Error::new(ErrorKind::Mismatch, "ours"));
+        assert!(ours.into_boxed().is::<Error>());
     }
 
     #[test]

@@ -194,13 +194,13 @@ pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
-pub use crate::operation::{ErrorReplay, ForgetErrors, Operation, Outcome, ReplayErrors};
+pub use crate::operation::{Operation, Outcome};
 pub use crate::policy::{
     Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Policy, Takeover, Unconfirmed,
 };
 pub use crate::preflight::Preflight;
-pub use crate::reconcile::{Abandoned, NoReconcile, Reconcile, ReconcileWith, Reconciled};
+pub use crate::reconcile::{Abandoned, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
 pub use crate::steps::StepError;
 pub use crate::transaction::{

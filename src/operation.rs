@@ -4,10 +4,9 @@ mod answer;
 mod errors;
 mod outcome;
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,25 +19,21 @@ use tracing::Instrument;
 
 #[cfg(feature = "http")]
 pub(crate) use self::answer::answer_unavailable;
-use self::answer::{NOT_SERIALISABLE, encode_error, encode_value, serialise};
-pub(crate) use self::answer::{
-    decode, lease_expired, lease_lost, outcome_unknown, refusal, stored_error,
-};
-pub use self::errors::{ErrorReplay, ForgetErrors, ReplayErrors};
+use self::answer::{NOT_SERIALISABLE, encode_value, serialise};
+pub(crate) use self::answer::{decode, lease_expired, lease_lost, outcome_unknown, refusal};
+pub(crate) use self::errors::ErrorCodec;
 pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
 use crate::clock::End;
 use crate::completion::Completion;
-use crate::error::{Error, RunError};
+use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fault_injection::{Mutant, mutant};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{self, Fingerprint};
 use crate::idempotency::{Core, Idempotency};
 use crate::key::{KeyForm, RecordKey, Scope};
 use crate::policy::{Failure, Policy, Unconfirmed};
-use crate::reconcile::{
-    self, Abandoned, Acquired, Codec, NoReconcile, Reconcile, ReconcileWith, Reconciled,
-};
+use crate::reconcile::{self, Abandoned, Acquired, Codec, Hook, Reconciled, Word};
 use crate::record::Owner;
 use crate::response::{Answer, Answers, Draft};
 use crate::signals::{Ending, Stopwatch};
@@ -60,17 +55,19 @@ use crate::transaction::{Fate, commit_unknown, given_up};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing happens before run()"]
-pub struct Operation<'a, Errors = ForgetErrors, Hook = NoReconcile> {
+pub struct Operation<'a> {
     idempotency: &'a Idempotency,
     scope: Scope,
     key: Unshown,
-    fingerprint: Result<Fingerprint, Error>,
+    // Shared, because a clone tells of the same mistake.
+    fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
     policy: Policy,
     deadline: Option<End>,
-    errors: PhantomData<Errors>,
-    hook: Option<Hook>,
+    /// The [`ErrorCodec`] of the handler's errors, where they are kept.
+    errors: Option<&'static (dyn Any + Send + Sync)>,
+    hook: Option<Hook<'a>>,
 }
 
 /// A client's key: no log shows it.
@@ -92,16 +89,17 @@ impl<'a> Operation<'a> {
             fingerprint: Ok(Fingerprint::EMPTY),
             policy: idempotency.core.policy.clone(),
             deadline: None,
-            errors: PhantomData,
+            errors: None,
             hook: None,
         }
     }
-}
 
-impl<'a, Hook> Operation<'a, ForgetErrors, Hook> {
     /// Keeps a failure of the handler and gives the error itself to repeats; its type must be
-    /// serialisable. The policy becomes [`Failure::Replay`], unless it is [`Failure::Retain`]: then
-    /// the attempts that it allows run first.
+    /// serialisable, and is named here. The policy becomes [`Failure::Replay`], unless it is
+    /// [`Failure::Retain`]: then the attempts that it allows run first.
+    ///
+    /// A handler that fails with another type is a mistake of the program's: nothing runs, and the call
+    /// ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -113,26 +111,22 @@ impl<'a, Hook> Operation<'a, ForgetErrors, Hook> {
     /// let paid = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
-    ///     .replay_errors()
+    ///     .replay_errors::<Declined>()
     ///     .run(async |_| Err::<(), _>(Declined { code: "stolen_card".to_owned() }))
     ///     .await;
     /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
     /// # Ok(())
     /// # }
     /// ```
-    pub fn replay_errors(self) -> Operation<'a, ReplayErrors, Hook> {
-        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors: _, hook } = self;
-        let failure = match policy.failure {
+    pub fn replay_errors<E: Serialize + DeserializeOwned + 'static>(mut self) -> Self {
+        self.policy.failure = match self.policy.failure {
             Failure::Release => Failure::Replay,
             kept @ (Failure::Retain { .. } | Failure::Replay) => kept,
         };
-        let policy = policy.failure(failure);
-        let errors = PhantomData;
-        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors, hook }
+        self.errors = Some(&ErrorCodec::<E>::JSON);
+        self
     }
-}
 
-impl<'a, Errors> Operation<'a, Errors> {
     /// Asks `hook` about an operation whose owner let its lease end without an answer, in the place
     /// of [`Policy::takeover`]: the business looks whether the effect exists, and answers for the
     /// operation or says that it may run.
@@ -148,7 +142,7 @@ impl<'a, Errors> Operation<'a, Errors> {
     ///         .key("order-42")
     ///         .reconcile(|abandoned: Abandoned| async move {
     ///             let key = abandoned.derive_key("charge").uuid();
-    ///             Ok(match find_charge(key).await? {
+    ///             Ok::<_, std::io::Error>(match find_charge(key).await? {
     ///                 Some(receipt) => Reconciled::Completed(receipt),
     ///                 None => Reconciled::Execute,
     ///             })
@@ -166,18 +160,21 @@ impl<'a, Errors> Operation<'a, Errors> {
     /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without one it has to bound its own time. A
     /// record that is gone, released or past its retention is not
     /// abandoned: the operation runs as if it were new.
-    pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Operation<'a, Errors, ReconcileWith<H>>
+    ///
+    /// It answers with the types that the handler answers with; of others nothing runs, and the call ends
+    /// with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration), as it does where
+    /// [`run_transaction`](Self::run_transaction) is given a hook, which asks none.
+    pub fn reconcile<T, E, H, Fut>(mut self, hook: H) -> Self
     where
-        H: FnMut(Abandoned) -> Fut,
-        Fut: Future<Output = Result<Reconciled<T, E>, E>>,
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<Reconciled<T, E>, E>> + Send + 'a,
+        T: Send + 'static,
+        E: Send + 'static,
     {
-        let Self { idempotency, scope, key, fingerprint, policy, deadline, errors, hook: _ } = self;
-        let hook = Some(ReconcileWith(hook));
-        Operation { idempotency, scope, key, fingerprint, policy, deadline, errors, hook }
+        self.hook = Some(Hook::new(hook));
+        self
     }
-}
 
-impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// What tells this operation from others of its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
     ///
@@ -213,7 +210,7 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     /// # }
     /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
-        self.fingerprint = Fingerprint::of(payload);
+        self.fingerprint = Fingerprint::by_value(payload).map_err(Arc::new);
         self
     }
 
@@ -314,9 +311,8 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     where
         F: FnOnce(Execution) -> Fut,
         Fut: Future<Output = Result<T, E>>,
-        T: Serialize + DeserializeOwned,
-        Errors: ErrorReplay<E>,
-        Hook: Reconcile<T, E>,
+        T: Serialize + DeserializeOwned + 'static,
+        E: 'static,
     {
         self.run_with_outcome(handler).await.map(Outcome::into_inner)
     }
@@ -341,34 +337,67 @@ impl<Errors, Hook> Operation<'_, Errors, Hook> {
     where
         F: FnOnce(Execution) -> Fut,
         Fut: Future<Output = Result<T, E>>,
-        T: Serialize + DeserializeOwned,
-        Errors: ErrorReplay<E>,
-        Hook: Reconcile<T, E>,
+        T: Serialize + DeserializeOwned + 'static,
+        E: 'static,
     {
-        let (core, call, hook) = self.into_call()?;
+        let Ready { core, call, errors, hook } = self.ready()?;
+        if hook.as_ref().is_some_and(|hook| !hook.says::<Word<T, E>>()) {
+            return Err(mistyped("reconcile", type_name::<Word<T, E>>()).into());
+        }
         let span = call.signals.span();
-        execute::<T, E, F, Fut, Errors, Hook>(core, call, hook, handler).instrument(span).await
+        execute(core, call, errors, hook, handler).instrument(span).await
+    }
+
+    /// What it asks of the table, as a handler with errors `E` needs it.
+    pub(crate) fn ready<E: 'static>(self) -> Result<Ready<'a, E>, Error> {
+        let core = &self.idempotency.core;
+        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form)?;
+        let fingerprint = match self.fingerprint {
+            Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
+            fingerprint => fingerprint.map_err(fingerprint::unserialisable)?,
+        };
+        let errors = match self.errors.map(|errors| errors.downcast_ref()) {
+            None => ErrorCodec::FORGETS,
+            Some(Some(errors)) => *errors,
+            Some(None) => return Err(mistyped("replay_errors", type_name::<E>())),
+        };
+        let call = Call::new(core, key, fingerprint, self.policy, self.deadline, Answers::FUNCTION);
+        Ok(Ready { core, call, errors, hook: self.hook })
     }
 }
 
-async fn execute<T, E, F, Fut, Errors, Hook>(
+/// An [`Operation`] that is about to run.
+pub(crate) struct Ready<'a, E> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) call: Call,
+    pub(crate) errors: ErrorCodec<E>,
+    pub(crate) hook: Option<Hook<'a>>,
+}
+
+fn mistyped(method: &str, of_handler: &str) -> Error {
+    let message = format!("`{method}` is of other types than the handler, which has {of_handler}");
+    Error::new(ErrorKind::Configuration, message)
+}
+
+async fn execute<T, E, F, Fut>(
     core: &Arc<Core>,
     call: Call,
-    hook: Option<Hook>,
+    errors: ErrorCodec<E>,
+    hook: Option<Hook<'_>>,
     handler: F,
 ) -> Result<Outcome<T>, RunError<E>>
 where
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<T, E>>,
-    T: Serialize + DeserializeOwned,
-    Errors: ErrorReplay<E>,
-    Hook: Reconcile<T, E>,
+    T: Serialize + DeserializeOwned + 'static,
+    E: 'static,
 {
     let acquisition = match hook {
         None => acquire(core, call).await?,
-        Some(mut hook) => {
-            let codec = Codec { completed: encode_value::<T>, failed: encode_error::<E, Errors> };
-            match reconcile::acquire(core, call, &mut hook, codec).await? {
+        Some(hook) => {
+            let codec =
+                Codec { completed: encode_value::<T>, failed: |error: &E| errors.encode(error) };
+            match reconcile::acquire(core, call, |abandoned| hook.ask(abandoned), codec).await? {
                 Acquired::Unsettled(acquisition) => acquisition,
                 Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
                 Acquired::Failed(error) => return Err(RunError::Handler(error)),
@@ -379,7 +408,7 @@ where
         Acquisition::Acquired(execution) => execution,
         Acquisition::Replay(answer) => return Ok(Outcome::Replayed(decode(&answer)?)),
         Acquisition::ReplayFailure(answer) => {
-            return Err(stored_error::<E, Errors>(answer.as_ref()));
+            return Err(errors.replay(answer.as_ref()));
         }
         refused => return Err(refusal(&refused).into()),
     };
@@ -396,7 +425,7 @@ where
         match returned {
             Ok(Ok(value)) => Ok(finish(&execution, value).await.map_err(Into::into)),
             Ok(Err(error)) => {
-                let failure = encode_error::<E, Errors>(&error);
+                let failure = errors.encode(&error);
                 fail(&execution, failure.as_ref().map(Answer::draft)).await;
                 match execution.close().await {
                     Some(fate) => Ok(overrule(&execution, fate, Err(error))),
@@ -410,22 +439,6 @@ where
         }
     };
     see_through(&execution, pin!(work)).await.unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-impl<'a, Errors, Hook> Operation<'a, Errors, Hook> {
-    /// What it asks of the table, and the hook that it has.
-    pub(crate) fn into_call(self) -> Result<(&'a Arc<Core>, Call, Option<Hook>), Error> {
-        let core = &self.idempotency.core;
-        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form)?;
-        let deadline = self.deadline;
-        let fingerprint = match self.fingerprint {
-            Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
-            fingerprint => fingerprint?,
-        };
-        let answers = Answers::FUNCTION;
-        let call = Call::new(core, key, fingerprint, self.policy, deadline, answers);
-        Ok((core, call, self.hook))
-    }
 }
 
 impl Core {

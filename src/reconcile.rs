@@ -1,7 +1,9 @@
 //! Asking the business what became of an operation whose owner vanished.
 
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -106,6 +108,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -119,7 +122,7 @@ impl Abandoned {
     ///     assert_eq!(abandoned.attempt(), 1);
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -140,6 +143,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -153,7 +157,7 @@ impl Abandoned {
     ///     assert!(abandoned.created_at() < abandoned.lease_ended_at());
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -174,6 +178,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -191,7 +196,7 @@ impl Abandoned {
     ///     }
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -212,6 +217,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -227,7 +233,7 @@ impl Abandoned {
     ///     assert_eq!(abandoned.step::<String>("ship").map_err(StepError::NotRun)?, None);
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -253,6 +259,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -266,7 +273,7 @@ impl Abandoned {
     ///     assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -287,6 +294,7 @@ impl Abandoned {
     /// # use std::time::{Duration, SystemTime};
     /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
     /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
     /// # let order = || idempotency.operation("order").key("42");
     /// # let done = tokio::sync::Notify::new();
     /// # let dies = order().run(async |execution| {
@@ -302,7 +310,7 @@ impl Abandoned {
     ///     assert_ne!(key, abandoned.derive_key("refund"));
     ///     Ok(Reconciled::Completed("shipped".to_owned()))
     /// };
-    /// # let answer = order().reconcile(judge).run(async |_| Ok("not run".to_owned())).await?;
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
     /// # assert_eq!(answer, "shipped");
     /// # Ok(())
     /// # }
@@ -322,81 +330,45 @@ impl fmt::Debug for Abandoned {
     }
 }
 
-/// There is no hook: [`Policy::takeover`](crate::Policy::takeover) decides. The default.
-///
-/// ```
-/// use dynamodb_idempotency::{ForgetErrors, Idempotency, NoReconcile, Operation};
-///
-/// fn charge(idempotency: &Idempotency) -> Operation<'_, ForgetErrors, NoReconcile> {
-///     idempotency.operation("charge").key("order-42")
-/// }
-/// ```
-#[derive(Debug)]
-pub enum NoReconcile {}
+/// What a hook for a handler with answers `T` and errors `E` says.
+pub(crate) type Word<T, E> = Result<Reconciled<T, E>, E>;
 
-/// A hook decides: after [`Operation::reconcile`](crate::Operation::reconcile).
-///
-/// ```
-/// use std::future::{Ready, ready};
-///
-/// use dynamodb_idempotency::{Abandoned, ForgetErrors, Operation, ReconcileWith, Reconciled};
-///
-/// type Word = Result<Reconciled<u32, String>, String>;
-/// type Judge = fn(Abandoned) -> Ready<Word>;
-///
-/// fn with_hook(operation: Operation<'_>) -> Operation<'_, ForgetErrors, ReconcileWith<Judge>> {
-///     let judge: Judge = |abandoned| {
-///         println!("attempt {} gave no answer", abandoned.attempt());
-///         ready(Ok(Reconciled::Execute))
-///     };
-///     operation.reconcile(judge)
-/// }
-/// ```
-pub struct ReconcileWith<H>(pub(crate) H);
+type Asked<'a> = Pin<Box<dyn Future<Output = Box<dyn Any + Send>> + Send + 'a>>;
 
-impl<H> fmt::Debug for ReconcileWith<H> {
+/// A hook, whose [`Word`] is of a type that the operation knows again when it runs.
+#[derive(Clone)]
+pub(crate) struct Hook<'a> {
+    word: TypeId,
+    ask: Arc<dyn Fn(Abandoned) -> Asked<'a> + Send + Sync + 'a>,
+}
+
+impl<'a> Hook<'a> {
+    pub(crate) fn new<W, H, Fut>(hook: H) -> Self
+    where
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = W> + Send + 'a,
+        W: Send + 'static,
+    {
+        let ask = move |abandoned| -> Asked<'a> {
+            let asked = hook(abandoned);
+            Box::pin(async move { Box::new(asked.await) as Box<dyn Any + Send> })
+        };
+        Self { word: TypeId::of::<W>(), ask: Arc::new(ask) }
+    }
+
+    pub(crate) fn says<W: 'static>(&self) -> bool {
+        self.word == TypeId::of::<W>()
+    }
+
+    pub(crate) async fn ask<T: 'static, E: 'static>(&self, abandoned: Abandoned) -> Word<T, E> {
+        // Of another type it is never asked; and if it were, nothing would be written.
+        (self.ask)(abandoned).await.downcast().map_or(Ok(Reconciled::Refuse), |word| *word)
+    }
+}
+
+impl fmt::Debug for Hook<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReconcileWith").finish_non_exhaustive()
-    }
-}
-
-/// Whether an operation with answers `T` and errors `E` asks a hook. Implemented by the crate alone.
-///
-/// ```
-/// use dynamodb_idempotency::{ForgetErrors, Operation, Reconcile, RunError};
-///
-/// /// For operations with a hook, and for those without.
-/// async fn charge<Hook: Reconcile<u32, String>>(
-///     operation: Operation<'_, ForgetErrors, Hook>,
-/// ) -> Result<u32, RunError<String>> {
-///     operation.run(async |_| Ok(1)).await
-/// }
-/// ```
-pub trait Reconcile<T, E>: sealed::Sealed {
-    /// Asks the hook.
-    #[doc(hidden)]
-    fn ask(&mut self, abandoned: Abandoned) -> impl Future<Output = Result<Reconciled<T, E>, E>>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::NoReconcile {}
-    impl<H> Sealed for super::ReconcileWith<H> {}
-}
-
-impl<T, E> Reconcile<T, E> for NoReconcile {
-    async fn ask(&mut self, _: Abandoned) -> Result<Reconciled<T, E>, E> {
-        match *self {}
-    }
-}
-
-impl<T, E, H, Fut> Reconcile<T, E> for ReconcileWith<H>
-where
-    H: FnMut(Abandoned) -> Fut,
-    Fut: Future<Output = Result<Reconciled<T, E>, E>>,
-{
-    fn ask(&mut self, abandoned: Abandoned) -> impl Future<Output = Result<Reconciled<T, E>, E>> {
-        (self.0)(abandoned)
+        f.debug_struct("Hook").finish_non_exhaustive()
     }
 }
 
@@ -435,14 +407,15 @@ pub(crate) struct Codec<C, F> {
 
 /// As [`acquire`](crate::acquire::acquire), and asks a hook about an abandoned operation. The hook's
 /// own error ends the call with nothing written, as does the deadline.
-pub(crate) async fn acquire<T, E, H, C, F>(
+pub(crate) async fn acquire<T, E, H, Fut, C, F>(
     core: &Arc<Core>,
     call: Call,
-    hook: &mut H,
+    ask: H,
     codec: Codec<C, F>,
 ) -> Result<Acquired<T, E>, RunError<E>>
 where
-    H: Reconcile<T, E>,
+    H: Fn(Abandoned) -> Fut,
+    Fut: Future<Output = Word<T, E>>,
     C: Fn(&T) -> Answer,
     F: Fn(&E) -> Option<Answer>,
 {
@@ -455,7 +428,7 @@ where
         acquisition = match (acquisition, said) {
             (Acquisition::Reconcile(abandoned), _) => {
                 let end = core.table.clock.now().plus(acquirer.time_left());
-                let asked = core.table.clock.until(|| Some(end), hook.ask(*abandoned));
+                let asked = core.table.clock.until(|| Some(end), ask(*abandoned));
                 let word = match asked.await {
                     Some(Ok(word)) => word,
                     silent => {

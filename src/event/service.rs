@@ -209,7 +209,8 @@ where
     P: DeserializeOwned,
     F: Fn(LambdaEvent<P>, Execution) -> Fut,
     Fut: Future<Output = Result<T, E>>,
-    T: Serialize + DeserializeOwned,
+    T: Serialize + DeserializeOwned + 'static,
+    E: 'static,
 {
     let (event, context) = (event.payload, event.context);
     let payload: P = serde_json::from_str(event.get()).map_err(|source| {

@@ -54,12 +54,13 @@ impl Fingerprint {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
+        Self::by_value(payload).map_err(unserialisable)
+    }
+
+    pub(crate) fn by_value<T: Serialize + ?Sized>(payload: &T) -> Result<Self, serde_json::Error> {
         // Room for most payloads at once.
         let mut text = Vec::with_capacity(1024);
-        serde_json::to_writer(&mut text, payload).map_err(|source| {
-            Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
-                .with_source(source)
-        })?;
+        serde_json::to_writer(&mut text, payload)?;
         Ok(Self::builder().json(&text).finish())
     }
 
@@ -95,6 +96,11 @@ impl Fingerprint {
     pub(crate) fn matches(&self, stored: &StoredFingerprint) -> bool {
         self.0.contains(stored)
     }
+}
+
+pub(crate) fn unserialisable(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
+        .with_source(source)
 }
 
 /// Its beginning alone.

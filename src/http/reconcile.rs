@@ -17,7 +17,7 @@ use super::{AnsweredBy, Config, Http, answer};
 use crate::acquire::{Acquisition, Call};
 use crate::error::{Error, RunError};
 use crate::operation::panic_text;
-use crate::reconcile::{self, Abandoned, Acquired, Codec, ReconcileWith, Reconciled};
+use crate::reconcile::{self, Abandoned, Acquired, Codec, Reconciled};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type Word = Reconciled<Response<Bytes>, Response<Bytes>>;
@@ -77,7 +77,6 @@ pub(super) async fn acquire(
     call: Call,
     hook: &Hook,
 ) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
-    let mut hook = ReconcileWith(async |abandoned| ask(hook, abandoned).await);
     let codec = Codec {
         completed: answer::stored::<Bytes>,
         failed: |ended: &Ended| match ended {
@@ -86,7 +85,7 @@ pub(super) async fn acquire(
         },
     };
     let core = &config.idempotency.core;
-    match reconcile::acquire(core, call, &mut hook, codec).await {
+    match reconcile::acquire(core, call, |abandoned| ask(hook, abandoned), codec).await {
         Ok(Acquired::Unsettled(acquisition)) => Ok(Ok(acquisition)),
         Ok(Acquired::Completed(response)) => Err(AnsweredBy::Hook.mark(response)),
         Ok(Acquired::Failed(ended)) | Err(RunError::Handler(ended)) => Err(explain(config, ended)),

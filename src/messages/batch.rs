@@ -46,7 +46,7 @@ where
     S: Source,
     F: Fn(Message<S::Record>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
-    E: fmt::Display,
+    E: fmt::Display + 'static,
 {
     let clock = &config.idempotency.core.table.clock;
     // Then twins know nothing of each other either.

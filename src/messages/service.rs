@@ -122,7 +122,7 @@ where
     S: Source,
     F: Fn(Message<S::Record>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
-    E: fmt::Display,
+    E: fmt::Display + 'static,
 {
     let clock = &config.idempotency.core.table.clock;
     let deadline = crate::event::deadline(&event.context).map(|deadline| clock.at(deadline));

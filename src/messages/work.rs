@@ -134,7 +134,7 @@ where
     S: Source,
     F: Fn(Message<S::Record>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
-    E: fmt::Display,
+    E: fmt::Display + 'static,
 {
     let Time { deadline, last_start } = time;
     let log = Log { operation: config.scope.operation(), service: S::NAME, item };

@@ -5,9 +5,8 @@ use std::panic::AssertUnwindSafe;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::errors::ErrorReplay;
 use crate::acquire::Acquisition;
-use crate::error::{Error, ErrorKind, JsonFault, RunError};
+use crate::error::{Error, ErrorKind, JsonFault};
 use crate::response::Answer;
 
 /// Stands in the place of an answer that serde cannot write.
@@ -34,10 +33,6 @@ pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
         },
         Answer::Json,
     )
-}
-
-pub(super) fn encode_error<E, Errors: ErrorReplay<E>>(error: &E) -> Option<Answer> {
-    Errors::encode(error).map(Answer::Json)
 }
 
 pub(crate) fn lease_lost() -> Error {
@@ -80,7 +75,7 @@ pub(crate) fn refusal(acquisition: &Acquisition) -> Error {
     }
 }
 
-fn failed() -> Error {
+pub(super) fn failed() -> Error {
     let message = "an earlier execution failed, and the policy allows no further one";
     Error::new(ErrorKind::Failed, message)
 }
@@ -106,12 +101,4 @@ pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
             "the stored answer is an HTTP response: this scope is used by an HTTP handler too",
         )),
     }
-}
-
-pub(crate) fn stored_error<E, Errors: ErrorReplay<E>>(answer: Option<&Answer>) -> RunError<E> {
-    let decoded = match answer {
-        Some(Answer::Json(json)) => Errors::decode(json),
-        Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
-    };
-    decoded.map_or_else(|| failed().into(), RunError::Handler)
 }

@@ -9,12 +9,12 @@ use tracing::Instrument;
 
 use super::{Instead, Once, Transaction, TransactionError, json, look_up, once};
 use crate::acquire::{Acquisition, Call};
-use crate::error::RunError;
+use crate::error::{Error, ErrorKind, RunError};
 use crate::idempotency::Core;
-use crate::operation::{ErrorReplay, Operation, Outcome, decode, refusal, stored_error};
+use crate::operation::{ErrorCodec, Operation, Outcome, Ready, decode, refusal};
 use crate::response::{Answer, Draft};
 
-impl<Errors> Operation<'_, Errors> {
+impl Operation<'_> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
     /// completed record with its answer. All of it happens, once, or nothing. One round trip; a
     /// repeat's own transaction is cancelled with the stored answer, which is one round trip too. An
@@ -58,7 +58,7 @@ impl<Errors> Operation<'_, Errors> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
         T: Serialize + DeserializeOwned,
-        Errors: ErrorReplay<E>,
+        E: 'static,
     {
         self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
     }
@@ -92,25 +92,30 @@ impl<Errors> Operation<'_, Errors> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
         T: Serialize + DeserializeOwned,
-        Errors: ErrorReplay<E>,
+        E: 'static,
     {
-        let (core, call, _) = self.into_call()?;
+        let Ready { core, call, errors, hook } = self.ready()?;
         call.policy.validate(core.clock_tolerance)?;
+        if hook.is_some() {
+            let message =
+                "`run_transaction` asks no `reconcile` hook: an abandoned record is replaced";
+            return Err(Error::new(ErrorKind::Configuration, message).into());
+        }
         let span = call.signals.span();
-        execute::<T, E, F, Fut, Errors>(core, call, build).instrument(span).await
+        execute(core, call, errors, build).instrument(span).await
     }
 }
 
-async fn execute<T, E, F, Fut, Errors>(
+async fn execute<T, E, F, Fut>(
     core: &Arc<Core>,
     call: Call,
+    errors: ErrorCodec<E>,
     build: F,
 ) -> Result<Outcome<T>, TransactionError<E>>
 where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Result<Transaction<T>, E>>,
     T: Serialize + DeserializeOwned,
-    Errors: ErrorReplay<E>,
 {
     let Transaction { response, items, on_condition_failed, .. } =
         match call.prepare(&core.table.clock, async { build().await }).await? {
@@ -118,7 +123,7 @@ where
             // Whoever repeats a completed operation gets its answer, whatever `build` makes of it.
             unstored => {
                 return match look_up(core, call).await? {
-                    Some(found) => given::<T, E, Errors>(found),
+                    Some(found) => given(errors, found),
                     None => match unstored {
                         Ok(transaction) => Ok(Outcome::NothingExecuted(transaction.response)),
                         Err(error) => Err(TransactionError::Handler(error)),
@@ -142,19 +147,18 @@ where
         Once::Instead(answer) => Ok(Outcome::Executed(answer)),
         Once::ConditionFailed(failed) => Err(TransactionError::ConditionFailed(failed)),
         Once::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
-        Once::Found(found) => given::<T, E, Errors>(found),
+        Once::Found(found) => given(errors, found),
     }
 }
 
 /// What a call gets that has met a record.
-fn given<T, E, Errors>(found: Acquisition) -> Result<Outcome<T>, TransactionError<E>>
+fn given<T, E>(errors: ErrorCodec<E>, found: Acquisition) -> Result<Outcome<T>, TransactionError<E>>
 where
     T: DeserializeOwned,
-    Errors: ErrorReplay<E>,
 {
     match found {
         Acquisition::Replay(answer) => Ok(Outcome::Replayed(decode(&answer)?)),
-        Acquisition::ReplayFailure(answer) => match stored_error::<E, Errors>(answer.as_ref()) {
+        Acquisition::ReplayFailure(answer) => match errors.replay(answer.as_ref()) {
             RunError::Handler(error) => Err(TransactionError::Handler(error)),
             RunError::Idempotency(error) => Err(error.into()),
         },

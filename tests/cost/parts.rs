@@ -262,11 +262,12 @@ async fn a_hooks_answer_and_a_failure_may_be_large() {
         let operation = idempotency.operation("charge").key("k");
         let operation = operation
             .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(found.clone())));
-        let outcome = operation.run_with_outcome(async |_| Ok(answer(runs.add(), 1))).await;
+        let outcome =
+            operation.run_with_outcome(async |_| Ok::<_, Infallible>(answer(runs.add(), 1))).await;
         assert!(outcome.unwrap() == expected);
     }
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("failed").replay_errors();
+        let operation = idempotency.operation("charge").key("failed").replay_errors::<String>();
         let failed = operation.run(async |_| {
             runs.add();
             Err::<(), _>("the reason ".repeat(100 * KIB))

@@ -114,7 +114,8 @@ async fn a_hooks_answer_goes_into_its_record() {
     let operation = idempotency.operation("charge").key("k");
     let operation =
         operation.reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(answer(LENGTH))));
-    let outcome = operation.run_with_outcome(async |_| Ok(runs.add().to_string())).await;
+    let outcome =
+        operation.run_with_outcome(async |_| Ok::<_, Infallible>(runs.add().to_string())).await;
     assert!(outcome.unwrap() == Outcome::Reconciled(answer(LENGTH)));
     assert!(is_in_its_record(&store, LENGTH).await);
     assert_eq!(runs.count(), 0);

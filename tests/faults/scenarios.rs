@@ -276,7 +276,7 @@ fn run_steps(operation: Operation<'_>, caller: usize) -> Calling<'_> {
 }
 
 fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> {
-    let operation = operation.replay_errors();
+    let operation = operation.replay_errors::<String>();
     Box::pin(async move {
         ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
     })

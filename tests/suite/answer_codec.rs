@@ -168,7 +168,7 @@ impl Way {
                 operation.run(async |_| Ok::<_, String>(ran())).await.unwrap()
             }
             Self::Failure => {
-                let operation = operation.policy(keep).replay_errors();
+                let operation = operation.policy(keep).replay_errors::<String>();
                 handlers(operation.run(async |_| Err::<(), _>(ran())).await)
             }
             Self::Commit => operation
@@ -195,12 +195,12 @@ impl Way {
                 .unwrap(),
             Self::Reconciled => operation
                 .reconcile(async |_| Ok::<_, String>(Reconciled::Completed(ran())))
-                .run(async |_| panic!("it ran"))
+                .run(async |_| -> Result<String, String> { panic!("it ran") })
                 .await
                 .unwrap(),
             Self::ReconciledFailure => {
-                let operation = operation.policy(keep).replay_errors();
-                let judged = operation.reconcile(async |_| Ok(Reconciled::Failed(ran())));
+                let operation = operation.policy(keep).replay_errors::<String>();
+                let judged = operation.reconcile(async |_| Ok(Reconciled::<(), _>::Failed(ran())));
                 handlers(judged.run(async |_| -> Result<(), String> { panic!("it ran") }).await)
             }
             // Fails after its step the first time.
@@ -357,7 +357,7 @@ async fn answers_from_before_the_codec_are_read_unless_that_is_refused() {
 async fn a_plain_failure_is_not_replayed_where_plain_ones_are_refused() {
     let (store, mask) = plain(Way::Failure).await;
     let idempotency = strict(&store, &mask);
-    let operation = idempotency.operation("charge").key("k").replay_errors();
+    let operation = idempotency.operation("charge").key("k").replay_errors::<String>();
     let repeat = operation.run(async |_| -> Result<(), String> { panic!("it ran") }).await;
     assert_eq!(kind(repeat), ErrorKind::Failed);
 }
@@ -402,7 +402,10 @@ async fn an_answer_that_cannot_be_encoded_is_never_stored_plain_and_never_made_a
                 let operation = idempotency.operation("charge").key("k");
                 let judged = operation
                     .reconcile(async |_| Ok::<_, String>(Reconciled::Completed(SECRET.to_owned())));
-                let outcome = judged.run_with_outcome(async |_| panic!("it ran")).await.unwrap();
+                let outcome = judged
+                    .run_with_outcome(async |_| -> Result<String, String> { panic!("it ran") })
+                    .await
+                    .unwrap();
                 assert_eq!(outcome, Outcome::Reconciled(SECRET.to_owned()));
             } else {
                 assert_eq!(charge(&idempotency, &runs).await.unwrap(), executed());
@@ -425,7 +428,7 @@ async fn a_failure_that_cannot_be_encoded_is_kept_without_its_answer() {
     let idempotency = masking(&store, &mask).build().unwrap();
     let charges = || {
         let operation = idempotency.operation("charge").key("k");
-        operation.policy(|policy| policy.failure(Failure::Replay)).replay_errors()
+        operation.policy(|policy| policy.failure(Failure::Replay)).replay_errors::<String>()
     };
     let fail = async |_| {
         runs.add();
@@ -729,7 +732,10 @@ async fn a_hook_gets_the_steps_decoded() {
         let step: Option<String> = abandoned.step("charge").map_err(|error| error.to_string())?;
         Ok::<_, String>(Reconciled::Completed(step.expect("it is done")))
     });
-    let outcome = judged.run_with_outcome(async |_| panic!("it ran")).await.unwrap();
+    let outcome = judged
+        .run_with_outcome(async |_| -> Result<String, String> { panic!("it ran") })
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Reconciled(SECRET.to_owned()));
 }
 

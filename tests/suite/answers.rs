@@ -12,7 +12,7 @@ use crate::support::raw::status;
 use crate::support::{Act, Link, Runs, Store, in_record, kind, raw};
 
 /// Runs with this answer, and gets it again.
-async fn again<T: Clone + Serialize + DeserializeOwned>(store: &Store, answer: &T) -> T {
+async fn again<T: Clone + Serialize + DeserializeOwned + 'static>(store: &Store, answer: &T) -> T {
     let (idempotency, runs) = (store.idempotency(), Runs::default());
     let key = format!("{}", serde_json::to_string(answer).unwrap().len());
     let run = async || {
@@ -31,7 +31,7 @@ async fn again<T: Clone + Serialize + DeserializeOwned>(store: &Store, answer: &
 
 async fn comes_back<T>(store: &Store, answer: T)
 where
-    T: Clone + Debug + PartialEq + Serialize + DeserializeOwned,
+    T: Clone + Debug + PartialEq + Serialize + DeserializeOwned + 'static,
 {
     assert_eq!(again(store, &answer).await, answer);
 }
@@ -84,7 +84,7 @@ async fn any_text_comes_back() {
 /// Runs with an answer that cannot be stored; what its record says in the answer's place.
 async fn unstorable<T>(link: &Link, answer: T) -> String
 where
-    T: Clone + Debug + PartialEq + Serialize + DeserializeOwned,
+    T: Clone + Debug + PartialEq + Serialize + DeserializeOwned + 'static,
 {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(link).policy(in_record).build().unwrap();

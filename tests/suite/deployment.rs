@@ -57,7 +57,7 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     store.put(raw::abandoned(&pk("reconciled"))).await;
     let reconciled = operation("reconciled")
         .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed("found".to_owned())));
-    reconciled.run(async |_| Ok("ran".to_owned())).await.unwrap();
+    reconciled.run(async |_| Ok::<_, Infallible>("ran".to_owned())).await.unwrap();
     let stepped = operation("committed").run(async |execution| {
         execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
         execution.commit("done", [count(store.table(), "effect")]).await.unwrap();

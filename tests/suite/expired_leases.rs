@@ -180,7 +180,7 @@ async fn a_repeat_of_a_handler_that_was_stopped_meets_an_abandoned_operation() {
     let asking = later.operation("charge").key("k");
     let asking =
         asking.reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed("found".to_owned())));
-    let answer = asking.run(async |_| Ok("ran".to_owned())).await;
+    let answer = asking.run(async |_| Ok::<_, Infallible>("ran".to_owned())).await;
     assert_eq!((answer.unwrap().as_str(), after.count()), ("found", 0));
 }
 
@@ -317,7 +317,7 @@ async fn a_hook_is_not_asked_past_the_deadline() {
         after.add();
         Ok::<_, Infallible>(Reconciled::Completed("found".to_owned()))
     });
-    let result = operation.run(async |_| Ok("ran".to_owned())).await;
+    let result = operation.run(async |_| Ok::<_, Infallible>("ran".to_owned())).await;
     assert_eq!((kind(result), after.count()), (ErrorKind::DeadlineExceeded, 0));
 }
 

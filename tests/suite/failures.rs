@@ -126,7 +126,7 @@ async fn an_attempt_that_failed_meanwhile_counts() {
 async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("charge").key("k").replay_errors();
+    let operation = || idempotency.operation("charge").key("k").replay_errors::<Declined>();
     assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
     assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
     for _ in 0..2 {
@@ -148,7 +148,7 @@ impl serde::Serialize for Unwritable {
 async fn an_error_whose_serialisation_panics_is_kept_without_itself() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").replay_errors();
+    let operation = idempotency.operation("charge").key("k").replay_errors::<Unwritable>();
     let failed = operation.run(async |_| Err::<u32, _>(Unwritable)).await;
     assert!(matches!(failed, Err(RunError::Handler(Unwritable))), "{failed:?}");
     let record = store.record("charge#k").await;
@@ -161,7 +161,7 @@ async fn a_replayed_error_can_have_further_attempts_first() {
     let idempotency = store.idempotency();
     let retain = Failure::Retain { max_attempts: 2 };
     for run in [1, 2, 2, 2] {
-        let operation = idempotency.operation("charge").key("k").replay_errors();
+        let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
         let failed = decline(operation.policy(|policy| policy.failure(retain)), &runs).await;
         assert_eq!(handlers(failed), Declined { run });
     }
@@ -173,7 +173,7 @@ async fn an_attempt_after_a_kept_error_has_a_record_like_any_other() {
     let idempotency = store.idempotency();
     let retain = Failure::Retain { max_attempts: 2 };
     let operation = || {
-        let operation = idempotency.operation("charge").key("k").replay_errors();
+        let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
         operation.policy(|policy| policy.failure(retain))
     };
     handlers(decline(operation(), &runs).await);
@@ -201,7 +201,7 @@ async fn an_error_too_large_to_keep_is_kept_without_itself() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     let run = async || {
-        let operation = idempotency.operation("charge").key("k").replay_errors();
+        let operation = idempotency.operation("charge").key("k").replay_errors::<String>();
         let failing = operation.run(async |_| {
             runs.add();
             Err::<(), _>("x".repeat(400 * 1024))

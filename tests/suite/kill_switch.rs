@@ -9,7 +9,7 @@ use dynamodb_idempotency::{
 
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, Item};
-use crate::support::{Act, Link, Runs, Store, charge, decline, handlers};
+use crate::support::{Act, Declined, Link, Runs, Store, charge, decline, handlers};
 
 fn off(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).disabled(true).build().unwrap()
@@ -48,7 +48,7 @@ async fn what_is_stored_is_neither_replayed_nor_changed() {
         charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
         let hook = async |_| Ok::<_, Infallible>(Reconciled::<String, Infallible>::Refuse);
         let reconciled = idempotency.operation("charge").key("k").reconcile(hook);
-        reconciled.run(async |_| Ok(format!("run {}", runs.add()))).await.unwrap();
+        reconciled.run(async |_| Ok::<_, Infallible>(format!("run {}", runs.add()))).await.unwrap();
         assert_eq!((runs.count(), store.record("charge#k").await), (2, item));
         nothing_was_sent(&link);
     }
@@ -142,7 +142,7 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
         Ok::<_, Infallible>(Transaction::new(long.clone()).items(items))
     });
     assert_eq!(transaction.await.unwrap(), long);
-    handlers(decline(operation().replay_errors(), &runs).await);
+    handlers(decline(operation().replay_errors::<Declined>(), &runs).await);
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
     assert_eq!(asked.count(), 0);
 }

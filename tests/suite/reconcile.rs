@@ -1,12 +1,13 @@
 //! A hook judges an operation whose owner vanished; its word is written over the very record that it
 //! judged, or not at all.
 
-use std::cell::RefCell;
 use std::future::Future;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::{
-    Abandoned, ErrorKind, Failure, Idempotency, Outage, Outcome, Reconciled, RunError, Takeover,
+    Abandoned, ErrorKind, Execution, Failure, Idempotency, Outage, Outcome, Reconciled, RunError,
+    Takeover, Transaction, TransactionError,
 };
 
 use crate::support::raw::{number, s, status, text, with};
@@ -42,12 +43,12 @@ async fn abandoned() -> Store {
 }
 
 /// Runs the operation with a hook.
-async fn asking<Fut: Future<Output = Result<Word, Declined>>>(
+async fn asking<Fut: Future<Output = Result<Word, Declined>> + Send>(
     idempotency: &Idempotency,
     asked: &Asked,
-    hook: impl Fn(Abandoned) -> Fut,
+    hook: impl Fn(Abandoned) -> Fut + Send + Sync,
 ) -> Charged {
-    let operation = idempotency.operation("charge").key("k").replay_errors();
+    let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
     operation
         .reconcile(|abandoned| {
             asked.hook.add();
@@ -63,6 +64,10 @@ async fn asking<Fut: Future<Output = Result<Word, Declined>>>(
 /// As [`asking`], of a hook that says this.
 async fn told(idempotency: &Idempotency, asked: &Asked, word: Word) -> Charged {
     asking(idempotency, asked, async |_| Ok(word.clone())).await
+}
+
+async fn never<T>(_: Execution) -> Result<T, String> {
+    panic!("it ran")
 }
 
 fn found() -> Word {
@@ -109,17 +114,17 @@ async fn a_hook_is_asked_about_no_other_operation() {
 
 #[tokio::test]
 async fn a_hook_sees_what_the_record_tells() {
-    let (store, asked, seen) = (Store::open().await, Asked::default(), RefCell::new(None));
+    let (store, asked, seen) = (Store::open().await, Asked::default(), Mutex::new(None));
     let steps = raw::map("reserve", s("{\"seat\":7}"));
     let record = with(with(raw::abandoned("charge#k"), "attempt", raw::n(3)), "steps", steps);
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
     let outcome = asking(&idempotency, &asked, async |abandoned| {
-        seen.replace(Some(abandoned));
+        *seen.lock().unwrap() = Some(abandoned);
         Ok(Reconciled::Refuse)
     });
     assert_eq!(kind(outcome.await), ErrorKind::Abandoned);
-    let seen = seen.into_inner().unwrap();
+    let seen = seen.into_inner().unwrap().unwrap();
     let time = |name| {
         let millis = number(&record, name).try_into().unwrap();
         SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
@@ -152,7 +157,7 @@ async fn an_operation_that_is_to_run_is_taken_over_with_its_steps() {
         })
         .run_with_outcome(async |execution| {
             let reserved = execution.step("reserve", async { Err::<u32, _>("again") });
-            Ok(execution.attempt() * 10 + reserved.await.unwrap())
+            Ok::<_, String>(execution.attempt() * 10 + reserved.await.unwrap())
         });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(27));
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
@@ -217,7 +222,7 @@ async fn after_a_failure_the_policy_says_what_comes() {
                 })
                 .run(async |execution| {
                     asked.handler.add();
-                    Ok(execution.attempt())
+                    Ok::<_, &str>(execution.attempt())
                 })
                 .await
         };
@@ -253,7 +258,7 @@ async fn a_hook_is_dropped_before_the_deadline() {
     let operation = idempotency.operation("charge").key("k").deadline(deadline);
     let result = operation
         .reconcile(|_| std::future::pending::<Result<Reconciled<u32, String>, String>>())
-        .run(async |_| panic!("it ran"));
+        .run(never::<u32>);
     assert_eq!(kind(result.await), ErrorKind::DeadlineExceeded);
     assert!(link.clock.in_secs(0) < deadline, "the caller can still answer");
     assert_eq!(store.record("charge#k").await, before);
@@ -284,7 +289,11 @@ async fn of_many_hooks_at_once_one_is_heard() {
 }
 
 /// What becomes of a call whose hook has found an answer when, meanwhile, this is written.
-async fn meanwhile(store: &Store, asked: &Asked, change: impl AsyncFn()) -> Charged {
+async fn meanwhile<Fut: Future<Output = ()> + Send>(
+    store: &Store,
+    asked: &Asked,
+    change: impl Fn() -> Fut + Send + Sync,
+) -> Charged {
     asking(&store.idempotency(), asked, async |_| {
         if asked.hook.count() == 1 {
             change().await;
@@ -385,10 +394,55 @@ async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operati
     let call = async || {
         let operation = idempotency.operation("charge").key("k");
         let hook = |_| async { Ok::<_, String>(Reconciled::Completed("x".repeat(400 * 1024))) };
-        operation.reconcile(hook).run_with_outcome(async |_| panic!("it ran")).await
+        operation.reconcile(hook).run_with_outcome(never::<String>).await
     };
     assert!(matches!(call().await, Ok(Outcome::Reconciled(answer)) if answer.len() == 400 * 1024));
     assert_eq!(kind(call().await), ErrorKind::AnswerUnavailable);
+}
+
+/// Found by the first call, and not when a hook is first needed; or the table would have an answer that
+/// no repeat can read.
+#[tokio::test]
+async fn a_hook_or_errors_of_other_types_than_the_handlers_are_a_mistake() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let operation = || idempotency.operation("charge").key("k");
+    let numbers = operation().reconcile(async |_| Ok::<_, Declined>(Reconciled::Completed(1_u32)));
+    let texts = operation().replay_errors::<String>();
+    let refused = operation().reconcile(async |_| Ok::<Word, Declined>(Reconciled::Refuse));
+    let built = refused
+        .clone()
+        .run_transaction(async || Ok::<_, Declined>(Transaction::new(String::new())))
+        .await;
+    assert!(matches!(built, Err(TransactionError::Idempotency(error))
+        if error.kind() == ErrorKind::Configuration));
+    for operation in [numbers, texts] {
+        let runs = Runs::default();
+        let call = operation.run(async |_| Ok::<_, Declined>(format!("{}", runs.add())));
+        assert_eq!((kind(call.await), runs.count()), (ErrorKind::Configuration, 0));
+    }
+    assert_eq!(link.wire.requests(), [""; 0]);
+    refused.run(async |_| Ok::<_, Declined>(String::new())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clone_of_an_operation_is_the_same_operation() {
+    let (store, asked) = (abandoned().await, Asked::default());
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("charge").key("k").payload(&1200);
+    let operation = operation.replay_errors::<Declined>().reconcile(async |_| {
+        asked.hook.add();
+        Ok(Reconciled::<String, _>::Failed(Declined { run: 3 }))
+    });
+    store.delete("charge#k").await;
+    let fail = async |_| {
+        asked.handler.add();
+        Err::<String, _>(Declined { run: 1 })
+    };
+    for operation in [operation.clone(), operation] {
+        assert_eq!(handlers(operation.run(fail).await), Declined { run: 1 });
+    }
+    assert_eq!(asked.counts(), (0, 1));
 }
 
 #[tokio::test]

@@ -153,7 +153,7 @@ async fn failures_tell_what_they_leave() {
         Ok::<_, String>(())
     });
     refused.await.unwrap();
-    let final_one = || idempotency.operation("charge").key("final").replay_errors();
+    let final_one = || idempotency.operation("charge").key("final").replay_errors::<Declined>();
     decline(final_one(), &runs).await.unwrap_err();
     decline(final_one(), &runs).await.unwrap_err();
     let panicking = operation(&idempotency).segment("c");

@@ -4,7 +4,9 @@ use aws_sdk_dynamodb::types::{KeyType, TableDescription, TimeToLiveStatus};
 use dynamodb_idempotency::{Attribute, ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
-use crate::support::{Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers};
+use crate::support::{
+    Declined, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
+};
 
 async fn described(store: &Store) -> TableDescription {
     let output = store.raw.describe_table().table_name(store.table()).send().await.unwrap();
@@ -101,7 +103,7 @@ async fn every_write_works_with_other_names() {
     handlers(decline(operation("a"), &runs).await);
     let released = store.item_at(renamed_key("charge#a")).await.unwrap();
     assert_eq!(raw::text(&released, "STATE"), "RELEASED");
-    handlers(decline(operation("a").replay_errors(), &runs).await);
+    handlers(decline(operation("a").replay_errors::<Declined>(), &runs).await);
     let record = store.item_at(renamed_key("charge#a")).await.unwrap();
     assert_eq!(raw::text(&record, "STATE"), "FAILED");
     // Create, take over, and complete late.

@@ -19,10 +19,7 @@ const AN_HOUR: i64 = 3600;
 type Transferred = Result<Outcome<String>, TransactionError<Declined>>;
 
 /// Counts the row `effect`; the answer tells which call it was.
-async fn transfer<Errors>(operation: Operation<'_, Errors>, table: &str, runs: &Runs) -> Transferred
-where
-    Errors: dynamodb_idempotency::ErrorReplay<Declined>,
-{
+async fn transfer(operation: Operation<'_>, table: &str, runs: &Runs) -> Transferred {
     operation
         .run_transaction_with_outcome(async || {
             let answer = format!("run {}", runs.add());
@@ -253,7 +250,7 @@ async fn a_kept_error_is_replayed() {
     let json = serde_json::to_string(&Declined { run: 7 }).unwrap();
     store.put(raw::with(raw::failed("o#k"), "response", raw::answer("json", &json))).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("o").key("k").replay_errors();
+    let operation = idempotency.operation("o").key("k").replay_errors::<Declined>();
     let result = transfer(operation, store.table(), &Runs::default()).await;
     assert!(matches!(result, Err(TransactionError::Handler(Declined { run: 7 }))), "{result:?}");
 }

@@ -68,7 +68,7 @@ async fn a_result_of_another_type_is_an_error_and_nothing_runs() {
 /// Runs one step whose result cannot be stored, then asks for it again in the next attempt.
 async fn unstorable<T>(result: T, says: &str)
 where
-    T: serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+    T: serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug + 'static,
 {
     let (store, runs, result) = (Store::open().await, Runs::default(), Cell::new(Some(result)));
     let idempotency = store.idempotency();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, ErrorReplay, LargeAnswers, Operation, Outcome, Policy, RunError,
+    Compression, ErrorKind, LargeAnswers, Operation, Outcome, Policy, RunError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,13 +51,10 @@ pub(crate) async fn charge_held(operation: Operation<'_>, runs: &Runs, gate: &Ga
 }
 
 /// Runs an operation whose handler fails with the number of its run.
-pub(crate) async fn decline<Errors>(
-    operation: Operation<'_, Errors>,
+pub(crate) async fn decline(
+    operation: Operation<'_>,
     runs: &Runs,
-) -> Result<Outcome<String>, RunError<Declined>>
-where
-    Errors: ErrorReplay<Declined>,
-{
+) -> Result<Outcome<String>, RunError<Declined>> {
     operation.run_with_outcome(async |_| Err(Declined { run: runs.add() })).await
 }
 
