@@ -1,12 +1,16 @@
 //! Completed answers in this process's memory: bounded in bytes, each to the end of its retention, and
-//! for the request that it is the answer to. Nothing is copied while the lock is held.
+//! for the request that it is the answer to. Which of them make room is `quick_cache`'s affair; when one
+//! is over is ours, by both clocks.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::acquire::Call;
 use crate::clock::{Clock, End, Timestamp};
+use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
@@ -16,104 +20,75 @@ use crate::response::Answer;
 
 /// What an entry takes beside its key and its answer, about.
 const ENTRY_BYTES: usize = 256;
+/// What an answer takes, about: by it the room is planned for keys that were here lately.
+const USUAL_BYTES: usize = 2048;
 
 pub(crate) struct Cache {
-    most_bytes: usize,
-    kept: Mutex<Kept>,
+    max_bytes: usize,
+    kept: Lru<Box<str>, Entry, Bytes>,
 }
 
-#[derive(Default)]
-struct Kept {
-    bytes: usize,
-    by_key: HashMap<Arc<str>, Entry>,
-    /// Keys in the order in which they were used.
-    by_use: BTreeMap<u64, Arc<str>>,
-    uses: u64,
-}
-
+#[derive(Clone)]
 struct Entry {
     fingerprint: Fingerprint,
     until: End,
     answer: Arc<Answer>,
-    bytes: usize,
-    used: u64,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Box<str>, Entry> for Bytes {
+    fn weight(&self, pk: &Box<str>, entry: &Entry) -> u64 {
+        entry_bytes(pk, entry.answer.bytes()) as u64
+    }
 }
 
 impl Cache {
-    pub(crate) fn new(most_bytes: usize) -> Self {
-        Self { most_bytes, kept: Mutex::default() }
+    pub(crate) fn new(max_bytes: usize) -> Result<Self, Error> {
+        // In one part, so that an answer may be as large as a quarter of it all.
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .weight_capacity(max_bytes as u64)
+            .estimated_items_capacity(max_bytes / USUAL_BYTES)
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorKind::Configuration, "`local_cache` is none").with_source(error)
+            })?;
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Ok(Self { max_bytes, kept: Lru::with_options(options, Bytes, hasher, lifecycle) })
     }
 
     /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
     fn has_room(&self, pk: &str, bytes: usize) -> bool {
-        entry_bytes(pk, bytes) <= self.most_bytes / 4
+        entry_bytes(pk, bytes) <= self.max_bytes / 4
     }
 
     /// The answer to this very request, if it is kept and its retention is not over.
     fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Arc<Answer>> {
-        let mut kept = self.kept();
-        let (key, entry) = kept.by_key.get_key_value(pk)?;
-        let (key, used) = (Arc::clone(key), entry.used);
+        let entry = self.kept.get(pk)?;
         if clock.is_over(entry.until) && !mutant(Mutant::CachePastRetention) {
-            kept.remove(pk);
+            // Of that very entry: another call may have put a younger one in its place.
+            self.kept.remove_if(pk, |kept| Arc::ptr_eq(&kept.answer, &entry.answer));
             return None;
         }
-        if entry.fingerprint != *fingerprint && !mutant(Mutant::CacheAnyFingerprint) {
-            return None;
-        }
-        let answer = Arc::clone(&entry.answer);
-        kept.by_use.remove(&used);
-        let used = kept.next_use(&key);
-        if let Some(entry) = kept.by_key.get_mut(pk) {
-            entry.used = used;
-        }
-        Some(answer)
+        let is_its_own = entry.fingerprint == *fingerprint || mutant(Mutant::CacheAnyFingerprint);
+        is_its_own.then_some(entry.answer)
     }
 
     fn insert(&self, pk: &str, fingerprint: Fingerprint, until: End, answer: Arc<Answer>) {
-        let bytes = entry_bytes(pk, answer.bytes());
-        let mut kept = self.kept();
-        kept.remove(pk);
-        while kept.bytes + bytes > self.most_bytes {
-            let Some((_, oldest)) = kept.by_use.first_key_value() else { break };
-            let oldest = Arc::clone(oldest);
-            kept.remove(&oldest);
-        }
-        let key: Arc<str> = pk.into();
-        let used = kept.next_use(&key);
-        kept.bytes += bytes;
-        kept.by_key.insert(key, Entry { fingerprint, until, answer, bytes, used });
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing in here panics half-way.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.insert(pk.into(), Entry { fingerprint, until, answer });
     }
 }
 
 fn entry_bytes(pk: &str, answer: usize) -> usize {
-    ENTRY_BYTES + 2 * pk.len() + answer
-}
-
-impl Kept {
-    fn next_use(&mut self, key: &Arc<str>) -> u64 {
-        self.uses += 1;
-        self.by_use.insert(self.uses, Arc::clone(key));
-        self.uses
-    }
-
-    fn remove(&mut self, pk: &str) {
-        if let Some(entry) = self.by_key.remove(pk) {
-            self.by_use.remove(&entry.used);
-            self.bytes -= entry.bytes;
-        }
-    }
+    ENTRY_BYTES + pk.len() + answer
 }
 
 /// Neither keys nor answers.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("most_bytes", &self.most_bytes).finish_non_exhaustive()
+        f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
     }
 }
 
@@ -157,7 +132,7 @@ impl Core {
     /// The record has changed, by this process's doing: what is kept of it is no more.
     pub(crate) fn forget(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {
-            cache.kept().remove(key.as_str());
+            cache.kept.remove(key.as_str());
         }
     }
 }
@@ -190,10 +165,10 @@ mod tests {
         wall: Wall,
     }
 
-    fn kit(most_bytes: usize) -> Kit {
+    fn kit(max_bytes: usize) -> Kit {
         let wall = Wall::default();
         let clock = Clock::new(SharedTimeSource::new(wall.clone()), ClockShift::default());
-        Kit { cache: Cache::new(most_bytes), clock, wall }
+        Kit { cache: Cache::new(max_bytes).unwrap(), clock, wall }
     }
 
     fn fingerprint(of: &str) -> Fingerprint {
@@ -219,8 +194,7 @@ mod tests {
         }
 
         fn is_empty(&self) -> bool {
-            let kept = self.cache.kept();
-            (kept.bytes, kept.by_use.len(), kept.by_key.len()) == (0, 0, 0)
+            (self.cache.kept.weight(), self.cache.kept.len()) == (0, 0)
         }
     }
 
@@ -248,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_makes_room() {
-        let kit = kit(4 * (ENTRY_BYTES + 2 + 1000));
+        let kit = kit(4 * (ENTRY_BYTES + 1 + 1000));
         for pk in ["a", "b", "c", "d"] {
             kit.keep(pk, 1000);
         }
@@ -256,6 +230,17 @@ mod tests {
         kit.keep("e", 1000);
         let left = ["a", "b", "c", "d", "e"].map(|pk| kit.has(pk));
         assert_eq!(left, [true, false, true, true, true]);
+    }
+
+    /// Who looks at many keys once does not push the busy ones out.
+    #[test]
+    fn what_is_asked_for_again_and_again_stays() {
+        let kit = kit(20 * (ENTRY_BYTES + 4 + 1000));
+        kit.keep("busy", 1000);
+        for number in 0..1000 {
+            assert!(kit.has("busy"), "{number}");
+            kit.keep(&number.to_string(), 1000);
+        }
     }
 
     #[test]
@@ -266,10 +251,9 @@ mod tests {
             if kit.cache.has_room(&pk, bytes) {
                 kit.keep(&pk, bytes);
             }
-            let kept = kit.cache.kept();
-            let bytes: usize = kept.by_key.values().map(|entry| entry.bytes).sum();
-            assert_eq!((kept.bytes, kept.by_use.len()), (bytes, kept.by_key.len()));
-            assert!(bytes <= 10_000);
+            let kept: usize =
+                kit.cache.kept.iter().map(|(pk, kept)| entry_bytes(&pk, kept.answer.bytes())).sum();
+            assert!(kept <= 10_000 && kit.cache.kept.weight() == kept as u64, "{kept}");
         }
     }
 
@@ -299,7 +283,7 @@ mod tests {
             let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
             assert_eq!(found.is_some(), is_kept, "{answer:?}");
             core.forget(&key);
-            assert_eq!(cache.kept().bytes, 0);
+            assert_eq!(cache.kept.weight(), 0);
         }
     }
 }

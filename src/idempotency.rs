@@ -78,7 +78,7 @@ impl Idempotency {
     /// ```
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
-        Builder::new(client, table.into()).assemble()
+        Builder::new(client, table.into()).assemble(None)
     }
 
     /// The client by which the table is used, for the tables of your business: the connection that is
@@ -210,7 +210,7 @@ impl Builder {
             report_capacity: false,
             disabled: kill_switch::is_thrown(),
             local_cache: 0,
-            single_flight: true,
+            single_flight: false,
             clock_shift: ClockShift::default(),
         }
     }
@@ -411,8 +411,8 @@ impl Builder {
     }
 
     /// Keeps completed answers in this process's memory, of about so many bytes in all: a repeat of
-    /// the same request is then answered without DynamoDB. Default 0, none. The least recently used
-    /// ones make room; an answer larger than a quarter of it is not kept.
+    /// the same request is then answered without DynamoDB. Default 0, none. Those that are hardly asked
+    /// for make room; an answer larger than a quarter of it is not kept.
     ///
     /// An answer is kept to the end of its retention, by the wall clock or by the time that has passed,
     /// and compared by its request's fingerprint. What this process runs again
@@ -444,7 +444,10 @@ impl Builder {
     /// Whether calls of one request (same key, same fingerprint, same policy) that are in this process
     /// at once share what one of them is told: the answer, that the operation is running, that it is
     /// refused, that DynamoDB fails. Of those that wait
-    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: they do.
+    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: each asks by itself.
+    ///
+    /// For servers that have many calls of one request at once. A Lambda function has one call at a
+    /// time, unless its events are batches.
     ///
     /// What is shared may have left DynamoDB just before the call began. Where the one that asks is
     /// dropped, or DynamoDB fails it, another one asks for all, four times at the most; then a call
@@ -460,9 +463,9 @@ impl Builder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let sandbox = Sandbox::start().await?;
     /// # let idempotency = sandbox.idempotency();
-    /// // Each call reaches DynamoDB by itself.
-    /// let alone = sandbox.builder().single_flight(false).build()?;
-    /// # let charge = || alone.operation("charge").key("order-42");
+    /// // A burst of one request asks DynamoDB once.
+    /// let sharing = sandbox.builder().single_flight(true).build()?;
+    /// # let charge = || sharing.operation("charge").key("order-42");
     /// # charge().run(async |_| Ok::<_, std::io::Error>(1)).await?;
     /// # assert_eq!(charge().run(async |_| Ok::<_, std::io::Error>(2)).await?, 1);
     /// # Ok(())
@@ -510,10 +513,11 @@ impl Builder {
                 "accept_plain_answers(false) needs an answer_codec: no answer could be read";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        Ok(self.assemble())
+        let cache = (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
+        Ok(self.assemble(cache))
     }
 
-    fn assemble(self) -> Idempotency {
+    fn assemble(self, cache: Option<Cache>) -> Idempotency {
         if self.disabled {
             tracing::warn!(
                 table = self.table,
@@ -539,7 +543,7 @@ impl Builder {
             log_key: self.log_key,
             coding: self.coding,
             replays: Replays::default(),
-            cache: (self.local_cache > 0).then(|| Cache::new(self.local_cache)),
+            cache,
             flights: (self.single_flight && !self.disabled).then(Flights::default),
         };
         Idempotency { core: Arc::new(core) }

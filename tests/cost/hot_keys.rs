@@ -27,7 +27,7 @@ async fn a_storm_on_a_completed_key_is_one_request_a_process() {
     let (store, runs) = (Store::open().await, Runs::default());
     charge(store.idempotency().operation("charge").key("k"), &runs).await.unwrap();
     let link = Link::default();
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     link.wire.measure();
     let callers = (0..CALLERS).map(|_| charge(process.operation("charge").key("k"), &runs));
     for outcome in join_all(callers).await {
@@ -42,7 +42,7 @@ async fn a_storm_on_a_large_answer_reads_its_parts_once_a_process() {
     let (store, link) = (Store::open().await, Link::default());
     let body = Kind::Random.bytes(150 * KIB);
     send(&store.idempotency(), "k", Kind::Random, &body).await;
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     link.wire.measure();
     let callers = (0..50).map(|_| send(&process, "k", Kind::Random, b"it ran again"));
     for response in join_all(callers).await {
@@ -56,7 +56,7 @@ async fn a_storm_on_a_large_answer_reads_its_parts_once_a_process() {
 #[tokio::test]
 async fn a_storm_on_a_running_key_is_refused_by_one_request_a_process() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (owner, process, gate) = (store.idempotency(), store.over(&link), Gate::default());
+    let (owner, process, gate) = (store.idempotency(), store.sharing(&link), Gate::default());
     link.wire.measure();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
@@ -90,7 +90,7 @@ async fn a_storm_without_single_flight_is_one_request_and_one_unit_a_caller() {
 #[tokio::test]
 async fn a_storm_that_waits_looks_as_one_caller_does() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (owner, process, gate) = (store.idempotency(), store.over(&link), Gate::default());
+    let (owner, process, gate) = (store.idempotency(), store.sharing(&link), Gate::default());
     link.wire.measure();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, waited) = tokio::join!(running, async {
@@ -154,7 +154,7 @@ async fn a_storm_that_waits_without_single_flight_is_a_write_and_its_looks_a_cal
 #[tokio::test]
 async fn a_storm_on_a_new_key_runs_once_and_its_waiters_get_the_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     let callers =
         (0..CALLERS).map(|_| charge(process.operation("charge").key("k").policy(waiting), &runs));
     let outcomes = join_all(callers).await;

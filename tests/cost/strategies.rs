@@ -187,7 +187,7 @@ async fn an_answer_that_could_not_be_stored_is_not_kept() {
 #[tokio::test]
 async fn calls_of_other_requests_do_not_follow() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let idempotency = store.sharing(&link);
     let calls = (0..3).map(|payload: u32| {
         charge(idempotency.operation("charge").key("k").payload(&payload), &runs)
     });
@@ -202,7 +202,7 @@ async fn calls_of_other_requests_do_not_follow() {
 #[tokio::test]
 async fn a_call_whose_leader_is_dropped_goes_on_alone() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (idempotency, gate) = (store.over(&link), Gate::default());
+    let (idempotency, gate) = (store.sharing(&link), Gate::default());
     link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
     let leader = tokio::spawn({
         let (idempotency, runs) = (idempotency.clone(), runs.clone());
@@ -221,7 +221,7 @@ async fn a_call_whose_leader_is_dropped_goes_on_alone() {
 #[tokio::test]
 async fn a_call_whose_leader_fails_goes_on_alone() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
+    let idempotency = store.sharing(&link);
     link.wire.next("PutItem", Act::THROTTLE);
     let call = || charge(idempotency.operation("charge").key("k"), &runs);
     let (leader, follower) = tokio::join!(call(), call());
@@ -232,7 +232,7 @@ async fn a_call_whose_leader_fails_goes_on_alone() {
 #[tokio::test]
 async fn a_call_that_does_not_wait_is_not_kept_waiting_by_one_that_does() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (idempotency, gate) = (store.over(&link), Gate::default());
+    let (idempotency, gate) = (store.sharing(&link), Gate::default());
     let owner = store.idempotency();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let timeout = Duration::from_secs(60);

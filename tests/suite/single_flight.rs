@@ -51,7 +51,7 @@ async fn settle() {
 #[tokio::test]
 async fn a_leader_that_is_dropped_has_one_successor() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     let leader = stopped(&process, &runs, &link, |policy| policy).await;
     let burst = join_all((0..CALLERS).map(|_| charge(on(&process), &runs)));
     let (outcomes, ()) = tokio::join!(burst, async {
@@ -68,7 +68,7 @@ async fn a_leader_that_is_dropped_has_one_successor() {
 async fn a_store_that_fails_is_asked_by_a_few_for_all() {
     for act in [Act::THROTTLE, Act::Answer(400, "AccessDeniedException")] {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-        let process = store.over(&link);
+        let process = store.sharing(&link);
         link.wire.every("PutItem", act.clone());
         let outcomes = join_all((0..CALLERS).map(|_| charge(on(&process), &runs))).await;
         let (expected, asked) = match act {
@@ -83,7 +83,7 @@ async fn a_store_that_fails_is_asked_by_a_few_for_all() {
 #[tokio::test]
 async fn a_store_that_fails_once_is_asked_once_more() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     link.wire.next("PutItem", Act::THROTTLE);
     let policy = waiting(Duration::from_secs(60));
     let burst = (0..CALLERS).map(|_| charge(on(&process).policy(&policy), &runs));
@@ -109,7 +109,7 @@ async fn a_refusal_is_shared() {
     for (record, policy, payload, expected) in cases {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record).await;
-        let process = store.over(&link);
+        let process = store.sharing(&link);
         let burst = (0..CALLERS).map(|_| {
             let operation = on(&process).policy(policy);
             let has_payload = !payload.is_empty();
@@ -134,7 +134,7 @@ async fn calls_of_another_policy_do_not_follow() {
         operation.run(handler).await
     };
     call(&store.idempotency(), 10_000).await.unwrap();
-    let process = store.over(&link);
+    let process = store.sharing(&link);
     let (small, large) = tokio::join!(call(&process, 1024), call(&process, 10_000));
     assert_eq!((kind(small), large.unwrap().len()), (ErrorKind::AnswerUnavailable, 5_000));
     assert_eq!((link.wire.requests(), runs.count()), (vec!["PutItem".to_owned(); 2], 1));
@@ -149,7 +149,7 @@ async fn nobody_is_refused_before_the_store_was_asked() {
     ];
     for policy in policies {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let process = store.over(&link);
+        let process = store.sharing(&link);
         let leader = stopped(&process, &runs, &link, policy).await;
         let (outcome, ()) = tokio::join!(charge(on(&process).policy(policy), &runs), async {
             settle().await;
@@ -166,7 +166,7 @@ async fn what_one_was_told_counts_when_the_next_leader_is_dropped() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let (owner, handler) = (store.idempotency(), Gate::default());
     let open = |policy: Policy| waiting(Duration::from_secs(60))(policy).outage(Outage::Open);
-    let process = store.builder(&link).policy(open).build().unwrap();
+    let process = store.builder(&link).single_flight(true).policy(open).build().unwrap();
     let running = charge_held(on(&owner), &runs, &handler);
     let (first, ()) = tokio::join!(running, async {
         handler.reached().await;

@@ -119,10 +119,14 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
-    /// As [`builder`](Self::builder), for many callers at once, each by itself as if it had its own
-    /// process.
+    /// As [`over`](Self::over), of a process whose calls of one request share what they are told.
+    pub(crate) fn sharing(&self, link: &Link) -> Idempotency {
+        self.builder(link).single_flight(true).build().expect("the settings are right")
+    }
+
+    /// As [`builder`](Self::builder), for many callers at once.
     pub(crate) fn racing(&self, link: &Link) -> Builder {
-        self.builder(link).request_timeout(PATIENCE).single_flight(false)
+        self.builder(link).request_timeout(PATIENCE)
     }
 
     /// A caller on this connection, with choices.
