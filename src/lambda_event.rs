@@ -9,7 +9,7 @@ use http::Extensions;
 /// hand has none.
 #[cfg(feature = "lambda")]
 pub(crate) fn deadline(extensions: &Extensions) -> Option<SystemTime> {
-    crate::event::deadline(extensions.get::<lambda_http::Context>()?)
+    crate::invocation::deadline(extensions.get::<lambda_http::Context>()?)
 }
 
 /// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the

@@ -158,6 +158,10 @@ mod idempotency;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod internals;
+#[cfg(feature = "event")]
+mod invocation;
+#[cfg(feature = "event")]
+mod json_event;
 mod key;
 mod kill_switch;
 #[cfg(feature = "lambda")]
@@ -174,7 +178,9 @@ mod preflight;
 mod protocol;
 mod reconcile;
 mod record;
+mod refusal;
 mod response;
+mod runner;
 mod schema;
 pub mod signals;
 mod steps;

@@ -7,20 +7,17 @@ mod outcome;
 use std::any::{Any, type_name};
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-#[cfg(feature = "http")]
-pub(crate) use self::answer::answer_unavailable;
+pub(crate) use self::answer::decode;
 use self::answer::{NOT_SERIALISABLE, encode_value, serialise};
-pub(crate) use self::answer::{decode, lease_expired, lease_lost, outcome_unknown, refusal};
 pub(crate) use self::errors::ErrorCodec;
 pub use self::outcome::Outcome;
 use crate::acquire::{Acquisition, Call, acquire};
@@ -35,8 +32,9 @@ use crate::key::{KeyForm, RecordKey, Scope};
 use crate::policy::{Failure, Policy, Unconfirmed};
 use crate::reconcile::{self, Abandoned, Acquired, Codec, Hook, Reconciled, Word};
 use crate::record::Owner;
+use crate::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
 use crate::response::{Answer, Answers, Draft};
-use crate::signals::{Ending, Stopwatch};
+use crate::runner::{call_handler, fail, report_failed_after_commit, see_through};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
 /// One operation, about to run: made by [`Idempotency::operation`].
@@ -490,78 +488,6 @@ fn settled<T: DeserializeOwned>(fate: Fate) -> Result<Outcome<T>, Error> {
         Fate::LeaseLost(None) => Err(lease_lost()),
         Fate::GivenUp => Err(given_up()),
         Fate::Unknown => Err(commit_unknown()),
-    }
-}
-
-/// A handler that fails after its effect has happened.
-pub(crate) fn report_failed_after_commit(execution: &Execution) {
-    tracing::error!(
-        operation = execution.operation(),
-        attempt = execution.attempt(),
-        "the handler failed after its commit: the committed answer stands"
-    );
-}
-
-/// Runs the handler to its result or its panic; a panic in the closure itself counts too. `None` if its
-/// lease ended first.
-pub(crate) async fn call_handler<F, Fut>(
-    execution: &Execution,
-    handler: F,
-) -> Option<Result<Fut::Output, Box<dyn Any + Send>>>
-where
-    F: FnOnce(Execution) -> Fut,
-    Fut: Future,
-{
-    let running = async { handler(execution.clone()).await };
-    let stopwatch = Stopwatch::start();
-    let returned = execution.guard(AssertUnwindSafe(running).catch_unwind()).await;
-    stopwatch.handler(execution.operation());
-    returned
-}
-
-/// What a panic said.
-#[cfg_attr(
-    not(any(feature = "http", feature = "messages")),
-    expect(dead_code, reason = "a function's panic goes on by itself")
-)]
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is no text")
-}
-
-/// Drives a handler and what its answer does to the record, under a live lease. `work` is best a pinned
-/// reference: a future that is handed on is in the caller's future twice.
-pub(crate) async fn see_through<F: Future>(execution: &Execution, work: F) -> F::Output {
-    let guard = EarlyDrop(execution);
-    let output = execution.drive(work).await;
-    std::mem::forget(guard);
-    execution.report();
-    output
-}
-
-/// Says aloud that a running handler was dropped: nobody completes its record any more.
-struct EarlyDrop<'a>(&'a Execution);
-
-impl Drop for EarlyDrop<'_> {
-    fn drop(&mut self) {
-        tracing::warn!(
-            operation = self.0.operation(),
-            attempt = self.0.attempt(),
-            "the future of a running operation was dropped before its answer was stored: its key is \
-             locked until the lease ends"
-        );
-        self.0.came_to(Ending::Dropped);
-        self.0.report();
-    }
-}
-
-/// A failure after which the handler may have said that it changed nothing.
-pub(crate) async fn fail(execution: &Execution, response: Option<Draft<'_>>) {
-    if execution.said_nothing_executed() {
-        execution.release().await;
-    } else {
-        execution.fail(response).await;
     }
 }
 

@@ -34,21 +34,17 @@
 //!
 //! Batches of messages have a protocol of their own: see [`messages`](crate::messages).
 
-mod json;
 mod run;
 mod service;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use lambda_runtime::{Context, Diagnostic, LambdaEvent};
+use lambda_runtime::{Diagnostic, LambdaEvent};
 
-pub use self::json::JsonEvent;
-#[cfg(feature = "lambda")]
-pub(crate) use self::run::check_concurrency;
 pub use self::run::run_concurrent;
 pub use self::service::{Event, EventFuture};
+pub use crate::json_event::JsonEvent;
 
 use self::service::Config;
 use crate::error::{ErrorKind, RunError};
@@ -95,11 +91,6 @@ impl Idempotency {
             handler: Arc::new(handler),
         }
     }
-}
-
-/// The end of the invocation. A context that was made by hand, for a test, has none.
-pub(crate) fn deadline(context: &Context) -> Option<SystemTime> {
-    (context.deadline != 0).then(|| context.deadline())
 }
 
 /// What Lambda reports of a failed invocation: the handler's own diagnosis, or `Idempotency.` and
@@ -151,13 +142,5 @@ mod tests {
         assert_eq!(diagnostic.error_message, "another event");
         let handlers = Diagnostic::from(RunError::Handler("no such file".to_owned()));
         assert_eq!(handlers, Diagnostic::from("no such file".to_owned()));
-    }
-
-    #[test]
-    fn a_context_made_by_hand_has_no_deadline() {
-        let mut context = Context::default();
-        assert_eq!(deadline(&context), None);
-        context.deadline = 1;
-        assert_eq!(deadline(&context), Some(context.deadline()));
     }
 }

@@ -5,13 +5,9 @@ use std::fmt::Debug;
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tower_service::Service;
 
-use crate::error::{Error, ErrorKind};
-
-/// Set by Lambda Managed Instances: how many invocations one environment gets at once.
-const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
+use crate::invocation::check_concurrency;
 
 /// Runs a service of events on Lambda, as `lambda_runtime::run_concurrent` does: as many invocations
 /// at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda Managed Instances set, and one after the
@@ -39,7 +35,7 @@ const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`] where `AWS_LAMBDA_MAX_CONCURRENCY` is no number; and when the Lambda
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) where `AWS_LAMBDA_MAX_CONCURRENCY` is no number; and when the Lambda
 /// Runtime API cannot be reached.
 ///
 /// # Panics
@@ -55,49 +51,4 @@ where
 {
     check_concurrency()?;
     lambda_runtime::run_concurrent(service).await
-}
-
-/// Refuses a concurrency that is no number, which `lambda_runtime` would take for 1; and warns of a
-/// runtime on which the invocations that come at once have to wait for each other.
-pub(crate) fn check_concurrency() -> Result<(), Error> {
-    let concurrency = concurrency(std::env::var(MAX_CONCURRENCY).ok().as_deref())?;
-    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    if concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread)) {
-        tracing::warn!(
-            concurrency,
-            "invocations that come at once share one thread: give the function a multi-thread runtime"
-        );
-    }
-    Ok(())
-}
-
-fn concurrency(variable: Option<&str>) -> Result<u32, Error> {
-    let Some(text) = variable else { return Ok(1) };
-    text.parse().map_err(|source| {
-        let message = format!(
-            "{MAX_CONCURRENCY} is {text:?}, which is no number of invocations: leave it to Lambda, \
-             or set it to 1 or more"
-        );
-        Error::new(ErrorKind::Configuration, message).with_source(source)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_concurrency_is_a_number_or_not_there() {
-        assert_eq!(concurrency(None).unwrap(), 1);
-        assert_eq!(concurrency(Some("8")).unwrap(), 8);
-        for wrong in ["", "many", "-1", "1.5"] {
-            let error = concurrency(Some(wrong)).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Configuration);
-            let message = error.to_string();
-            assert!(
-                message.contains(MAX_CONCURRENCY) && message.contains("set it to 1"),
-                "{message}"
-            );
-        }
-    }
 }

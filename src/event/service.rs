@@ -11,11 +11,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use super::{JsonEvent, deadline};
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
+use crate::invocation::deadline;
+use crate::json_event::JsonEvent;
 use crate::key::Scope;
 use crate::policy::Policy;
 

@@ -19,9 +19,10 @@ use crate::acquire::{Acquisition, Call, acquire};
 use crate::completion::Completion;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
-use crate::operation::{self, call_handler, panic_text, refusal, see_through};
 use crate::policy::{Failure, Takeover, Unconfirmed};
+use crate::refusal::{answer_unavailable, lease_expired, lease_lost, outcome_unknown, refusal};
 use crate::response::{Answer, Draft, HttpAnswer};
+use crate::runner::{call_handler, fail, panic_text, report_failed_after_commit, see_through};
 use crate::transaction::{
     ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
 };
@@ -111,7 +112,7 @@ where
         let Some(returned) = call_handler(&execution, handler).await else {
             return Ok(match execution.expire().await {
                 Some(fate) => settled(config, fate),
-                None => explain(config, &operation::lease_expired()),
+                None => explain(config, &lease_expired()),
             });
         };
         if let Err(panic) = &returned {
@@ -122,7 +123,7 @@ where
         }
         match &returned {
             Ok(Ok(_)) => {}
-            Ok(Err(_)) => operation::fail(&execution, None).await,
+            Ok(Err(_)) => fail(&execution, None).await,
             Err(_) => execution.fail(None).await,
         }
         let answer = match returned {
@@ -152,7 +153,7 @@ fn overrule<B: WholeBody, T, E>(
         (Fate::GivenUp, Err(_)) => Ok(render(config, &panicked())),
         (fate, returned) => {
             if matches!(fate, Fate::Committed(_)) && !matches!(returned, Ok(Ok(_))) {
-                operation::report_failed_after_commit(execution);
+                report_failed_after_commit(execution);
             }
             Ok(settled(config, fate))
         }
@@ -164,7 +165,7 @@ fn settled<B: WholeBody>(config: &Config, fate: Fate) -> Response<B> {
     match fate {
         Fate::Committed(answer) => committed(config, answer),
         Fate::LeaseLost(Some(theirs)) => replay(config, theirs),
-        Fate::LeaseLost(None) => explain(config, &operation::lease_lost()),
+        Fate::LeaseLost(None) => explain(config, &lease_lost()),
         Fate::GivenUp => explain(config, &given_up()),
         Fate::Unknown => explain(config, &commit_unknown()),
     }
@@ -327,13 +328,13 @@ async fn conclude<B: WholeBody + Sync>(
         Completion::Stored | Completion::Unprotected => handled.into_response(config),
         Completion::Landed(answer) => committed(config, answer),
         Completion::LeaseLost(Some(theirs)) => replay(config, theirs),
-        Completion::LeaseLost(None) => explain(config, &operation::lease_lost()),
+        Completion::LeaseLost(None) => explain(config, &lease_lost()),
         Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
             explain(config, &commit_unknown())
         }
         Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
             Unconfirmed::Answer => handled.into_response(config),
-            Unconfirmed::Error => explain(config, &operation::outcome_unknown(error)),
+            Unconfirmed::Error => explain(config, &outcome_unknown(error)),
         },
     }
 }
@@ -345,7 +346,7 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
             Some(response) => return AnsweredBy::Replay.mark(response),
             None => unreadable("the stored answer is not a response that HTTP can carry"),
         },
-        Answer::Unavailable(reason) => operation::answer_unavailable(&reason),
+        Answer::Unavailable(reason) => answer_unavailable(&reason),
         Answer::Json(_) => unreadable(
             "the stored answer is a function's result: this scope is used by a function too",
         ),

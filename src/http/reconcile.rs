@@ -16,8 +16,8 @@ use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, Config, Http, answer};
 use crate::acquire::{Acquisition, Call};
 use crate::error::{Error, RunError};
-use crate::operation::panic_text;
 use crate::reconcile::{self, Abandoned, Acquired, Codec, Reconciled};
+use crate::runner::panic_text;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type Word = Reconciled<Response<Bytes>, Response<Bytes>>;

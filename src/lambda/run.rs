@@ -15,7 +15,7 @@ use lambda_http::{Adapter, Error, IntoResponse, LambdaEvent, Request};
 use serde::{Deserialize, Deserializer};
 use tower_service::Service;
 
-use crate::event;
+use crate::invocation::check_concurrency;
 
 /// Runs a `lambda_http` service on Lambda, as `lambda_http::run` does, but keeps each value of a
 /// repeated header: two `Idempotency-Key`s are refused on every kind of API.
@@ -83,7 +83,8 @@ where
     R: IntoResponse + Send + Sync + 'static,
     E: Debug + Into<Diagnostic> + Send + 'static,
 {
-    event::run_concurrent(RepeatedHeaders { inner: Adapter::from(service) }).await
+    check_concurrency()?;
+    lambda_runtime::run_concurrent(RepeatedHeaders { inner: Adapter::from(service) }).await
 }
 
 /// The runtime of [`run_concurrent`] before it runs, for layers and `SnapStartResource`s of one's
@@ -132,7 +133,7 @@ where
     R: IntoResponse + Send + Sync + 'static,
     E: Debug + Into<Diagnostic> + Send + 'static,
 {
-    event::check_concurrency()?;
+    check_concurrency()?;
     let service = RepeatedHeaders { inner: Adapter::from(service) };
     Ok(Runtime::new(service).layer(TracingLayer::new()))
 }

@@ -17,8 +17,8 @@ use tower_service::Service;
 use crate::http::{
     Concern, Config, Handled, Http, WholeBody, call, concern, exchange, ready, render,
 };
-use crate::operation::panic_text;
 use crate::response::{BodyRef, HttpBody};
+use crate::runner::panic_text;
 
 impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,

@@ -14,8 +14,9 @@ use super::error::BatchError;
 use super::message::Message;
 use super::source::Source;
 use super::{batch, response};
-use crate::event::JsonEvent;
 use crate::execution::Execution;
+use crate::invocation::deadline;
+use crate::json_event::JsonEvent;
 
 /// A handler that runs once for each message of a source's events; made by
 /// [`Consumer::handler`](super::Consumer::handler).
@@ -125,7 +126,7 @@ where
     E: fmt::Display + 'static,
 {
     let clock = &config.idempotency.core.table.clock;
-    let deadline = crate::event::deadline(&event.context).map(|deadline| clock.at(deadline));
+    let deadline = deadline(&event.context).map(|deadline| clock.at(deadline));
     let batch = S::split(event.payload.get(), config.order)?;
     // The records have been read out of it, and it may be some megabytes.
     drop(event);

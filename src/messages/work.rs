@@ -19,9 +19,9 @@ use crate::clock::End;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
-use crate::operation::panic_text;
 use crate::record::Claim;
 use crate::response::Answers;
+use crate::runner::panic_text;
 use crate::signals::Ending;
 
 /// What is to be done with a message.

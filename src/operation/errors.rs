@@ -3,8 +3,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{failed, serialise};
+use super::answer::serialise;
 use crate::error::RunError;
+use crate::refusal::failed;
 use crate::response::Answer;
 
 /// How errors of type `E` are kept.

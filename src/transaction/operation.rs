@@ -11,7 +11,8 @@ use super::{Instead, Once, Transaction, TransactionError, json, look_up, once};
 use crate::acquire::{Acquisition, Call};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::idempotency::Core;
-use crate::operation::{ErrorCodec, Operation, Outcome, Ready, decode, refusal};
+use crate::operation::{ErrorCodec, Operation, Outcome, Ready, decode};
+use crate::refusal::refusal;
 use crate::response::{Answer, Draft};
 
 impl Operation<'_> {

@@ -6,6 +6,7 @@
 //! last step they leave behind the very artefacts that `test` starts from.
 
 mod deny;
+mod house;
 mod links;
 pub(crate) mod promise;
 
@@ -34,6 +35,8 @@ enum Action {
     Docs,
     /// The relative links of the Markdown files.
     Links,
+    /// Which file of `src` imports which.
+    House,
     /// What a set of features promises not to depend on.
     Promise(&'static Promise),
     /// Which crates the core has.
@@ -122,7 +125,8 @@ fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (Verdict, String)
 
 fn checks(features: &[String]) -> Vec<Check> {
     let links = Check { name: "links".into(), action: Action::Links };
-    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links];
+    let house = Check { name: "house".into(), action: Action::House };
+    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links, house];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
@@ -166,6 +170,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
             finish(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
         }
         Action::Links => links::check(workspace),
+        Action::House => house::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
         Action::CoreCrates => promise::check_core_crates(workspace),
         Action::SharedBuild => promise::check_shared_build(workspace),

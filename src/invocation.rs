@@ -1,0 +1,69 @@
+//! What Lambda tells of an invocation beside its event.
+
+use std::time::SystemTime;
+
+use lambda_runtime::Context;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::error::{Error, ErrorKind};
+
+/// Set by Lambda Managed Instances: how many invocations one environment gets at once.
+const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
+
+/// The end of the invocation. A context that was made by hand, for a test, has none.
+pub(crate) fn deadline(context: &Context) -> Option<SystemTime> {
+    (context.deadline != 0).then(|| context.deadline())
+}
+
+/// Refuses a concurrency that is no number, which `lambda_runtime` would take for 1; and warns of a
+/// runtime on which the invocations that come at once have to wait for each other.
+pub(crate) fn check_concurrency() -> Result<(), Error> {
+    let concurrency = concurrency(std::env::var(MAX_CONCURRENCY).ok().as_deref())?;
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread)) {
+        tracing::warn!(
+            concurrency,
+            "invocations that come at once share one thread: give the function a multi-thread runtime"
+        );
+    }
+    Ok(())
+}
+
+fn concurrency(variable: Option<&str>) -> Result<u32, Error> {
+    let Some(text) = variable else { return Ok(1) };
+    text.parse().map_err(|source| {
+        let message = format!(
+            "{MAX_CONCURRENCY} is {text:?}, which is no number of invocations: leave it to Lambda, \
+             or set it to 1 or more"
+        );
+        Error::new(ErrorKind::Configuration, message).with_source(source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_concurrency_is_a_number_or_not_there() {
+        assert_eq!(concurrency(None).unwrap(), 1);
+        assert_eq!(concurrency(Some("8")).unwrap(), 8);
+        for wrong in ["", "many", "-1", "1.5"] {
+            let error = concurrency(Some(wrong)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            let message = error.to_string();
+            assert!(
+                message.contains(MAX_CONCURRENCY) && message.contains("set it to 1"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_context_made_by_hand_has_no_deadline() {
+        let mut context = Context::default();
+        assert_eq!(deadline(&context), None);
+        context.deadline = 1;
+        assert_eq!(deadline(&context), Some(context.deadline()));
+    }
+}
