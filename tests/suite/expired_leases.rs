@@ -260,9 +260,10 @@ async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
         link.wire.late_arrivals(1).await;
         assert_eq!(store.counted("effect").await, i64::from(!is_taken));
         let repeat = charge(store.idempotency().operation("charge").key("k"), &runs).await;
-        match is_taken {
-            true => assert!(is_in_progress(repeat)),
-            false => assert_eq!(repeat.unwrap(), Outcome::Replayed("booked".to_owned())),
+        if is_taken {
+            assert!(is_in_progress(repeat));
+        } else {
+            assert_eq!(repeat.unwrap(), Outcome::Replayed("booked".to_owned()));
         }
     }
 }

@@ -155,10 +155,10 @@ async fn an_abandoned_operation_is_known_as_that_for_its_retention() {
         gate.reached().await;
         for (seconds, refusal) in [(3900, Some(ErrorKind::Abandoned)), (600, None)] {
             link.wire.shift_date(seconds);
-            let taken = charge(taker.operation("charge").key("k"), &runs).await;
-            assert_eq!(taken.as_ref().err().is_some(), refusal.is_some(), "{taken:?}");
+            let second = charge(taker.operation("charge").key("k"), &runs).await;
+            assert_eq!(second.as_ref().err().is_some(), refusal.is_some(), "{second:?}");
             if let Some(refusal) = refusal {
-                assert_eq!(kind(taken), refusal);
+                assert_eq!(kind(second), refusal);
             }
         }
         gate.open();
