@@ -130,7 +130,7 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
     let call = charge(idempotency.operation("charge").key("k"), &runs);
     let (result, ()) = tokio::join!(call, async {
         look.reached().await;
-        link.let_pass(3600);
+        link.wire.shift_date(3600);
         look.open();
         while link.wire.count("UpdateItem") == 0 {
             tokio::task::yield_now().await;
