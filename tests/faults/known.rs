@@ -26,4 +26,6 @@ known! {
         "read_first skews=0,0,0 phase=808 jitter=14072365310470862980: A.start A.conflict A.deliver A.succeed A.deliver pause:402 B.start B.stale B.conflict B.conflict",
         "read_first skews=0,0,0,0 phase=670 jitter=14604479644190885931: A.start B.start B.throttle C.start B.deliver B.succeed C.hang B.deliver tick D.start D.stale D.throttle",
         "read_first_open skews=0,0,0,0,0 phase=395 jitter=17320781981649999372: A.start B.start A.deliver C.start A.deliver A.succeed A.deliver D.start C.hang tick E.start E.stale E.5xx E.5xx E.deliver";
+    parts_of_a_resolution_and_of_an_own_answer_are_told_apart:
+        "parts_reconcile skews=0,0 phase=250: A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver B.deliver tick B.wake B.deliver B.succeed B.deliver B.deliver+ B.deliver";
 }

@@ -107,11 +107,15 @@ impl Store {
         }
         let count: usize = response["parts"]["N"].as_str()?.parse().ok()?;
         let total: usize = response["bytes"]["N"].as_str()?.parse().ok()?;
+        // A call may have written the parts of a hook's resolution before those of its own answer.
+        let digest = BASE64.decode(response["sha256"]["B"].as_str()?).ok()?;
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let owner = record["owner"]["S"].as_str()?;
+        let named = format!("{owner}#{digest}/");
         let mut parts: Vec<(usize, &Item)> = self
             .items
             .iter()
-            .filter(|((_, pk), _)| is_part(pk) && pk.contains(owner))
+            .filter(|((_, pk), _)| is_part(pk) && pk.contains(&named))
             .filter_map(|((_, pk), part)| Some((pk.rsplit('/').next()?.parse().ok()?, part)))
             .collect();
         parts.sort_unstable_by_key(|(number, _)| *number);

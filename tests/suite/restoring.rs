@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::{ErrorKind, Outcome, Takeover};
 use serde_json::Value;
@@ -24,7 +25,7 @@ async fn copy(items: Vec<Item>, to: &Store, only_absent: bool) {
         if only_absent {
             put = put.condition_expression("attribute_not_exists(pk)");
         }
-        let refused = put.send().await.err().map(|error| error.into_service_error());
+        let refused = put.send().await.err().map(SdkError::into_service_error);
         assert!(refused.is_none_or(|error| error.is_conditional_check_failed_exception()));
     }
 }

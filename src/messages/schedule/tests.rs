@@ -137,11 +137,11 @@ fn looks(count: usize, slot: impl Fn(usize) -> Slot) -> usize {
 /// SQS delivers up to 10,000 messages at once, and a producer may give all of them one key.
 #[test]
 fn a_message_costs_the_same_in_a_large_batch() {
+    type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Slot);
     let request = |of: usize| {
         let fingerprint = Fingerprint::builder().bytes(&of.to_be_bytes()).finish();
         Slot { group: None, identity: Some(("k".to_owned(), fingerprint)) }
     };
-    type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Slot);
     let kinds: [Kind<'_>; 5] = [
         ("no key", &|_| plain()),
         ("one group", &|_| of("g")),

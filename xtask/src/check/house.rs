@@ -118,13 +118,11 @@ fn tree<'a>(prefix: &mut Module, text: &'a str, found: &mut Vec<Module>) -> &'a 
             rest = members(prefix, inside, found);
             break;
         }
-        match rest.strip_prefix("::") {
-            Some(more) => rest = more,
-            None => {
-                found.push(prefix.clone());
-                break;
-            }
-        }
+        let Some(more) = rest.strip_prefix("::") else {
+            found.push(prefix.clone());
+            break;
+        };
+        rest = more;
     }
     prefix.truncate(depth);
     rest
