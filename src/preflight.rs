@@ -5,7 +5,10 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{TableDescription, TableStatus, TimeToLiveStatus};
+use aws_sdk_dynamodb::types::{
+    TableDescription, TableStatus, TimeToLiveDescription, TimeToLiveStatus,
+};
+use futures_util::future;
 
 use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
@@ -24,11 +27,11 @@ impl Idempotency {
     /// Checks table and permissions, and opens the connection: for a function's start, so that a
     /// wrong deployment is told there, in one line, and not by the first customer's request.
     ///
-    /// It is off unless it is called, and costs one round trip for each of: the table's state and
-    /// keys (`dynamodb:DescribeTable`), its time to live (`dynamodb:DescribeTimeToLive`), and for
-    /// each [`scope`](Preflight::scope) the three permissions that a function needs on records, and
-    /// two of them on the parts of large answers. Nothing is written: the writes that are tried ask for an owner that there is not, under a key that no
-    /// record can have (`scope#`).
+    /// It is off unless it is called. It takes two round trips, however many scopes it is asked for:
+    /// one for the table's state and keys (`dynamodb:DescribeTable`) and its time to live
+    /// (`dynamodb:DescribeTimeToLive`), which are asked at once; and one for all permissions of all
+    /// [scopes](Preflight::scope). Nothing is written: the writes that are tried ask for an owner that
+    /// there is not, under a key that no record can have (`scope#`).
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
@@ -73,10 +76,10 @@ pub struct Preflight<'a> {
 }
 
 impl Preflight<'_> {
-    /// Also tries whether records of this scope may be read and written: five round trips, two of
-    /// them for the parts of large answers, and the write units of three small writes that do not
-    /// happen. A role that may do so in the scope of an operation may do so for its tenants; no need to
-    /// name these. One that is held to its tenant asks for the scope of that.
+    /// Also tries whether records of this scope, and the parts of its large answers, may be read and
+    /// written: at once with those of the other scopes, for the write units of some small writes that
+    /// do not happen. A role that may do so in the scope of an operation may do so for its tenants; no
+    /// need to name these. One that is held to its tenant asks for the scope of that.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -161,6 +164,38 @@ enum Tried {
     InVain,
 }
 
+/// What was tried of some items, in words, and what became of it.
+type Looks = (&'static str, Vec<(Access, Look<()>)>);
+
+/// Every access to the records of a scope, and to the parts of its large answers, which have other
+/// leading keys.
+struct Probes {
+    nobody: Owner,
+    key: RecordKey,
+}
+
+impl Probes {
+    fn new(scope: &Scope) -> Result<Self, Error> {
+        Ok(Self { nobody: Owner::random()?, key: RecordKey::nobodys(scope)? })
+    }
+
+    /// Sends them all at once.
+    async fn send(&self, table: &Table) -> Vec<Looks> {
+        let name = PartName { owner: self.nobody.as_str(), digest: &[], number: 0 };
+        let part = self.key.part(&name, table.schema.max_key_bytes());
+        let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
+        let all = std::iter::once(("records", &Access::ALL[..], &self.key)).chain(of_parts);
+        let probes = all.map(async |(what, accesses, key)| {
+            let tried = accesses.iter().map(async |&access| {
+                let limit = table.request_timeout;
+                (access, table.try_access(access, key, &self.nobody, limit).await)
+            });
+            (what, future::join_all(tried).await)
+        });
+        future::join_all(probes).await
+    }
+}
+
 impl<'a> Checks<'a> {
     pub(crate) fn new(table: &'a Table) -> Self {
         Self { table, findings: Vec::new(), silence: None }
@@ -174,17 +209,21 @@ impl<'a> Checks<'a> {
         &mut self,
         scopes: &[Scope],
     ) -> Result<Option<TableDescription>, Error> {
-        let keys = scopes.iter().map(RecordKey::nobodys).collect::<Result<Vec<_>, _>>()?;
-        let description = self.shape().await;
+        let probes = scopes.iter().map(Probes::new).collect::<Result<Vec<_>, _>>()?;
+        let table = self.table;
+        let (shape, time_to_live) =
+            future::join(table.describe(DESCRIBED_WITHIN), table.describe_ttl(DESCRIBED_WITHIN)).await;
+        let description = self.shape(shape);
         if self.has_errors() {
             return Ok(description);
         }
         // The first silence is enough to know; the writes say whether it was the whole store's.
         if self.silence.is_none() {
-            self.time_to_live().await;
+            self.time_to_live(time_to_live);
         }
-        for (scope, key) in scopes.iter().zip(&keys) {
-            if !self.may_use(scope, key).await? {
+        let tried = future::join_all(probes.iter().map(|probes| probes.send(table))).await;
+        for (scope, tried) in scopes.iter().zip(tried) {
+            if !self.may_use(scope, tried) {
                 break;
             }
         }
@@ -195,8 +234,7 @@ impl<'a> Checks<'a> {
         self.findings.iter().any(|finding| finding.verdict == Verdict::Error)
     }
 
-    async fn shape(&mut self) -> Option<TableDescription> {
-        let look = self.table.describe(DESCRIBED_WITHIN).await;
+    fn shape(&mut self, look: Look<TableDescription>) -> Option<TableDescription> {
         let description = self.seen("table", "dynamodb:DescribeTable", look)?;
         let name = &self.table.name;
         self.findings.push(match &description.table_status {
@@ -224,10 +262,10 @@ impl<'a> Checks<'a> {
         Some(description)
     }
 
-    async fn time_to_live(&mut self) {
+    fn time_to_live(&mut self, look: Look<TimeToLiveDescription>) {
         const SUBJECT: &str = "time to live";
-        let look = match self.table.describe_ttl(DESCRIBED_WITHIN).await {
-            // The table was described a moment ago: this question only was too much.
+        let look = match look {
+            // The table was described at the same time: this question only was too much.
             Look::Silent(error) => Look::Declined(error),
             look => look,
         };
@@ -259,22 +297,15 @@ impl<'a> Checks<'a> {
         });
     }
 
-    /// Tries every access to the records of a scope, and to the parts of its large answers, which have
-    /// other leading keys; `false` if the next scope needs none.
-    async fn may_use(&mut self, scope: &Scope, key: &RecordKey) -> Result<bool, Error> {
-        let nobody = Owner::random()?;
-        let name = PartName { owner: nobody.as_str(), digest: &[], number: 0 };
-        let part = key.part(&name, self.table.schema.max_key_bytes());
+    /// Judges what became of the accesses to a scope; `false` if the next scope needs no word.
+    fn may_use(&mut self, scope: &Scope, tried: Vec<Looks>) -> bool {
         let (table, scope) = (self.table.name.clone(), scope.as_str());
         let subject = format!("records of {scope}");
-        let of_parts = part.iter().map(|part| (&Access::OF_PARTS[..], part, "parts of answers"));
-        for (accesses, key, what) in
-            std::iter::once((&Access::ALL[..], key, "records")).chain(of_parts)
-        {
-            match self.try_all(accesses, key, &nobody, &subject).await {
+        for (what, looks) in tried {
+            match self.judge(looks, &subject) {
                 Tried::Permitted => {}
-                Tried::Unchecked => return Ok(true),
-                Tried::InVain => return Ok(false),
+                Tried::Unchecked => return true,
+                Tried::InVain => return false,
                 Tried::Denied(actions, words) => {
                     let actions = actions.join(", ");
                     let detail = format!(
@@ -284,26 +315,19 @@ impl<'a> Checks<'a> {
                         "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
                          where they are limited (DynamoDB says: {words})"
                     )));
-                    return Ok(true);
+                    return true;
                 }
             }
         }
         let detail = format!("records of `{scope}` may be read and written");
         self.findings.push(Finding::ok(subject, detail));
-        Ok(true)
+        true
     }
 
-    async fn try_all(
-        &mut self,
-        accesses: &[Access],
-        key: &RecordKey,
-        nobody: &Owner,
-        subject: &str,
-    ) -> Tried {
-        let limit = self.table.request_timeout;
+    fn judge(&mut self, looks: Vec<(Access, Look<()>)>, subject: &str) -> Tried {
         let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-        for &access in accesses {
-            match self.table.try_access(access, key, nobody, limit).await {
+        for (access, look) in looks {
+            match look {
                 Look::Denied(said) => {
                     self.answered();
                     denied.push(access.action());
