@@ -212,7 +212,8 @@ impl<'a> Checks<'a> {
         let probes = scopes.iter().map(Probes::new).collect::<Result<Vec<_>, _>>()?;
         let table = self.table;
         let (shape, time_to_live) =
-            future::join(table.describe(DESCRIBED_WITHIN), table.describe_ttl(DESCRIBED_WITHIN)).await;
+            future::join(table.describe(DESCRIBED_WITHIN), table.describe_ttl(DESCRIBED_WITHIN))
+                .await;
         let description = self.shape(shape);
         if self.has_errors() {
             return Ok(description);

@@ -401,9 +401,9 @@ impl<S: Source> Consumer<S> {
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
-    /// use dynamodb_idempotency::{Execution, Idempotency};
+    /// use dynamodb_idempotency::{Error, Execution, Idempotency};
     ///
-    /// async fn book(message: Message<SqsMessage>, execution: Execution) -> Result<(), serde_json::Error> {
+    /// async fn book(message: Message<SqsMessage>, execution: Execution) -> Result<(), Error> {
     ///     let payment: serde_json::Value = message.json()?;
     ///     println!("{payment}, attempt {}", execution.attempt()); // your business here
     ///     Ok(())

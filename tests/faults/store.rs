@@ -109,9 +109,8 @@ impl Store {
         let total: usize = response["bytes"]["N"].as_str()?.parse().ok()?;
         // A call may have written the parts of a hook's resolution before those of its own answer.
         let digest = BASE64.decode(response["sha256"]["B"].as_str()?).ok()?;
-        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let owner = record["owner"]["S"].as_str()?;
-        let named = format!("{owner}#{digest}/");
+        let digest = u64::from_be_bytes(digest.get(..8)?.try_into().ok()?);
+        let named = format!("{}#{digest:016x}/", record["owner"]["S"].as_str()?);
         let mut parts: Vec<(usize, &Item)> = self
             .items
             .iter()
