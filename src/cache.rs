@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_makes_room() {
+    fn one_that_nobody_asked_for_again_makes_room() {
         let kit = kit(4 * (ENTRY_BYTES + 1 + 1000));
         for pk in ["a", "b", "c", "d"] {
             kit.keep(pk, 1000);
@@ -229,7 +229,8 @@ mod tests {
         assert!(kit.has("a"));
         kit.keep("e", 1000);
         let left = ["a", "b", "c", "d", "e"].map(|pk| kit.has(pk));
-        assert_eq!(left, [true, false, true, true, true]);
+        assert_eq!(left.iter().filter(|left| **left).count(), 4, "{left:?}");
+        assert!(left[0] && left[4], "asked for again, and new: {left:?}");
     }
 
     /// Who looks at many keys once does not push the busy ones out.

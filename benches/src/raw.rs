@@ -38,7 +38,6 @@ fn put(client: &Client, pk: &str, status: &str) -> PutItemFluentBuilder {
         .item("attempt", number(1))
         .item("fingerprint", AttributeValue::B(Blob::new([7; 33])))
         .item("created_at", number(2_362_034_977_000))
-        .item("expires_at", number(2_362_121_377))
         .item("format", number(1))
         .expression_attribute_names("#key", "pk")
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
@@ -51,6 +50,7 @@ fn put(client: &Client, pk: &str, status: &str) -> PutItemFluentBuilder {
 pub async fn create(client: &Client, pk: &str) -> Result<(), Box<SdkError<PutItemError>>> {
     put(client, pk, "PENDING")
         .item("lease_expires_at", number(2_362_035_007_000))
+        .item("expires_at", number(2_362_121_407))
         .condition_expression("attribute_not_exists(#key)")
         .send()
         .await
@@ -64,9 +64,12 @@ pub async fn create(client: &Client, pk: &str) -> Result<(), Box<SdkError<PutIte
 pub async fn complete(client: &Client, pk: &str, response: AttributeValue) -> Result<()> {
     put(client, pk, "COMPLETED")
         .item("completed_at", number(2_362_034_977_000))
+        .item("expires_at", number(2_362_121_377))
         .item("response", response)
-        .condition_expression("(attribute_not_exists(#key) OR #owner = :me)")
+        .condition_expression("(attribute_not_exists(#key) OR #status = :released OR #owner = :me)")
+        .expression_attribute_names("#status", "status")
         .expression_attribute_names("#owner", "owner")
+        .expression_attribute_values(":released", text("RELEASED"))
         .expression_attribute_values(":me", text(OWNER))
         .send()
         .await?;
