@@ -14,7 +14,6 @@ pub enum Mutant {
     CompleteUnfenced,
     ReleaseUnfenced,
     ReleaseAnyStatus,
-    ReleasedIsGone,
     TakeReleasedUnfenced,
     ReleasedRefuses,
     KeepFailureUnfenced,

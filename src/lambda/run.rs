@@ -83,8 +83,7 @@ where
     R: IntoResponse + Send + Sync + 'static,
     E: Debug + Into<Diagnostic> + Send + 'static,
 {
-    check_concurrency()?;
-    lambda_runtime::run_concurrent(RepeatedHeaders { inner: Adapter::from(service) }).await
+    runtime(service)?.run_concurrent().await
 }
 
 /// The runtime of [`run_concurrent`] before it runs, for layers and `SnapStartResource`s of one's
