@@ -18,7 +18,7 @@ use crate::{
     args::CheckOptions,
     command::{Stopwatch, describe},
     infra,
-    workspace::{PACKAGE, Workspace},
+    workspace::{MACROS, PACKAGE, Workspace},
 };
 
 use promise::Promise;
@@ -135,7 +135,8 @@ fn checks(features: &[String]) -> Vec<Check> {
     let shared = "the tests build no SDK beside the example's";
     checks.push(Check { name: shared.into(), action: Action::SharedBuild });
     // What would be published; that it builds, the other checks say.
-    let package = ["package", "--package", PACKAGE, "--no-verify", "--offline", "--allow-dirty"];
+    let packages = ["package", "--package", MACROS, "--package", PACKAGE];
+    let package = [&packages[..], &["--no-verify", "--offline", "--allow-dirty"]].concat();
     checks.push(cargo("package", &package));
     checks.push(Check { name: "deny".into(), action: Action::Deny });
     checks.push(Check { name: "advisories".into(), action: Action::Advisories });

@@ -13,6 +13,8 @@ use crate::command::output;
 
 /// The package that is the product.
 pub(crate) const PACKAGE: &str = "dynamodb-idempotency";
+/// Its attribute. Packed with it: one needs the other.
+pub(crate) const MACROS: &str = "dynamodb-idempotency-macros";
 
 #[derive(Debug)]
 pub(crate) struct Workspace {

@@ -52,7 +52,10 @@ pub(super) const ALL: &[Promise] = &[
         name: "the embedded engine is for tests only",
         package: PACKAGE,
         // All features but `testing`, which is it.
-        features: &["--features", "admin,fault-injection,fuzzing,jmespath,messages,metrics"],
+        features: &[
+            "--features",
+            "admin,axum,fault-injection,fuzzing,jmespath,macros,mcp,messages,metrics,webhook",
+        ],
         present: &[],
         absent: &["dynoxide-rs"],
     },

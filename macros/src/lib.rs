@@ -1,0 +1,1 @@
+//! The attribute of `dynamodb-idempotency`. Use it through that crate's feature `macros`.
