@@ -24,7 +24,7 @@ use crate::key::RecordKey;
 use crate::policy::{Acquire, COMPLETION_MARGIN, Completed, InProgress, Policy};
 use crate::protocol::{Decision, Orphan, Request, decide};
 use crate::reconcile::{Abandoned, Settlement, Verdict};
-use crate::record::{Claim, Item, Record, Version};
+use crate::record::{Claim, Item, Record, Taken, Version};
 use crate::response::{Answer, Answers, Stored};
 use crate::signals::{self, Ending, Signals};
 use crate::steps::Checkpoints;
@@ -182,8 +182,6 @@ pub(crate) struct Acquirer<'a> {
     seen: Seen,
     /// What the record that we own, or are about to, has of earlier attempts' steps.
     steps: Option<Checkpoints>,
-    /// The record that we took over, or tried to.
-    taken: Option<Version>,
     /// The abandoned operation that the hook is asked about.
     orphan: Option<Orphan>,
     /// What the hook said of an abandoned record, as long as that does not change.
@@ -278,7 +276,6 @@ impl<'a> Acquirer<'a> {
             may_hold: false,
             seen: Seen::Nothing,
             steps: None,
-            taken: None,
             orphan: None,
             verdict: None,
             steps_bytes: 0,
@@ -344,8 +341,15 @@ impl<'a> Acquirer<'a> {
                     self.settle(term.lease_expires_at, time).await?
                 }
                 Found::Record(item) => match self.decide(item, time)? {
-                    Decision::Acquired { attempt, created_at, lease_expires_at, steps } => {
+                    Decision::Acquired {
+                        attempt,
+                        created_at,
+                        lease_expires_at,
+                        steps,
+                        released_attempts,
+                    } => {
                         (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
+                        self.claim.released_attempts = released_attempts;
                         self.steps = steps;
                         self.is_ours();
                         self.settle(lease_expires_at, time).await?
@@ -459,22 +463,23 @@ impl<'a> Acquirer<'a> {
     /// The operation starts from its beginning, after so many attempts that have left nothing.
     fn anew(&mut self, way: Way, attempts: u32) -> Next {
         self.claim.attempt = attempts.saturating_add(1);
+        (self.claim.released_attempts, self.claim.taken) = (attempts, Taken::Nothing);
         self.claim.created_at = self.core.table.clock.store_now();
-        (self.steps, self.taken) = (None, None);
+        self.steps = None;
         Next::Own(way)
     }
 
     /// The operation goes on in our hands, unless it has steps that another codec than ours wrote: who
     /// has that one can go on with it.
     fn take_over(&mut self, orphan: Orphan) -> Result<Next, Error> {
-        let Orphan { version, attempt, created_at, steps } = orphan;
+        let Orphan { version, attempt, created_at, steps, released_attempts, taken } = orphan;
         if let Some(steps) = &steps {
             steps.check(self.core.coding.of(&self.call.key))?;
         }
         let next = u32::from(!mutant(Mutant::AttemptStays));
         (self.claim.attempt, self.claim.created_at) = (attempt.saturating_add(next), created_at);
+        (self.claim.released_attempts, self.claim.taken) = (released_attempts, taken);
         self.steps = steps;
-        self.taken = Some(version.clone());
         Ok(Next::Own(Way::TakeOver(version)))
     }
 
@@ -640,9 +645,13 @@ impl<'a> Acquirer<'a> {
 
     /// What the execution that starts now comes to if all goes well.
     fn start(&self) -> Ending {
-        let Some(taken) = &self.taken else { return Ending::First };
-        if taken.lease_expires_at.is_none() {
-            return Ending::Retry;
+        let Claim { attempt, released_attempts, ref taken, .. } = self.claim;
+        match taken {
+            Taken::Nothing if attempt.saturating_sub(released_attempts) <= 1 => {
+                return Ending::First;
+            }
+            Taken::Nothing | Taken::Failed { .. } => return Ending::Retry,
+            Taken::Abandoned { .. } => {}
         }
         let (operation, attempt) = (self.call.key.operation(), self.claim.attempt);
         tracing::warn!(operation, attempt, "an abandoned operation is taken over");

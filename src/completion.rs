@@ -15,7 +15,7 @@ use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
 use crate::parts::Written;
 use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
-use crate::record::{self, Item, Record, State};
+use crate::record::{self, Claim, Item, Record, State};
 use crate::response::parts::Content;
 use crate::response::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
 use crate::signals::Ending;
@@ -322,8 +322,22 @@ impl Execution {
 
     /// Leaves the pending record in nobody's hands: the key is free. With steps it is kept as a failed
     /// one, and the next attempt goes on with it.
-    pub(crate) async fn release(&self) {
+    async fn release(&self) {
         let ended = self.end(&self.released()).await;
+        self.note(ended).await;
+    }
+
+    /// Leaves the record as this execution has found it, which has executed nothing: what there was before
+    /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
+    pub(crate) async fn give_back(&self) {
+        let leaving = if self.inner.steps.were_sent() {
+            self.failed(None)
+        } else {
+            let claim = self.inner.claim.executed_nothing();
+            let expires_at = self.expires_at(self.inner.core.table.clock.store_now());
+            Leaving::GiveBack { claim: Box::new(claim), expires_at }
+        };
+        let ended = self.end(&leaving).await;
         self.note(ended).await;
     }
 
@@ -388,6 +402,10 @@ impl Execution {
             let limit = retries.limit();
             let Reply { outcome, .. } = match leaving {
                 Leaving::Release => table.release(claim, self.lease_expires_at(), limit).await,
+                Leaving::GiveBack { claim, expires_at } => {
+                    let lease_expires_at = self.lease_expires_at();
+                    table.give_back(claim, lease_expires_at, *expires_at, limit).await
+                }
                 Leaving::Keep { failed_at, expires_at, response } => {
                     let (at, until) = (*failed_at, *expires_at);
                     table.keep_failure(claim, at, until, response.clone(), limit).await
@@ -451,13 +469,22 @@ pub(crate) enum Ended {
 /// What a failed operation leaves behind.
 enum Leaving {
     Release,
-    Keep { failed_at: Timestamp, expires_at: i64, response: Option<AttributeValue> },
+    /// What was there before, with nothing executed.
+    GiveBack {
+        claim: Box<Claim>,
+        expires_at: i64,
+    },
+    Keep {
+        failed_at: Timestamp,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+    },
 }
 
 impl Leaving {
     const fn ending(&self) -> Ending {
         match self {
-            Self::Release => Ending::Released,
+            Self::Release | Self::GiveBack { .. } => Ending::Released,
             Self::Keep { .. } => Ending::Failed,
         }
     }
@@ -467,6 +494,7 @@ impl fmt::Debug for Leaving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Release => "Release",
+            Self::GiveBack { .. } => "GiveBack",
             Self::Keep { .. } => "Keep",
         })
     }

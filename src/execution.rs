@@ -239,8 +239,11 @@ impl Execution {
 
     /// Says that the handler looked at the request, refused it and has changed nothing: its answer
     /// goes out unstored, the record is released, and the same key may come with a corrected
-    /// payload. A record with [steps](Self::step) is not released: they have happened, so it is kept
-    /// for the next attempt at the same request.
+    /// payload. What an earlier attempt has left is not released but given back as it was: a failure
+    /// that is kept, an operation whose owner vanished, [steps](Self::step). Then the key is for the same
+    /// request still, and this attempt is none of those that
+    /// [`Failure::Retain`](crate::Failure::Retain) allows. Steps of its own have happened: with them the
+    /// record is kept as failed.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

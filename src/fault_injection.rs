@@ -29,6 +29,7 @@ pub enum Mutant {
     ReleaseAfterUnconfirmed,
     UnknownIsRefused,
     AttemptStays,
+    ForgetWhatWasTaken,
     StepUnfenced,
     CompareNoSteps,
     TransactUnfenced,

@@ -17,7 +17,7 @@ use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::{Decision, Request, decide};
-use crate::record::{self, Claim, Item, Owner, Record, State};
+use crate::record::{self, Claim, Item, Owner, Record, State, Taken};
 use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
@@ -50,8 +50,9 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let version = record.version();
     let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
     let key = key()?;
-    let Record { owner, attempt, fingerprint, created_at, .. } = record;
-    let claim = Claim { key, owner, attempt, fingerprint, created_at };
+    let Record { owner, attempt, fingerprint, created_at, released_attempts, .. } = record;
+    let taken = Taken::Nothing;
+    let claim = Claim { key, owner, attempt, fingerprint, created_at, released_attempts, taken };
     let mut again = record::pending_item(&schema, &claim, lease_expires_at, record.expires_at);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());

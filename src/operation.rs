@@ -496,7 +496,7 @@ where
     T: Serialize + DeserializeOwned,
 {
     if execution.said_nothing_executed() {
-        execution.release().await;
+        execution.give_back().await;
         // A commit that was refused may have landed late.
         return match execution.close().await {
             Some(Fate::Committed(answer)) => decode(&answer).map(Outcome::Executed),
@@ -521,7 +521,7 @@ where
         Completion::LeaseLost(None) => Err(lease_lost()),
         Completion::Unconfirmed(error) => {
             if mutant(Mutant::ReleaseAfterUnconfirmed) {
-                execution.release().await;
+                execution.give_back().await;
             }
             match execution.policy().unconfirmed {
                 // A commit that was refused may land yet, and then this is not the answer.

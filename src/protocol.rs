@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Failure, Policy, Takeover};
-use crate::record::{Owner, Record, State, Version};
+use crate::record::{Owner, Record, State, Taken, Version};
 use crate::response::Stored;
 use crate::steps::Checkpoints;
 
@@ -31,6 +31,7 @@ pub(crate) enum Decision {
         created_at: Timestamp,
         lease_expires_at: Timestamp,
         steps: Option<Checkpoints>,
+        released_attempts: u32,
     },
     /// The hook's word on an abandoned operation, which we wrote, is in the record.
     Reconciled,
@@ -71,6 +72,8 @@ pub(crate) struct Orphan {
     pub(crate) attempt: u32,
     pub(crate) created_at: Timestamp,
     pub(crate) steps: Option<Checkpoints>,
+    pub(crate) released_attempts: u32,
+    pub(crate) taken: Taken,
 }
 
 /// Decides by the record and by `now`, the store's time on the response that brought it.
@@ -80,8 +83,14 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
     let lease_left = match record.state {
         State::Pending { lease_expires_at } if is_own => {
             // D1: after a retry, or arriving late, our own earlier write is ours.
-            let Record { attempt, created_at, steps, .. } = record;
-            return Decision::Acquired { attempt, created_at, lease_expires_at, steps };
+            let Record { attempt, created_at, steps, released_attempts, .. } = record;
+            return Decision::Acquired {
+                attempt,
+                created_at,
+                lease_expires_at,
+                steps,
+                released_attempts,
+            };
         }
         // D1: what a call finishes before it has run anything, a hook has told it.
         State::Completed { .. } | State::Failed { .. } if is_own => {
@@ -108,7 +117,14 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
     let Record { attempt, created_at, state, steps, expires_at, released_attempts, .. } = record;
     // What was released does not count: a key that was refused three times has all its runs before it.
     let runs = attempt.saturating_sub(released_attempts);
-    let orphan = Orphan { version, attempt, created_at, steps };
+    let taken = match &state {
+        State::Pending { lease_expires_at } => {
+            Taken::Abandoned { lease_expires_at: *lease_expires_at }
+        }
+        State::Failed { response, .. } => Taken::Failed { response: response.clone() },
+        State::Completed { .. } | State::Released => Taken::Nothing,
+    };
+    let orphan = Orphan { version, attempt, created_at, steps, released_attempts, taken };
     match (state, lease_left) {
         // D5
         (State::Completed { answer }, _) => match request.policy.completed {
@@ -116,7 +132,7 @@ pub(crate) fn decide(record: Option<Record>, now: Timestamp, request: Request<'_
             Completed::Execute => Decision::TakeOver(orphan),
         },
         // D6
-        (State::Failed { answer }, _) => match request.policy.failure {
+        (State::Failed { answer, .. }, _) => match request.policy.failure {
             Failure::Retain { max_attempts } if runs < max_attempts => Decision::TakeOver(orphan),
             // A failure kept under another policy, or for its steps: this one lets it run again.
             Failure::Release => Decision::TakeOver(orphan),

@@ -66,7 +66,7 @@ pub(crate) struct Record {
     pub(crate) state: State,
     /// What the operation's steps came to so far; `None` if no step was ever stored.
     pub(crate) steps: Option<Checkpoints>,
-    /// How many of the attempts were released before this operation began.
+    /// How many of the attempts were released, or given back with nothing executed.
     pub(crate) released_attempts: u32,
 }
 
@@ -81,6 +81,8 @@ pub(crate) enum State {
     /// A failure that was kept; with an answer if it can be replayed.
     Failed {
         answer: Option<Stored>,
+        /// The same as it stands in the table.
+        response: Option<AttributeValue>,
     },
     /// In nobody's hands: whoever comes may replace it, by compare-and-set.
     Released,
@@ -265,7 +267,10 @@ impl Fields<'_> {
                 Some(answer) => Ok(State::Completed { answer }),
                 None => Err(self.corrupt(Attribute::Response, "there")),
             },
-            "FAILED" => Ok(State::Failed { answer: self.answer(owner)? }),
+            "FAILED" => {
+                let response = self.item.get(self.schema.name(Attribute::Response)).cloned();
+                Ok(State::Failed { answer: self.answer(owner)?, response })
+            }
             "RELEASED" => Ok(State::Released),
             _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
         }
@@ -280,6 +285,20 @@ pub(crate) struct Claim {
     pub(crate) attempt: u32,
     pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
+    /// How many of the attempts before this one were released, or given back.
+    pub(crate) released_attempts: u32,
+    pub(crate) taken: Taken,
+}
+
+/// What an owner has found in the place of its record: that is given back where nothing is executed.
+#[derive(Clone, Debug)]
+pub(crate) enum Taken {
+    /// Nothing that is to stay: there was no record, or it is gone once it is taken.
+    Nothing,
+    /// A failure that was kept, with what there was to replay.
+    Failed { response: Option<AttributeValue> },
+    /// An operation whose owner's lease was over then.
+    Abandoned { lease_expires_at: Timestamp },
 }
 
 impl Claim {
@@ -290,7 +309,26 @@ impl Claim {
         created_at: Timestamp,
     ) -> Result<Self, Error> {
         let fingerprint = fingerprint.to_store();
-        Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
+        Ok(Self {
+            key,
+            owner: Owner::random()?,
+            attempt: 1,
+            fingerprint,
+            created_at,
+            released_attempts: 0,
+            taken: Taken::Nothing,
+        })
+    }
+
+    /// What is left of it where its handler has executed nothing: its attempt was told, and does not
+    /// count.
+    pub(crate) fn executed_nothing(&self) -> Self {
+        Self { released_attempts: self.released_attempts.saturating_add(1), ..self.clone() }
+    }
+
+    /// What is left of it where no handler has begun: nobody was told of its attempt.
+    pub(crate) fn not_begun(&self) -> Self {
+        Self { attempt: self.attempt.saturating_sub(1), ..self.clone() }
     }
 }
 
@@ -309,7 +347,7 @@ pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 
-/// The item of an operation that starts from its beginning: each attempt before was released.
+/// The item of an operation that starts from its beginning.
 pub(crate) fn first_item(
     schema: &TableSchema,
     claim: &Claim,
@@ -317,9 +355,8 @@ pub(crate) fn first_item(
     expires_at: i64,
 ) -> Item {
     let mut item = pending_item(schema, claim, lease_expires_at, expires_at);
-    let released = claim.attempt.saturating_sub(1);
-    if released > 0 {
-        set(&mut item, schema, Attribute::ReleasedAttempts, number(released));
+    if claim.released_attempts > 0 {
+        set(&mut item, schema, Attribute::ReleasedAttempts, number(claim.released_attempts));
     }
     item
 }

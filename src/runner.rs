@@ -67,7 +67,7 @@ impl Drop for EarlyDrop<'_> {
 /// A failure after which the handler may have said that it changed nothing.
 pub(crate) async fn fail(execution: &Execution, response: Option<Draft<'_>>) {
     if execution.said_nothing_executed() {
-        execution.release().await;
+        execution.give_back().await;
     } else {
         execution.fail(response).await;
     }

@@ -251,8 +251,8 @@ struct Known {
     bytes: usize,
     /// Whether the record has the attribute, as far as is known.
     has_map: bool,
-    /// Whether the record may have the attribute: a write was sent.
-    may_have_map: bool,
+    /// Whether this execution has sent any.
+    are_sent: bool,
 }
 
 impl Steps {
@@ -261,12 +261,18 @@ impl Steps {
         let done = found.unwrap_or_default();
         let bytes = done.bytes();
         let used = HashSet::new();
-        Self(Mutex::new(Known { done, used, bytes, has_map, may_have_map: has_map }))
+        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
     }
 
     /// Whether the record may hold steps, so that it must not be released.
     pub(crate) fn may_be_stored(&self) -> bool {
-        self.lock().may_have_map
+        let known = self.lock();
+        known.has_map || known.are_sent
+    }
+
+    /// Whether this execution has sent any, beside what it has found.
+    pub(crate) fn were_sent(&self) -> bool {
+        self.lock().are_sent
     }
 
     /// The bytes that the stored steps take.
@@ -325,7 +331,7 @@ impl Steps {
     /// Whether the record has a map to write into; from now on it may.
     fn begin_write(&self) -> bool {
         let mut known = self.lock();
-        known.may_have_map = true;
+        known.are_sent = true;
         known.has_map
     }
 }

@@ -7,7 +7,6 @@ use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::policy::Outage;
 use crate::reconcile::Verdict;
-use crate::record::Claim;
 use crate::table::Write;
 
 impl Acquirer<'_> {
@@ -61,21 +60,12 @@ impl Acquirer<'_> {
         self.limit().max(LEAST_LIMIT)
     }
 
-    /// Leaves a record that was taken over as failed as it was, or with its lease over; any other in
-    /// nobody's hands.
+    /// Leaves the record as this call has found it: no handler has begun.
     async fn give_back(&self) -> Write {
-        let (core, limit) = (self.core, self.giving_back());
-        let now = core.table.clock.store_now();
-        // The attempt that nobody has made does not count.
-        let claim = &Claim { attempt: self.claim.attempt.saturating_sub(1), ..self.claim.clone() };
-        let Some(taken) = &self.taken else {
-            // Nobody has run under its lease.
-            return core.table.release(claim, now, limit).await.outcome;
-        };
-        if let Some(end) = taken.lease_expires_at {
-            return core.table.end_lease(claim, end, limit).await.outcome;
-        }
+        let (table, claim) = (&self.core.table, self.claim.not_begun());
+        let now = table.clock.store_now();
         let expires_at = now.plus(self.call.policy.retention).seconds_up();
-        core.table.keep_failure(claim, now, expires_at, None, limit).await.outcome
+        // Nobody has run under its lease.
+        table.give_back(&claim, now, expires_at, self.giving_back()).await.outcome
     }
 }

@@ -210,7 +210,7 @@ impl StoredRecord {
                     completed_at: finished_at,
                     answer: StoredAnswer::in_record(answer, most, coder),
                 },
-                State::Failed { answer } => StoredState::Failed {
+                State::Failed { answer, .. } => StoredState::Failed {
                     failed_at: finished_at,
                     answer: answer.map(|answer| StoredAnswer::in_record(answer, most, coder)),
                 },

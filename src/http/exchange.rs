@@ -311,7 +311,7 @@ async fn conclude<B: WholeBody + Sync>(
         }
         Verdict::Unstorable(reason) => Err(reason),
         Verdict::Refused => {
-            execution.release().await;
+            execution.give_back().await;
             return handled.into_response(config);
         }
         Verdict::Failed => {

@@ -41,7 +41,10 @@ fn completed() -> Record {
 }
 
 fn failed() -> Record {
-    record(State::Failed { answer: Some(Stored::Readable(Answer::Json("2".into()))) })
+    record(State::Failed {
+        answer: Some(Stored::Readable(Answer::Json("2".into()))),
+        response: None,
+    })
 }
 
 fn decided(record: Record, policy: &Policy) -> Decision {

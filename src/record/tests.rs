@@ -11,6 +11,8 @@ fn schema() -> TableSchema {
 
 fn claim() -> Claim {
     Claim {
+        released_attempts: 0,
+        taken: Taken::Nothing,
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
         owner: Owner("0123456789abcdef0123456789abcdef".into()),
         attempt: 2,
@@ -82,7 +84,7 @@ fn a_record_of_format_1_still_decodes() {
     item.insert("status".into(), s("FAILED"));
     item.remove("response");
     let failed = Record::decode(&schema(), item.clone()).unwrap();
-    assert!(matches!(failed.state, State::Failed { answer: None }));
+    assert!(matches!(failed.state, State::Failed { answer: None, response: None }));
     assert_eq!(failed.released_attempts, 0);
     item.insert("released_attempts".into(), n("2"));
     let failed = Record::decode(&schema(), item.clone()).unwrap();

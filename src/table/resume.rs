@@ -1,4 +1,4 @@
-//! The writes that keep an unfinished operation: its steps, its ended lease, its settled outcome.
+//! The writes that keep an unfinished operation: its steps, its settled outcome, what is given back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::expression::{Change, Condition};
 use super::{Reply, Table, Write};
 use crate::clock::Timestamp;
 use crate::fault_injection::{Mutant, mutant};
-use crate::record::{self, Claim, Item, Version};
+use crate::record::{self, Claim, Item, Owner, Taken, Version};
 use crate::schema::Attribute;
 
 impl Table {
@@ -46,17 +46,41 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Gives a record back that was taken over for nothing: its lease ends at `end`, which is over.
-    pub(crate) async fn end_lease(
+    /// Leaves a record as its owner has found it, who has executed nothing: what there was before stays
+    /// counted. A record that was abandoned is again, its lease over, and another owner's in name, so
+    /// that nothing which this one has sent changes it any more.
+    pub(crate) async fn give_back(
         &self,
         claim: &Claim,
-        end: Timestamp,
+        lease_expires_at: Timestamp,
+        expires_at: i64,
         limit: Duration,
     ) -> Reply<Write> {
         let mut change = Change::new(&self.schema);
         change.condition.held_by(&claim.owner);
-        change.set(Attribute::Attempt, record::number(claim.attempt));
-        change.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
+        match &claim.taken {
+            Taken::Nothing => return self.release(claim, lease_expires_at, limit).await,
+            Taken::Failed { .. } | Taken::Abandoned { .. }
+                if mutant(Mutant::ForgetWhatWasTaken) =>
+            {
+                return self.release(claim, lease_expires_at, limit).await;
+            }
+            Taken::Failed { response } => {
+                change.fail(claim, self.clock.store_now(), expires_at, response.clone());
+            }
+            Taken::Abandoned { lease_expires_at } => {
+                let nobody = match Owner::random() {
+                    Ok(nobody) => nobody,
+                    Err(error) => return Reply { outcome: Write::NotApplied(error), time: None },
+                };
+                change.set(Attribute::Owner, AttributeValue::S(nobody.as_str().into()));
+                change.set(Attribute::Attempt, record::number(claim.attempt));
+                change.set(Attribute::LeaseExpiresAt, record::number(lease_expires_at.millis()));
+            }
+        }
+        if claim.released_attempts > 0 {
+            change.set(Attribute::ReleasedAttempts, record::number(claim.released_attempts));
+        }
         self.update(&claim.key, change, limit).await
     }
 

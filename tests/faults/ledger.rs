@@ -111,6 +111,10 @@ pub(crate) struct Ledger {
     effects: u32,
     /// The highest number that a handler was told in the record's present life.
     attempts: i64,
+    /// How many handlers have begun under it in the record's present life, but for those that have executed
+    /// nothing; and how many may.
+    executions: u32,
+    pub(crate) max_attempts: Option<u32>,
     /// Steps whose result was stored in the record's present life.
     steps: BTreeSet<String>,
     /// Something happened after which the handler may run again.
@@ -131,6 +135,8 @@ impl Ledger {
             successes: 0,
             effects: 0,
             attempts: 0,
+            executions: 0,
+            max_attempts: None,
             steps: BTreeSet::new(),
             may_repeat: false,
             owner_left: None,
@@ -147,7 +153,7 @@ impl Ledger {
     /// All that later checks depend on.
     pub(crate) fn digest(&self) -> u64 {
         let Self { parties, successes, effects, attempts, steps, may_repeat, .. } = self;
-        let life = (successes, effects, attempts, steps);
+        let life = (successes, effects, attempts, self.executions, steps);
         digest_of((parties, life, may_repeat, &self.answers, &self.failures))
     }
 
@@ -196,6 +202,9 @@ impl Ledger {
             others.for_each(|(_, party)| party.met_owner = true);
         }
         if status(after) == "RELEASED" {
+            let is_forgotten = self.max_attempts.is_some() && self.executions > 0;
+            let detail = format!("{} releases after {} executions", name(me), self.executions);
+            self.check(!is_forgotten, Guarantee::AttemptsAreCounted, detail);
             // Whoever takes back its own record has left nothing that counts.
             self.parties[me].changes = 0;
         }
@@ -296,7 +305,7 @@ impl Ledger {
 
     fn life_ends(&mut self, item: &Item) {
         self.steps.clear();
-        self.attempts = 0;
+        (self.attempts, self.executions) = (0, 0);
         if status(item) == "COMPLETED" {
             (self.successes, self.effects) = (0, 0);
         }
@@ -382,6 +391,10 @@ impl Ledger {
         let detail = format!("{} is told {told} after {}", name(me), self.attempts);
         self.check(told > self.attempts, Guarantee::AttemptsAreCounted, detail);
         self.attempts = told;
+        self.executions += 1;
+        let is_allowed = self.max_attempts.is_none_or(|most| self.executions <= most);
+        let detail = format!("{} is execution {}", name(me), self.executions);
+        self.check(is_allowed, Guarantee::AttemptsAreCounted, detail);
         if let Some(record) = record.filter(|record| owner(record) == me) {
             let detail =
                 format!("{} is told {told}, the record says {}", name(me), attempt(record));
@@ -427,6 +440,8 @@ impl Ledger {
         let party = &mut self.parties[me];
         party.work = if end == End::Succeed { Work::Succeeded } else { Work::Failed };
         self.successes += u32::from(end == End::Succeed && party.is_protected);
+        let executed_nothing = end == End::Decline && party.is_protected;
+        self.executions = self.executions.saturating_sub(u32::from(executed_nothing));
     }
 
     /// Time has passed: whoever outlives its lease may see its work repeated.

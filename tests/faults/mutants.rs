@@ -86,6 +86,8 @@ mutants! {
         by "A.start pause:9000 B.start A.deliver B.deliver A.deliver B.deliver";
     take_over_without_counting: [AttemptStays] in release breaks AttemptsAreCounted
         by "A.start A.deliver pause:33000 B.start B.deliver B.deliver";
+    forget_what_was_taken_over: [ForgetWhatWasTaken] in decline_retain breaks AttemptsAreCounted
+        by "A.start A.deliver A.fail A.deliver B.start B.deliver B.deliver B.decline B.deliver";
     judge_leases_by_the_takers_clock: [TakersClock] in taker_fast breaks OneLiveOwner
         by "A.start B.start A.deliver B.deliver B.deliver";
     trust_the_owners_clock: [OwnersClock] in owner_slow breaks LeaseHoldsAtStart

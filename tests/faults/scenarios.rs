@@ -49,6 +49,8 @@ pub(crate) struct Scenario {
     /// How many handlers may fail, and in which ways.
     pub(crate) failures: u32,
     pub(crate) ends: &'static [End],
+    /// How many executions the policy allows.
+    pub(crate) max_attempts: Option<u32>,
     /// How often, and how long, everybody may be stopped, in ms.
     pub(crate) pauses: u32,
     pub(crate) pause: i64,
@@ -86,6 +88,7 @@ const BASIC: Scenario = Scenario {
     tries: 1,
     failures: 1,
     ends: &[End::Fail],
+    max_attempts: None,
     pauses: 1,
     pause: PAST_LEASE,
     handlers_go_on: false,
@@ -118,7 +121,8 @@ macro_rules! scenarios {
 
 scenarios! {
     release { fates: Fate::FAULTS }
-    retain { policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
+    retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
+    decline_retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), ends: &[End::Fail, End::Decline], failures: 2, may_end: is_failure }
     replay_errors { call: run_replaying_errors, may_end: is_failure }
     decline { ends: &[End::Decline] }
     mismatch { mismatch: Some(1), may_end: is_mismatch }
@@ -137,7 +141,7 @@ scenarios! {
     steps { call: run_steps }
     reconcile { call: run_reconciling, failures: 0 }
     commit { commits: true, call: run_committing }
-    commit_retain { commits: true, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
+    commit_retain { max_attempts: Some(2), commits: true, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
     commit_sdk_retries { commits: true, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
     commit_renewed { commits: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     transaction { commits: true, call: run_transaction, failures: 0 }

@@ -82,7 +82,10 @@ impl Wake for Flag {
 impl Simulation {
     pub(crate) fn begin(setup: &Setup, scenario: &'static Scenario, budget: Budget) -> Self {
         world::begin(&setup.skews, setup.phase, setup.jitter);
-        world::with(|world| world.handlers_go_on = scenario.handlers_go_on);
+        world::with(|world| {
+            world.handlers_go_on = scenario.handlers_go_on;
+            world.ledger.max_attempts = scenario.max_attempts;
+        });
         let mut simulation = Self {
             scenario,
             budget,

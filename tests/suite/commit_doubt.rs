@@ -213,6 +213,27 @@ async fn a_late_copy_of_one_that_was_refused_does_not_land_after_another_answer(
     assert_eq!(store.counted("effect").await, 0);
 }
 
+/// An abandoned record is PENDING again when it is given back.
+#[tokio::test]
+async fn a_late_copy_does_not_land_in_a_record_that_was_given_back() {
+    let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let idempotency = store.over(&link);
+    link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        book(&execution, store.table()).await.unwrap_err();
+        execution.nothing_executed();
+        Ok::<_, CommitError>("refused".to_owned())
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
+    let before = store.record("charge#k").await;
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!((status(&before), store.record("charge#k").await), ("PENDING", before.clone()));
+    assert_eq!(store.counted("effect").await, 0);
+}
+
 /// Nothing that would keep it from landing is confirmed either.
 #[tokio::test]
 async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_happened() {

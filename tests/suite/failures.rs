@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome, RunError,
+    Completed, Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome, RunError,
 };
 use futures::FutureExt;
 
@@ -286,6 +286,58 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
     assert!(store.is_released("charge#k").await);
     let corrected = idempotency.operation("charge").key("k").payload("good");
     assert_eq!(charge(corrected, &runs).await.unwrap(), executed(1, 3));
+}
+
+/// It is given back as it was, under another owner's name, and with the attempt that was told.
+#[tokio::test]
+async fn what_was_taken_over_and_not_executed_is_given_back_and_does_not_count() {
+    let kept = with(raw::failed("charge#k"), "response", raw::answer("json", "{\"run\":1}"));
+    for planted in [kept, raw::failed("charge#k"), raw::abandoned("charge#k")] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        store.put(planted.clone()).await;
+        let idempotency = store.idempotency();
+        let retain = || with_failure(&idempotency, Failure::Retain { max_attempts: 2 });
+        for attempt in 2..=4 {
+            let refused = retain().run(async |execution| {
+                execution.nothing_executed();
+                assert_eq!(execution.attempt(), attempt);
+                if attempt == 2 { Err(execution.owner().to_owned()) } else { Ok(()) }
+            });
+            let owner = refused.await.map_err(|error| error.into_handler().unwrap()).err();
+            let record = store.record("charge#k").await;
+            assert_eq!(number(&record, "attempt"), i64::from(attempt), "{record:?}");
+            for left in ["status", "lease_expires_at", "response", "fingerprint", "created_at"] {
+                assert_eq!(record.get(left), planted.get(left), "{left}");
+            }
+            if status(&record) == "PENDING" {
+                // Nothing that was sent under it can change the record any more.
+                assert_ne!(owner.as_deref(), Some(raw::text(&record, "owner")));
+            }
+            let other = retain().payload("another");
+            assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
+        }
+        assert_eq!(handlers(decline(retain(), &runs).await), Declined { run: 1 });
+        assert_eq!(number(&store.record("charge#k").await, "attempt"), 5);
+        assert_eq!((kind(charge(retain(), &runs).await), runs.count()), (ErrorKind::Failed, 1));
+    }
+}
+
+/// What was completed is gone once it is taken over: nobody holds it then.
+#[tokio::test]
+async fn a_completed_record_that_was_taken_over_and_not_executed_runs_again() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(raw::completed("charge#k", "1")).await;
+    let idempotency = store.idempotency();
+    let again = || {
+        let operation = with_failure(&idempotency, Failure::Retain { max_attempts: 1 });
+        operation.policy(|policy| policy.completed(Completed::Execute))
+    };
+    let refused = again().run(async |execution| {
+        execution.nothing_executed();
+        Ok::<_, String>(())
+    });
+    refused.await.unwrap();
+    assert_eq!(charge(again(), &runs).await.unwrap(), executed(1, 3));
 }
 
 #[tokio::test]

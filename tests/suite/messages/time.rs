@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency::Failure;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use lambda_runtime::Context;
@@ -119,4 +120,34 @@ async fn what_has_its_key_too_late_is_reported_and_not_started() {
     clock.advance(-45);
     let answer = invoke_in(&service, &batch, context_of(60)).await.unwrap();
     assert_eq!((failures(&answer), ran.count()), (vec![], 1));
+}
+
+/// A delivery that is too late is none of the attempts that are allowed.
+#[tokio::test]
+async fn what_has_its_key_too_late_does_not_count_and_makes_nothing_forgotten() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let clock = LocalClock::default();
+    let link = Link::default().clock(clock.clone());
+    let retain = Failure::Retain { max_attempts: 3 };
+    let consumer = store.over(&link).sqs("book").policy(|policy| policy.failure(retain));
+    let service = consumer.deadline_margin(Duration::from_secs(20)).handler(noting(&ran));
+    let batch = sqs([message("1", "k", "fail")]);
+    for run in 1..=3 {
+        let answer = invoke_in(&service, &batch, context_of(60)).await.unwrap();
+        assert_eq!((failures(&answer), ran.count()), (vec!["1".into()], run));
+        let gate = Gate::default();
+        link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
+        let (answer, ()) = tokio::join!(invoke_in(&service, &batch, context_of(60)), async {
+            if run < 3 {
+                gate.reached().await;
+            }
+            clock.advance(45);
+            gate.open();
+        });
+        assert_eq!((failures(&answer.unwrap()), ran.count()), (vec!["1".into()], run));
+        clock.advance(-45);
+        assert_eq!(raw::status(&store.record("book#k").await), "FAILED");
+    }
+    let answer = invoke_in(&service, &batch, context_of(60)).await.unwrap();
+    assert_eq!((failures(&answer), ran.count()), (vec!["1".into()], 3));
 }
