@@ -1,65 +1,21 @@
 //! What the project's own search for faults (`tests/faults/`) needs inside the crate: entropy that
-//! follows a seed, and switches that break one rule of the protocol each, so that the search can
-//! prove that it would notice.
+//! follows a seed, a clock that it sets, and switches that break one rule of the protocol each.
 //!
-//! Without the feature `fault-injection` both are constants that the compiler removes. Not part of
+//! Without the feature `fault-injection` all are constants that the compiler removes. Not part of
 //! the public interface: no promise of stability.
 
-/// One rule of the protocol, broken. See `docs/reliability.md` for what each leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "fault-injection", allow(missing_docs, reason = "the names say it"))]
-#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
-pub enum Mutant {
-    CreateUnfenced,
-    CompleteUnfenced,
-    ReleaseUnfenced,
-    ReleaseAnyStatus,
-    TakeReleasedUnfenced,
-    ReleasedRefuses,
-    KeepFailureUnfenced,
-    RenewUnfenced,
-    TakeOverUnfenced,
-    CompareOwnerAlone,
-    TakersClock,
-    OwnersClock,
-    ForgetOwnOwner,
-    ExpireBeforeLease,
-    RenewalMayShorten,
-    RestampMayShorten,
-    ReleaseAfterUnconfirmed,
-    UnknownIsRefused,
-    AttemptStays,
-    ForgetWhatWasTaken,
-    StepUnfenced,
-    CompareNoSteps,
-    TransactUnfenced,
-    CommitAnyStatus,
-    DoubtLeftOpen,
-    SettleUnfenced,
-    CompleteBeforeParts,
-    LoseUnwrittenAnswers,
-    TrustStaleReads,
-    ForgetGlimpses,
-    CacheAnyFingerprint,
-    CachePastRetention,
-    ShareAnyFingerprint,
-    RefuseUnasked,
-    PollAfterTheLease,
-    TrustTheWallClock,
-    TrustTheMonotonicClock,
-}
+#[cfg(feature = "fault-injection")]
+pub use crate::mutant::{Mutant, set_mutants};
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{ClockShift, adaptive_weight, entropy, mutant, part_bytes};
+pub(crate) use self::switched_off::{ClockShift, adaptive_weight, entropy, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{ClockShift, adaptive_weight, entropy, mutant, part_bytes};
+pub(crate) use self::switched_on::{ClockShift, adaptive_weight, entropy, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_adaptive_weight, set_entropy, set_mutants, set_part_bytes};
+pub use self::switched_on::{set_adaptive_weight, set_entropy, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
-    use super::Mutant;
-
     /// None: the monotonic clock is the machine's.
     #[derive(Clone, Copy, Debug, Default)]
     pub(crate) struct ClockShift(());
@@ -69,10 +25,6 @@ mod switched_off {
         pub(crate) const fn millis(self) -> i64 {
             0
         }
-    }
-
-    pub(crate) const fn mutant(_: Mutant) -> bool {
-        false
     }
 
     pub(crate) const fn entropy(_: &mut [u8]) -> bool {
@@ -94,7 +46,6 @@ mod switched_on {
     use std::fmt;
     use std::sync::Arc;
 
-    use super::Mutant;
     use crate::idempotency::Builder;
 
     type Shift = dyn Fn() -> i64 + Send + Sync;
@@ -135,15 +86,9 @@ mod switched_on {
 
     // One simulation a thread.
     thread_local! {
-        static MUTANTS: Cell<&'static [Mutant]> = const { Cell::new(&[]) };
         static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
         static ADAPTIVE_WEIGHT: Cell<Option<u32>> = const { Cell::new(None) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
-    }
-
-    /// Breaks these rules on this thread, and no others.
-    pub fn set_mutants(mutants: &'static [Mutant]) {
-        MUTANTS.set(mutants);
     }
 
     /// Draws random bytes from `source` on this thread.
@@ -167,10 +112,6 @@ mod switched_on {
 
     pub(crate) fn adaptive_weight() -> Option<u32> {
         ADAPTIVE_WEIGHT.get()
-    }
-
-    pub(crate) fn mutant(mutant: Mutant) -> bool {
-        MUTANTS.get().contains(&mutant)
     }
 
     /// Fills `bytes` from the thread's source; `false` if it has none.

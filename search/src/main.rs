@@ -1,0 +1,13 @@
+//! x
+#![allow(dead_code, unused_imports)]
+#[path = "../../src/mutant.rs"]
+mod mutant;
+#[path = "../../src/policy/choices.rs"]
+mod policy;
+mod record {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub(crate) struct Owner(pub(crate) u8);
+}
+#[path = "../../src/protocol/mod.rs"]
+mod protocol;
+fn main() {}

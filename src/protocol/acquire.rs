@@ -1,0 +1,930 @@
+//! Taking a key, or learning why not. A whole operation in one transaction is the same with another
+//! write.
+
+use std::time::Duration;
+
+use super::decide::{Decision, decide};
+use super::knowledge::{Knowledge, Seen, Settled};
+use super::lease::Window;
+use super::record::{Header, State, Version};
+use super::rules::{MIN_LIMIT, Rules, TooLate};
+use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
+use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
+use crate::mutant::{Mutant, mutant};
+use crate::policy::Outage;
+use crate::record::Owner;
+
+/// How often one call tries to write before it gives a contended key up.
+const MAX_WRITES: u32 = 8;
+
+/// How often a transaction that is in doubt is closed off.
+const MAX_CLOSINGS: u32 = 3;
+
+/// How long a released record stays at least: longer than any request can be under way that was
+/// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
+/// signature (most services: 5), and takes one that is as far ahead; so 30 minutes are the most, and
+/// this is twice as much.
+pub(super) const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// What a call wants of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Goal {
+    /// To run the handler under a lease.
+    Own,
+    /// To write the answer, which is told by its time from others of this call, and its effect at once.
+    Transact { completed_at: Timestamp, form: Form },
+    /// To know what the record says: nothing is written.
+    LookUp,
+}
+
+/// What a call sends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum First {
+    Write,
+    Read { is_consistent: bool },
+}
+
+/// Another owner, as it was seen at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ObservedLease {
+    pub(crate) left: Duration,
+    pub(crate) at: Uptime,
+}
+
+/// What a hook says of an abandoned operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Resolution {
+    Completed,
+    Failed,
+    Execute,
+    Refuse,
+}
+
+/// Where the machine waits for something else than the store and the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub(crate) enum Stop {
+    /// The hook about the record that was seen last: [`Acquire::resolved`].
+    Ask,
+    /// The items of the transaction were refused. Is there another answer to be stored, without them?
+    /// [`Acquire::instead`] or [`Acquire::no_instead`].
+    AskInstead,
+    /// The key is ours.
+    Run(Window),
+    /// The store is out of reach, and the policy lets the handler run all the same.
+    RunUnprotected,
+    Tell(Told),
+}
+
+type Command = super::write::Command<Stop>;
+
+/// How the call ends. "The record" is the one that the last response has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Told {
+    /// The answer is in the record.
+    Replay,
+    /// The hook's resolution is in the record.
+    Reconciled,
+    /// The transaction is in the tables.
+    Executed,
+    /// This call has changed nothing that counts, and never will.
+    Nothing(Reason, NothingHappened),
+    /// A transaction may have landed, or may yet.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    InProgress {
+        lease_left: Duration,
+    },
+    Mismatch,
+    Abandoned,
+    /// It has failed for good. The failure is in the record, if it was kept.
+    Failed,
+    /// There is nothing to replay: said to who only looks.
+    Free,
+    ItemsRefused,
+    /// The deadline is over.
+    TooLate,
+    /// The last response was an error.
+    Error,
+    /// The store has not answered in the time that there is.
+    TimedOut,
+    /// No lease was confirmed.
+    NoLease,
+}
+
+/// Nothing ran and nothing was written. It exists only where no write of this call's has an effect, or
+/// where none of them can land any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NothingHappened(());
+
+impl NothingHappened {
+    pub(super) const fn for_sure(_: &Settled<'_>) -> Self {
+        Self(())
+    }
+
+    #[cfg(feature = "fault-injection")]
+    pub(super) const fn unproved() -> Self {
+        Self(())
+    }
+}
+
+/// Under what the handler runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) knowledge: Knowledge,
+    /// The record that was taken over, if one was.
+    pub(crate) taken: Option<Header>,
+    pub(crate) attempt: u32,
+    pub(crate) released_attempts: u32,
+    pub(crate) created_at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Acquire {
+    rules: Rules,
+    goal: Goal,
+    knowledge: Knowledge,
+    step: Step,
+    started: Uptime,
+    /// When all that is sent must have had its answer.
+    budget: End,
+    /// Until when a transaction is tried; after it there is time for a look.
+    tries_until: End,
+    writes: u32,
+    pacing: Backoff,
+    waiting: Backoff,
+    obstacle: Obstacle,
+    /// The record that we took over, or tried to.
+    taken: Option<Header>,
+    attempt: u32,
+    released_attempts: u32,
+    created_at: Timestamp,
+    /// Until when a transaction's record stays, in epoch seconds.
+    expires_at: i64,
+    /// Ends of leases that were stamped: none of them is stamped again, or a late copy of what replaced
+    /// it would be in force once more.
+    stamped: Vec<Timestamp>,
+    /// What the hook said of an abandoned record, as long as that does not change.
+    resolution: Option<(Version, Resolution)>,
+    /// Of the response that came last.
+    time: Option<StoreTime>,
+    /// What is told once nothing of ours is under way, and how often that was tried to bring about.
+    ending: Option<(Reason, u32)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Idle,
+    Reading {
+        is_first: bool,
+    },
+    Sending {
+        write: Write,
+        take: Take,
+    },
+    Pausing(Next),
+    /// A transaction's write, to be sent once more as it is.
+    Repeating(Write, Take),
+    GivingBack(Reason),
+    ClosingOff(Write),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Next {
+    /// After another owner was waited for.
+    LookAnew,
+    Look,
+    Take(Take),
+}
+
+/// A write in the place of what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Take {
+    Create,
+    Replace {
+        attempts: u32,
+    },
+    TakeOver,
+    /// The same lease with another end, before anything runs.
+    Restamp {
+        lease_expires_at: Timestamp,
+    },
+    /// The hook's resolution.
+    Settle(Resolution),
+}
+
+/// What keeps a call from running without a record, even where the store is gone from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Obstacle {
+    Nothing,
+    Running(ObservedLease),
+    /// The operation is over, or this call must not run it; or, by a read that may show what was there
+    /// before, that may be so.
+    MustNotRun,
+}
+
+impl Machine for Acquire {
+    type Stop = Stop;
+
+    fn woke(&mut self, now: Now) -> Command {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Pausing(Next::LookAnew) => {
+                // What came in between was not the store's own time.
+                self.begin_budget(now);
+                self.look(now)
+            }
+            Step::Pausing(Next::Take(take)) => self.send(now, take),
+            Step::Repeating(write, take) => self.dispatch(now, write, take),
+            Step::Pausing(Next::Look)
+            | Step::Idle
+            | Step::Reading { .. }
+            | Step::Sending { .. }
+            | Step::GivingBack(_)
+            | Step::ClosingOff(_) => self.look(now),
+        }
+    }
+
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command {
+        self.time = reply.time;
+        let step = std::mem::replace(&mut self.step, Step::Idle);
+        let write = match &step {
+            Step::Sending { write, .. } | Step::ClosingOff(write) => Some(write),
+            _ => None,
+        };
+        self.knowledge.learn(reply, write);
+        match step {
+            Step::GivingBack(reason) => self.tell_nothing(reason),
+            Step::ClosingOff(_) => self.closed_off(now),
+            Step::Sending { write, take } => match self.goal {
+                Goal::Transact { .. } => self.transacted(now, &reply.outcome, write, take),
+                Goal::Own | Goal::LookUp => self.written(now, &reply.outcome, take),
+            },
+            Step::Reading { is_first } => self.read(now, &reply.outcome, is_first),
+            Step::Idle | Step::Pausing(_) | Step::Repeating(..) => self.look(now),
+        }
+    }
+}
+
+impl Acquire {
+    pub(crate) fn new(me: Owner, goal: Goal, rules: Rules, now: Now) -> Self {
+        let budget = now.lasting(rules.request_timeout);
+        let second = Duration::from_secs(1);
+        let longest = match goal {
+            Goal::Own | Goal::LookUp => second,
+            Goal::Transact { .. } => 2 * second,
+        };
+        let first = Duration::from_millis(50);
+        let mut acquire = Self {
+            rules,
+            goal,
+            knowledge: Knowledge::new(me),
+            step: Step::Idle,
+            started: now.local.uptime,
+            budget,
+            tries_until: budget,
+            writes: 0,
+            pacing: Backoff::new(first, longest),
+            waiting: Backoff::new(first, second),
+            obstacle: Obstacle::Nothing,
+            taken: None,
+            attempt: 1,
+            released_attempts: 0,
+            created_at: now.store(),
+            expires_at: now.store().plus(rules.retention).seconds_up(),
+            stamped: Vec::new(),
+            resolution: None,
+            time: None,
+            ending: None,
+        };
+        acquire.begin_tries(now);
+        acquire
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) const fn began(&self) -> Uptime {
+        self.started
+    }
+
+    pub(crate) const fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
+    /// When all that is sent must have had its answer.
+    pub(crate) const fn budget(&self) -> End {
+        self.budget
+    }
+
+    /// The other owner that was seen at work, if nothing newer was seen.
+    pub(crate) const fn observed(&self) -> Option<ObservedLease> {
+        match self.obstacle {
+            Obstacle::Running(observed) => Some(observed),
+            Obstacle::Nothing | Obstacle::MustNotRun => None,
+        }
+    }
+
+    /// What the handler runs under, after [`Command::Run`] and [`Command::RunUnprotected`].
+    pub(crate) fn granted(&self) -> Granted {
+        Granted {
+            knowledge: self.knowledge.clone(),
+            taken: self.taken.clone(),
+            attempt: self.attempt,
+            released_attempts: self.released_attempts,
+            created_at: self.created_at,
+        }
+    }
+
+    pub(crate) fn started(&mut self, now: Now, first: First) -> Command {
+        if self.rules.term(now).is_err() {
+            return self.end(now, Reason::TooLate);
+        }
+        match first {
+            First::Write => self.take(now, Take::Create),
+            First::Read { is_consistent } => {
+                self.step = Step::Reading { is_first: true };
+                Command::Read { is_consistent, limit: self.limit(now) }
+            }
+        }
+    }
+
+    /// It starts where another call of this process has seen an owner at work.
+    pub(crate) fn observing(&mut self, now: Now, observed: ObservedLease) -> Command {
+        self.obstacle = Obstacle::Running(observed);
+        self.wait(now, observed.left)
+    }
+
+    /// What the hook has said.
+    pub(crate) fn resolved(&mut self, now: Now, resolution: Resolution) -> Command {
+        self.begin_budget(now);
+        self.resolve(now, resolution)
+    }
+
+    /// Another answer is to be stored in the place of the transaction's, without its items. It is told
+    /// from that by its time.
+    pub(crate) fn instead(&mut self, now: Now, completed_at: Timestamp) -> Command {
+        self.goal = Goal::Transact { completed_at, form: Form::Put };
+        self.begin_tries(now);
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Repeating(_, take) => self.transact(now, take),
+            _ => self.look(now),
+        }
+    }
+
+    pub(crate) fn no_instead(&mut self, now: Now) -> Command {
+        self.end(now, Reason::ItemsRefused)
+    }
+
+    /// A time for the completion that is sent next: none of this call's has it.
+    pub(crate) fn next_completion(&self, now: Now) -> Timestamp {
+        match self.goal {
+            Goal::Transact { completed_at, .. } => now.store().max(completed_at.shifted(1)),
+            Goal::Own | Goal::LookUp => now.store(),
+        }
+    }
+
+    /// What a read has shown. A first one that fails, the write makes up for.
+    fn read(&mut self, now: Now, outcome: &Outcome, is_first: bool) -> Command {
+        match outcome {
+            Outcome::Found(_) => self.decide(now),
+            Outcome::Stale(record) if mutant(Mutant::TrustStaleReads) => {
+                self.knowledge.see(record.clone());
+                self.decide(now)
+            }
+            Outcome::Stale(record) => match self.stale(now, record.as_ref()) {
+                true => tell(Told::Replay),
+                false => self.take(now, Take::Create),
+            },
+            _ if is_first && self.goal != Goal::LookUp => self.take(now, Take::Create),
+            other => self.not_read(now, cause(other)),
+        }
+    }
+
+    /// A read has failed. Where somebody runs it, that is no reason to stop waiting; a transaction has
+    /// time for another.
+    fn not_read(&mut self, now: Now, cause: Cause) -> Command {
+        if let Some(observed) = self.observed()
+            && !self.rules.wait_left(now, self.started).is_zero()
+        {
+            return self.wait(now, observed.left);
+        }
+        match self.goal {
+            Goal::Transact { .. } if cause == Cause::Outage => self.pace(now, Next::Look),
+            Goal::Transact { .. } | Goal::Own | Goal::LookUp => {
+                self.give_up(now, Reason::Error, cause)
+            }
+        }
+    }
+
+    /// What an eventually consistent read has shown: a completed operation stays what it is. Of anything
+    /// else there may be something newer, which the write brings; where it does not, because the store
+    /// is gone by then, what was seen here counts.
+    fn stale(&mut self, now: Now, record: Option<&Header>) -> bool {
+        let judging = now.judging(self.time, self.rules.tolerance);
+        match decide(record, self.knowledge.me(), judging, &self.rules) {
+            Decision::Replay => return true,
+            _ if mutant(Mutant::ForgetGlimpses) => {}
+            Decision::Create | Decision::Replace { .. } | Decision::TakeOver => {}
+            // Whoever was at work may have ended long ago: nobody is told of it.
+            Decision::InProgress { .. }
+            | Decision::Mismatch
+            | Decision::ReplayFailure
+            | Decision::Abandoned
+            | Decision::Reconcile
+            | Decision::Finished
+            | Decision::Acquired { .. } => self.obstacle = Obstacle::MustNotRun,
+        }
+        false
+    }
+
+    /// What became of a write that takes the key.
+    fn written(&mut self, now: Now, outcome: &Outcome, take: Take) -> Command {
+        match (outcome, take) {
+            (Outcome::Applied, Take::Settle(_)) => tell(Told::Reconciled),
+            (Outcome::Applied, _) => match self.knowledge.own().map(|own| own.state) {
+                Some(State::Pending { lease_expires_at }) => self.verify(now, lease_expires_at),
+                _ => self.look(now),
+            },
+            (Outcome::Refused(Some(_)), _) => self.decide(now),
+            // The answer cannot be stored: the driver puts a lesser one in its place.
+            (Outcome::Invalid, Take::Settle(_)) => self.look(now),
+            (Outcome::Invalid | Outcome::NotApplied(_) | Outcome::ItemsRefused, _) => {
+                self.give_up(now, Reason::Error, cause(outcome))
+            }
+            (
+                Outcome::Refused(None)
+                | Outcome::Found(_)
+                | Outcome::Stale(_)
+                | Outcome::Conflict
+                | Outcome::Unknown,
+                _,
+            ) => self.look(now),
+        }
+    }
+
+    /// By what was seen, and by nothing else.
+    fn decide(&mut self, now: Now) -> Command {
+        let judging = now.judging(self.time, self.rules.tolerance);
+        let record = self.knowledge.seen().record();
+        let completed_at = record.and_then(|record| record.completed_at);
+        let decision = decide(record, self.knowledge.me(), judging, &self.rules);
+        if !matches!(decision, Decision::InProgress { .. }) {
+            self.obstacle = Obstacle::Nothing;
+        }
+        match decision {
+            Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
+            Decision::Finished => match self.goal {
+                Goal::Own | Goal::LookUp => tell(Told::Reconciled),
+                Goal::Transact { completed_at: ours, .. } if completed_at == Some(ours) => {
+                    tell(Told::Executed)
+                }
+                // An earlier one of ours has landed.
+                Goal::Transact { .. } => tell(Told::Replay),
+            },
+            Decision::Create => self.take(now, Take::Create),
+            Decision::Replace { attempts } => self.take(now, Take::Replace { attempts }),
+            Decision::TakeOver => self.take(now, Take::TakeOver),
+            Decision::Reconcile => self.ask(now),
+            Decision::InProgress { lease_left } => {
+                let at = now.local.uptime;
+                self.obstacle = Obstacle::Running(ObservedLease { left: lease_left, at });
+                match self.is_in_doubt() {
+                    true => self.end(now, Reason::InProgress { lease_left }),
+                    false => self.wait(now, lease_left),
+                }
+            }
+            Decision::Replay => tell(Told::Replay),
+            Decision::ReplayFailure => self.end(now, Reason::Failed),
+            Decision::Mismatch => self.end(now, Reason::Mismatch),
+            Decision::Abandoned => self.end(now, Reason::Abandoned),
+        }
+    }
+
+    /// A read or a refusal has shown our own record.
+    fn acquired(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
+        if let Some(own) = self.knowledge.own() {
+            self.attempt = own.attempt;
+            self.released_attempts = own.released_attempts;
+            self.created_at = own.created_at;
+        }
+        self.verify(now, lease_expires_at)
+    }
+
+    /// The key is ours. Nothing runs before the response that has shown it says that the lease is right,
+    /// nor while another write of ours could still change it; else it is stamped anew.
+    fn verify(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
+        self.obstacle = Obstacle::Nothing;
+        let is_settled = self.knowledge.settled().is_some() || mutant(Mutant::RunBeforeSettled);
+        match self.rules.window(now, lease_expires_at, self.time) {
+            Some(window) if is_settled => Command::Stop(Stop::Run(window)),
+            Some(_) | None => self.take(now, Take::Restamp { lease_expires_at }),
+        }
+    }
+
+    fn ask(&mut self, now: Now) -> Command {
+        let version = self.knowledge.seen().record().map(Header::version);
+        match &self.resolution {
+            Some((seen, resolution)) if version.as_ref() == Some(seen) => {
+                let resolution = *resolution;
+                self.resolve(now, resolution)
+            }
+            _ => Command::Stop(Stop::Ask),
+        }
+    }
+
+    /// The hook has said what became of the record that was seen last.
+    fn resolve(&mut self, now: Now, resolution: Resolution) -> Command {
+        if let Some(record) = self.knowledge.seen().record() {
+            self.resolution = Some((record.version(), resolution));
+        }
+        match resolution {
+            Resolution::Completed | Resolution::Failed => self.take(now, Take::Settle(resolution)),
+            Resolution::Execute => self.take(now, Take::TakeOver),
+            Resolution::Refuse => self.end(now, Reason::Abandoned),
+        }
+    }
+
+    /// Waits for an operation that another owner runs, or tells that it is in progress.
+    fn wait(&mut self, now: Now, lease_left: Duration) -> Command {
+        let left = self.rules.wait_left(now, self.started);
+        if left.is_zero() {
+            return self.end(now, Reason::InProgress { lease_left });
+        }
+        self.step = Step::Pausing(Next::LookAnew);
+        Command::Pause { bound: self.waiting.next(), max: left }
+    }
+
+    fn look(&mut self, now: Now) -> Command {
+        if now.is_over(self.budget) {
+            return self.give_up(now, Reason::TimedOut, Cause::Outage);
+        }
+        self.step = Step::Reading { is_first: false };
+        Command::Read { is_consistent: true, limit: self.limit(now) }
+    }
+
+    /// Waits before the third write and each later one; ends in a race that nobody wins.
+    fn take(&mut self, now: Now, take: Take) -> Command {
+        if self.goal == Goal::LookUp {
+            return self.end(now, Reason::Free);
+        }
+        self.writes += 1;
+        match self.goal {
+            Goal::Own | Goal::LookUp if self.writes > MAX_WRITES => match take {
+                Take::Restamp { .. } => self.give_up(now, Reason::NoLease, Cause::Outage),
+                _ => {
+                    let lease_left = self.observed().map_or(Duration::ZERO, |seen| seen.left);
+                    self.end(now, Reason::InProgress { lease_left })
+                }
+            },
+            // In a race, who has lost twice waits a little.
+            _ if self.writes > 2 => self.pace(now, Next::Take(take)),
+            _ => self.send(now, take),
+        }
+    }
+
+    fn pace(&mut self, now: Now, next: Next) -> Command {
+        let bound = self.pacing.next();
+        if let Goal::Transact { .. } = self.goal
+            && bound >= now.left(self.tries_until)
+        {
+            return self.give_up(now, Reason::TimedOut, Cause::Outage);
+        }
+        self.step = Step::Pausing(next);
+        Command::Pause { bound, max: self.limit(now) }
+    }
+
+    fn send(&mut self, now: Now, take: Take) -> Command {
+        if now.is_over(self.budget) {
+            return self.give_up(now, Reason::TimedOut, Cause::Outage);
+        }
+        self.note_taken(now, take);
+        if let Goal::Transact { .. } = self.goal {
+            return self.transact(now, take);
+        }
+        match self.rules.term(now) {
+            Err(TooLate) => self.give_up(now, Reason::TooLate, Cause::Other),
+            Ok(term) => {
+                let term = term.unlike(&self.stamped);
+                self.stamped.push(term.lease_expires_at);
+                let state = State::Pending { lease_expires_at: term.lease_expires_at };
+                let write = self.taking(now, take, state, term.expires_at);
+                self.dispatch(now, write, take)
+            }
+        }
+    }
+
+    /// What the record will have of the one that it takes the place of.
+    fn note_taken(&mut self, now: Now, take: Take) {
+        let seen = self.knowledge.seen().record().cloned();
+        let next = u32::from(!mutant(Mutant::AttemptStays));
+        match (take, seen) {
+            (Take::Create, _) => self.begin_anew(now, 0, None),
+            (Take::Replace { attempts }, _) => self.begin_anew(now, attempts, None),
+            (Take::TakeOver, Some(seen)) => {
+                self.attempt = seen.attempt.saturating_add(next);
+                self.created_at = seen.created_at;
+                self.released_attempts = seen.released_attempts;
+                self.taken = Some(seen);
+            }
+            // A hook's resolution is no attempt.
+            (Take::Settle(_), Some(seen)) => {
+                (self.attempt, self.created_at) = (seen.attempt, seen.created_at);
+                self.released_attempts = seen.released_attempts;
+            }
+            (Take::Restamp { .. } | Take::TakeOver | Take::Settle(_), _) => {}
+        }
+    }
+
+    /// The operation starts from its beginning, after so many attempts that have left nothing.
+    fn begin_anew(&mut self, now: Now, attempts: u32, taken: Option<Header>) {
+        self.attempt = attempts.saturating_add(1);
+        self.released_attempts = attempts;
+        self.created_at = now.store();
+        self.taken = taken;
+    }
+
+    /// The write that takes the key.
+    fn taking(&self, now: Now, take: Take, state: State, expires_at: i64) -> Write {
+        let pending = self.header(state, None, expires_at);
+        let store = now.store();
+        let retained = store.plus(self.rules.retention).seconds_up();
+        let (form, guard, record) = match take {
+            Take::Create if mutant(Mutant::TakeReleasedUnfenced) => {
+                (Form::Put, Guard::FreeOrHeld, pending)
+            }
+            Take::Create => (Form::Put, Guard::Absent.unless(Mutant::CreateUnfenced), pending),
+            Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
+            Take::TakeOver => {
+                (Form::Update, self.unchanged().unless(Mutant::TakeOverUnfenced), pending)
+            }
+            Take::Restamp { .. } if mutant(Mutant::RestampMayShorten) => {
+                (Form::Stamp, Guard::Held, pending)
+            }
+            Take::Restamp { lease_expires_at } => {
+                (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
+            }
+            Take::Settle(Resolution::Completed) => {
+                let record = self.header(State::Completed, Some(store), retained);
+                (Form::Put, self.unchanged().unless(Mutant::SettleUnfenced), record)
+            }
+            Take::Settle(_) => {
+                let record = self.header(State::Failed, Some(store), retained);
+                (Form::Update, self.unchanged(), record)
+            }
+        };
+        Write { form, guard, record }
+    }
+
+    fn unchanged(&self) -> Guard {
+        let seen = self.knowledge.seen().record();
+        seen.map_or(Guard::Absent, |seen| Guard::Unchanged(seen.version()))
+    }
+
+    fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
+        Header {
+            owner: self.knowledge.me().clone(),
+            state,
+            attempt: self.attempt,
+            released_attempts: self.released_attempts,
+            created_at: self.created_at,
+            completed_at,
+            expires_at,
+            steps: None,
+            is_same_request: true,
+        }
+    }
+
+    fn dispatch(&mut self, now: Now, write: Write, take: Take) -> Command {
+        self.knowledge.send(&write);
+        let limit = match self.goal {
+            Goal::Own | Goal::LookUp => self.limit(now),
+            Goal::Transact { .. } => self.limit(now).min(now.left(self.tries_until).max(MIN_LIMIT)),
+        };
+        self.step = Step::Sending { write: write.clone(), take };
+        Command::Send { write, limit }
+    }
+
+    /// How long the next request may last: half of what is left, so that whatever becomes of it, there
+    /// is time to look, and to give back what it has left; and the answer has to get out before the
+    /// deadline.
+    fn limit(&self, now: Now) -> Duration {
+        (now.left(self.budget) / 2).min(self.rules.time_until_answer(now))
+    }
+
+    /// The store's time begins anew: what came in between was not its own.
+    fn begin_budget(&mut self, now: Now) {
+        self.budget = now.lasting(self.rules.request_timeout);
+        self.begin_tries(now);
+    }
+
+    /// A quarter of the budget is for the look after the last try.
+    fn begin_tries(&mut self, now: Now) {
+        let longest = self.rules.completion_timeout.min(now.left(self.budget) / 4 * 3);
+        let until = now.lasting(longest);
+        self.tries_until = self.rules.answer_by().map_or(until, |answer_by| until.or(answer_by));
+    }
+
+    /// The call ends with an error.
+    fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
+        if cause == Cause::Outage && self.goal == Goal::Own {
+            if let Some(observed) = self.observed() {
+                // What was seen may be long ago, and the record ours by now.
+                return self.end(now, Reason::InProgress { lease_left: observed.left });
+            }
+            if self.may_run_unprotected() {
+                return Command::Stop(Stop::RunUnprotected);
+            }
+        }
+        self.end(now, reason)
+    }
+
+    /// Not where the record, or the hook's resolution, said that it must not.
+    fn may_run_unprotected(&self) -> bool {
+        let is_settled =
+            matches!(self.resolution, Some((_, Resolution::Completed | Resolution::Failed)));
+        self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_settled
+    }
+
+    /// Nothing ran; a key that we may hold and shall not use is given back first.
+    fn end(&mut self, now: Now, reason: Reason) -> Command {
+        match self.goal {
+            Goal::LookUp => self.tell_nothing(reason),
+            Goal::Own if self.knowledge.may_hold_key() => self.give_back(now, reason),
+            Goal::Own => self.tell_nothing(reason),
+            Goal::Transact { .. } => {
+                self.ending = Some((reason, 0));
+                self.closed_off(now)
+            }
+        }
+    }
+
+    fn tell_nothing(&self, reason: Reason) -> Command {
+        tell(match self.nothing_happened() {
+            Some(nothing) => Told::Nothing(reason, nothing),
+            None => Told::Unknown,
+        })
+    }
+
+    /// A write that takes the key has no effect by itself; a transaction has.
+    fn nothing_happened(&self) -> Option<NothingHappened> {
+        match self.goal {
+            Goal::Own | Goal::LookUp => Some(NothingHappened(())),
+            Goal::Transact { .. } => {
+                self.knowledge.settled().map(|settled| NothingHappened::for_sure(&settled))
+            }
+        }
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.nothing_happened().is_none()
+    }
+
+    /// Leaves the record as it was before we took it, or may have. Even where no time is left, it gets
+    /// enough for one request: a machine that was frozen may be back. If it fails, the lease frees the key.
+    fn give_back(&mut self, now: Now, reason: Reason) -> Command {
+        let store = now.store();
+        let (form, record) = match &self.taken {
+            None => (Form::Put, self.released(now)),
+            Some(taken) => (Form::Update, self.as_before(taken, store)),
+        };
+        let before = self.knowledge.seen().record().map(Header::version);
+        let guard = match self.knowledge.holds_key() {
+            true => Guard::Held,
+            false => Guard::HeldOrAsBefore(before),
+        };
+        let write = Write { form, guard, record };
+        self.knowledge.send(&write);
+        self.step = Step::GivingBack(reason);
+        Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    /// A record in nobody's hands. The attempt that nobody has made does not count.
+    fn released(&self, now: Now) -> Header {
+        let attempt = self.attempt.saturating_sub(1);
+        let expires_at = now.store().plus(RELEASED_FOR).seconds_up();
+        Header { attempt, ..self.header(State::Released, None, expires_at) }
+    }
+
+    /// What was taken over, as it was: but in our name, so that no late write of ours finds it.
+    fn as_before(&self, taken: &Header, store: Timestamp) -> Header {
+        let expires_at = store.plus(self.rules.retention).seconds_up().max(taken.expires_at);
+        let state = match taken.state {
+            // Its answer is gone: it may run again.
+            State::Completed | State::Failed => State::Failed,
+            State::Pending { .. } | State::Released => taken.state,
+        };
+        let completed_at = taken.completed_at;
+        let owner = self.knowledge.me().clone();
+        Header { owner, state, completed_at, expires_at, ..taken.clone() }
+    }
+}
+
+/// A whole operation in one transaction.
+impl Acquire {
+    /// The finished record, under the guard of what was seen.
+    fn transact(&mut self, now: Now, take: Take) -> Command {
+        let Goal::Transact { completed_at, form } = self.goal else { return self.look(now) };
+        // The retention begins with what is written now, however long the call has waited.
+        let retained = now.store().plus(self.rules.retention).seconds_up();
+        self.expires_at = self.expires_at.max(retained);
+        let record = self.header(State::Completed, Some(completed_at), self.expires_at);
+        let guard = match take {
+            Take::Create => Guard::Absent,
+            _ => self.unchanged(),
+        };
+        let guard = match form {
+            Form::Transaction => guard.unless(Mutant::TransactUnfenced),
+            Form::Put | Form::Update | Form::Stamp => guard,
+        };
+        self.dispatch(now, Write { form, guard, record }, take)
+    }
+
+    fn transacted(&mut self, now: Now, outcome: &Outcome, write: Write, take: Take) -> Command {
+        match outcome {
+            Outcome::Applied => tell(Told::Executed),
+            Outcome::Refused(Some(_)) => self.decide(now),
+            Outcome::Refused(None) | Outcome::Found(_) | Outcome::Stale(_) => self.look(now),
+            Outcome::ItemsRefused => {
+                self.step = Step::Repeating(write, take);
+                Command::Stop(Stop::AskInstead)
+            }
+            Outcome::Invalid | Outcome::NotApplied(Cause::Other) if !self.is_in_doubt() => {
+                self.give_up(now, Reason::Error, Cause::Other)
+            }
+            Outcome::Invalid | Outcome::NotApplied(_) | Outcome::Conflict | Outcome::Unknown => {
+                self.again(now, write, take)
+            }
+        }
+    }
+
+    /// The same once more, if there is time: a request that was executed is recognised by its token.
+    fn again(&mut self, now: Now, write: Write, take: Take) -> Command {
+        let bound = self.pacing.next();
+        if bound >= now.left(self.tries_until) {
+            return self.end(now, Reason::Error);
+        }
+        self.step = Step::Repeating(write, take);
+        Command::Pause { bound, max: bound }
+    }
+
+    /// Tells that nothing was written, once no write of ours can land. Where one still can, the record
+    /// that it asks for is put out of its way.
+    fn closed_off(&mut self, now: Now) -> Command {
+        let Some((reason, tries)) = self.ending else { return tell(Told::Unknown) };
+        if let Some(own) = self.knowledge.own().filter(|own| own.state == State::Completed) {
+            let is_this = own.completed_at == self.completed_at();
+            return tell(if is_this { Told::Executed } else { Told::Replay });
+        }
+        if !self.is_in_doubt() || tries == MAX_CLOSINGS || mutant(Mutant::TransactionLeftInDoubt) {
+            return self.tell_nothing(reason);
+        }
+        self.ending = Some((reason, tries + 1));
+        let Some(write) = self.closing(now) else { return tell(Told::Unknown) };
+        self.knowledge.send(&write);
+        self.step = Step::ClosingOff(write.clone());
+        Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    /// The record that a late transaction asks for, as another version that says the same. Whoever runs
+    /// under it keeps it. An answer is never put out of anybody's way.
+    fn closing(&self, now: Now) -> Option<Write> {
+        let Seen::Record(seen) = self.knowledge.seen() else {
+            let record = Header { attempt: 0, released_attempts: 0, ..self.released(now) };
+            return Some(Write { form: Form::Put, guard: Guard::Absent, record });
+        };
+        let record = match seen.state {
+            State::Completed => return None,
+            State::Pending { lease_expires_at } => {
+                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
+                Header { state, ..seen.clone() }
+            }
+            State::Failed | State::Released => {
+                Header { owner: self.knowledge.me().clone(), ..seen.clone() }
+            }
+        };
+        Some(Write { form: Form::Update, guard: Guard::Unchanged(seen.version()), record })
+    }
+
+    const fn completed_at(&self) -> Option<Timestamp> {
+        match self.goal {
+            Goal::Transact { completed_at, .. } => Some(completed_at),
+            Goal::Own | Goal::LookUp => None,
+        }
+    }
+}
+
+const fn tell(told: Told) -> Command {
+    Command::Stop(Stop::Tell(told))
+}
+
+fn cause(outcome: &Outcome) -> Cause {
+    match outcome {
+        Outcome::NotApplied(cause) => *cause,
+        Outcome::Invalid => Cause::Other,
+        _ => Cause::Outage,
+    }
+}

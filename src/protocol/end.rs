@@ -1,0 +1,652 @@
+//! An execution: the lease that it runs under, and how it ends. Its answer is stored, its failure kept,
+//! or its key released; or a commit of its own has ended it before.
+//!
+//! Every write of an owner's that can end its record excludes the others by its condition: whichever the
+//! store gets first lands, and the others are refused. What is told is what landed.
+
+use std::time::Duration;
+
+use super::acquire::{Granted, NothingHappened, RELEASED_FOR};
+use super::knowledge::Knowledge;
+use super::lease::{Term, Window};
+use super::record::{Header, State};
+use super::rules::{MIN_LIMIT, Rules};
+use super::time::{Backoff, End as Instant, Now, Timestamp};
+use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
+use crate::mutant::{Mutant, mutant};
+use crate::policy::Failure;
+
+/// How long an execution without a record tries to leave its answer behind after all.
+const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How an execution has ended, or a commit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub(crate) enum Ended {
+    /// What was sent is in the table.
+    Stored,
+    /// An earlier commit of the execution's is, with its own answer: that of the record seen last.
+    Landed,
+    /// The failure is kept, or the key is released.
+    Left,
+    /// The record seen last is another's. Nothing of what was sent is in the tables, nor will be.
+    LeaseLost,
+    /// The record was given up. A commit has not landed, and never will.
+    NothingWritten(NothingHappened),
+    /// A commit has had no effect: the handler has the word again.
+    Reopened,
+    /// A commit may have landed, or may yet.
+    Unknown,
+    /// The store was not heard of in time.
+    Unconfirmed,
+}
+
+type Command = super::write::Command<Ended>;
+
+/// What a failed execution leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Leaving {
+    Release,
+    Keep,
+}
+
+/// Why a commit is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum NoCommit {
+    Over(Ended),
+    /// The handler has returned.
+    Closed,
+}
+
+/// What became of a stamp on the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Renewal {
+    Renewed,
+    /// It is ours, and stamped wrong: by a clock that has jumped since.
+    Wrong(Timestamp),
+    Failed,
+    /// The operation has ended: there is no lease any more.
+    Ended,
+    Lost,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    rules: Rules,
+    knowledge: Knowledge,
+    /// What of the record no write of the execution's changes.
+    attempt: u32,
+    released_attempts: u32,
+    created_at: Timestamp,
+    taken: Option<Header>,
+    /// None where no record protects, and once the lease is given up.
+    window: Option<Window>,
+    is_protected: bool,
+    is_lost: bool,
+    /// Ends that were stamped anew. Never stamped again, or else a late copy of what replaced them
+    /// would be in force once more.
+    replaced: Vec<Timestamp>,
+    stage: Stage,
+    step: Step,
+    /// Until when what is sent is tried.
+    until: Instant,
+    pacing: Backoff,
+    /// Of the last commit; no two completions of an execution have the same, which tells which landed.
+    completed_at: Option<Timestamp>,
+    /// At least one commit was sent, and a copy may be under way even if its caller was told of a refusal.
+    has_committed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// The handler has the word.
+    Open,
+    /// The operation is over, whatever its handler returns.
+    Over(Ended),
+    /// Its handler has returned.
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Idle,
+    Sending(Write, Aim),
+    /// What a refused write has lost to, where the store did not say; or what has become of a commit.
+    Reading(Option<Write>, Aim),
+    Pausing(Write, Aim),
+}
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Aim {
+    Complete {
+        completed_at: Timestamp,
+    },
+    /// With what is left of the record where the commit has to be given up.
+    Commit {
+        completed_at: Timestamp,
+        or: Leaving,
+    },
+    /// The failure is kept, or the key is released; whether a try was never heard of.
+    Leave {
+        in_doubt: bool,
+    },
+    /// A commit of which nobody knows is put beyond doubt: the record is given up in its place.
+    Resolve {
+        completed_at: Timestamp,
+    },
+    /// What has become of a commit is read, and no more.
+    Look,
+}
+
+impl Aim {
+    /// The time that tells this completion from the execution's others.
+    const fn completed_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Complete { completed_at }
+            | Self::Commit { completed_at, .. }
+            | Self::Resolve { completed_at } => Some(completed_at),
+            Self::Leave { .. } | Self::Look => None,
+        }
+    }
+}
+
+impl End {
+    pub(crate) fn new(granted: Granted, rules: Rules, window: Option<Window>, now: Now) -> Self {
+        let Granted { knowledge, taken, attempt, released_attempts, created_at } = granted;
+        Self {
+            rules,
+            knowledge,
+            attempt,
+            released_attempts,
+            created_at,
+            taken,
+            is_protected: window.is_some(),
+            window,
+            is_lost: false,
+            replaced: Vec::new(),
+            stage: Stage::Open,
+            step: Step::Idle,
+            until: now.lasting(Duration::ZERO),
+            pacing: Self::pacing(),
+            completed_at: None,
+            has_committed: false,
+        }
+    }
+
+    const fn pacing() -> Backoff {
+        Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
+    }
+
+    pub(crate) const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) const fn window(&self) -> Option<Window> {
+        self.window
+    }
+
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// A write of a step's has met another owner.
+    pub(crate) fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// The handler was stopped: nothing runs under the lease, and it is renewed no more.
+    pub(crate) fn stop(&mut self) {
+        self.window = None;
+    }
+
+    /// Nothing that a handler does now can be part of its operation. A commit that is under way is not
+    /// counted: it may be refused.
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_) | Stage::Closed)
+    }
+
+    /// Whether a commit of this execution may land yet, though its caller was told of a refusal.
+    pub(crate) fn has_commit_in_doubt(&self) -> bool {
+        self.knowledge.may_transact()
+    }
+
+    /// The beginning of time where there is no lease.
+    fn lease_expires_at(&self) -> Timestamp {
+        self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
+    }
+
+    /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
+    /// even where the retention is shorter. A completion that arrives late is then no sooner gone
+    /// than the time in which nobody else may run.
+    pub(crate) fn expires_at(&self, ended_at: Timestamp) -> i64 {
+        let retained = ended_at.plus(self.rules.retention);
+        retained.max(self.lease_expires_at()).seconds_up()
+    }
+
+    /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,
+    /// and must stay for as long as it does, however long its lease is renewed meanwhile.
+    pub(crate) fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
+        let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();
+        let longest = ended_at.plus(self.rules.completion_timeout).plus(renewed).seconds_up();
+        self.expires_at(ended_at).max(longest)
+    }
+
+    /// How long what ends the execution is tried from now on.
+    pub(crate) fn tries_until(&self, now: Now) -> Instant {
+        let longest = match self.is_protected {
+            true => self.rules.completion_timeout,
+            false => UNPROTECTED_TIMEOUT,
+        };
+        let until = now.lasting(longest);
+        self.rules.answer_by().map_or(until, |answer_by| until.or(answer_by))
+    }
+
+    fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
+        Header {
+            owner: self.knowledge.me().clone(),
+            state,
+            attempt: self.attempt,
+            released_attempts: self.released_attempts,
+            created_at: self.created_at,
+            completed_at,
+            expires_at,
+            steps: None,
+            is_same_request: true,
+        }
+    }
+}
+
+/// The lease.
+impl End {
+    /// The write that renews it; none where there is no lease any more.
+    pub(crate) fn renewal(&self, now: Now) -> Option<Write> {
+        self.window?;
+        let term = self.rules.renewed_term(now).unlike(&self.replaced);
+        let guard = match mutant(Mutant::RenewalMayShorten) {
+            true => Guard::Held,
+            false => Guard::HeldForLess(term.lease_expires_at),
+        };
+        Some(self.stamp(term, guard.unless(Mutant::RenewUnfenced)))
+    }
+
+    /// What takes the place of a wrong stamp: never less than what the holder goes by, however late it
+    /// arrives.
+    pub(crate) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
+        let held = self.window?;
+        if !self.replaced.contains(&wrong) {
+            self.replaced.push(wrong);
+        }
+        let term = self.rules.renewed_term(now).not_before(held.lease_expires_at);
+        let guard = match mutant(Mutant::RestampMayShorten) {
+            true => Guard::Held,
+            false => Guard::HeldUntil(wrong),
+        };
+        Some(self.stamp(term.unlike(&self.replaced), guard))
+    }
+
+    fn stamp(&self, term: Term, guard: Guard) -> Write {
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        Write { form: Form::Stamp, guard, record: self.header(state, None, term.expires_at) }
+    }
+
+    /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
+    pub(crate) fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
+        let lease_expires_at = match &reply.outcome {
+            Outcome::Applied => write.record.state.lease_expires_at(),
+            Outcome::Refused(Some(record)) if record.owner != *self.knowledge.me() => None,
+            // A longer one of our own, from an earlier try; or our completion.
+            Outcome::Refused(Some(record)) => match record.state.lease_expires_at() {
+                Some(end) => Some(end),
+                None => return Renewal::Ended,
+            },
+            Outcome::Refused(None) => None,
+            Outcome::Found(_)
+            | Outcome::Stale(_)
+            | Outcome::Conflict
+            | Outcome::Invalid
+            | Outcome::NotApplied(_)
+            | Outcome::ItemsRefused
+            | Outcome::Unknown => return Renewal::Failed,
+        };
+        let Some(lease_expires_at) = lease_expires_at else {
+            // What ends the record may be under way: whether the lease was lost is told by that alone.
+            if !matches!(self.step, Step::Idle) || self.is_over() {
+                return Renewal::Ended;
+            }
+            self.is_lost = true;
+            return Renewal::Lost;
+        };
+        match self.rules.renewed_window(now, lease_expires_at, reply.time) {
+            None => Renewal::Wrong(lease_expires_at),
+            Some(window) => {
+                self.window = self.window.map(|_| window);
+                Renewal::Renewed
+            }
+        }
+    }
+}
+
+/// How it ends.
+impl End {
+    /// Whether a commit may begin, and its time.
+    pub(crate) fn begin_commit(&mut self, now: Now) -> Result<Timestamp, NoCommit> {
+        match self.stage {
+            Stage::Open => Ok(self.next_completion(now)),
+            Stage::Over(ended) => Err(NoCommit::Over(ended)),
+            Stage::Closed => Err(NoCommit::Closed),
+        }
+    }
+
+    /// When an operation is completed that ends now: at no commit's time.
+    pub(crate) fn next_completion(&self, now: Now) -> Timestamp {
+        let store = now.store();
+        self.completed_at.map_or(store, |last| store.max(last.shifted(1)))
+    }
+
+    /// Sends the answer with its effect until `until`. `or`: what is left of the record where that is not
+    /// heard of.
+    pub(crate) fn commit(
+        &mut self,
+        now: Now,
+        (completed_at, expires_at): (Timestamp, i64),
+        or: Leaving,
+        until: Instant,
+    ) -> Command {
+        self.completed_at = Some(completed_at);
+        self.has_committed = true;
+        let guard = match self.is_protected {
+            true => Guard::Held,
+            false => Guard::FreeOrHeld,
+        };
+        #[cfg(feature = "fault-injection")]
+        let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
+        let record = self.header(State::Completed, Some(completed_at), expires_at);
+        let guard = guard.unless(Mutant::TransactUnfenced);
+        let write = Write { form: Form::Transaction, guard, record };
+        self.begin(now, write, Aim::Commit { completed_at, or }, until)
+    }
+
+    /// Stores the answer.
+    pub(crate) fn complete(
+        &mut self,
+        now: Now,
+        (completed_at, expires_at): (Timestamp, i64),
+        until: Instant,
+    ) -> Command {
+        self.stage = Stage::Closed;
+        let guard = match self.has_committed {
+            // A commit may land late, and its answer must not be overwritten.
+            true => Guard::FreeOrHeld,
+            false => Guard::FreeOrOwned.unless(Mutant::CompleteUnfenced),
+        };
+        let record = self.header(State::Completed, Some(completed_at), expires_at);
+        let write = Write { form: Form::Put, guard, record };
+        self.begin(now, write, Aim::Complete { completed_at }, until)
+    }
+
+    /// The handler has failed, or said that it has executed nothing.
+    pub(crate) fn leave(&mut self, now: Now, leaving: Leaving) -> Command {
+        self.stage = Stage::Closed;
+        let write = self.leaving(now, leaving);
+        let until = self.tries_until(now);
+        self.begin(now, write, Aim::Leave { in_doubt: false }, until)
+    }
+
+    fn leaving(&self, now: Now, leaving: Leaving) -> Write {
+        let store = now.store();
+        match leaving {
+            Leaving::Release => {
+                let until = store.plus(RELEASED_FOR).max(self.lease_expires_at());
+                let record = self.header(State::Released, None, until.seconds_up());
+                Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record }
+            }
+            Leaving::Keep => {
+                let record = self.header(State::Failed, Some(store), self.expires_at(store));
+                let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
+                Write { form: Form::Update, guard, record }
+            }
+        }
+    }
+
+    /// The handler has returned: how its commits have ended it, if they have. One that its caller has not
+    /// waited for is put beyond doubt first: the record is given up as `leaving`, unless it has landed.
+    pub(crate) fn close(&mut self, now: Now, leaving: Leaving) -> Option<Command> {
+        match (self.stage, self.interrupted()) {
+            (Stage::Over(ended), _) => Some(Command::Stop(ended)),
+            (Stage::Open | Stage::Closed, None) => {
+                self.stage = Stage::Closed;
+                None
+            }
+            (Stage::Open | Stage::Closed, Some(completed_at)) => {
+                self.stage = Stage::Closed;
+                Some(self.resolve(now, completed_at, leaving))
+            }
+        }
+    }
+
+    /// The handler was stopped, since its lease has ended: how its commits have ended it, if they have. One
+    /// that nobody has heard of is looked for, and no more: it may land as long as nobody has taken the
+    /// record, and to give that up would let the operation run again at once, whatever else its handler
+    /// had done.
+    pub(crate) fn expire(&mut self, now: Now) -> Option<Command> {
+        match (self.stage, self.interrupted()) {
+            (Stage::Over(Ended::NothingWritten(_)), _) => None,
+            (Stage::Over(ended), _) => Some(Command::Stop(ended)),
+            (Stage::Open | Stage::Closed, None) => {
+                self.stage = Stage::Closed;
+                None
+            }
+            (Stage::Open | Stage::Closed, Some(_)) => {
+                self.stage = Stage::Closed;
+                self.until = self.tries_until(now);
+                Some(self.read(now, None, Aim::Look))
+            }
+        }
+    }
+
+    /// A commit whose caller has not waited for its end.
+    fn interrupted(&mut self) -> Option<Timestamp> {
+        let aim = match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Idle => return None,
+            Step::Sending(_, aim) | Step::Reading(_, aim) | Step::Pausing(_, aim) => aim,
+        };
+        aim.completed_at()
+    }
+
+    /// Gives the record up, so that a commit under way can never land: it asks for a pending record, and
+    /// this one never is pending again in these hands. An execution without a record has none to give
+    /// up, and a commit of its can land wherever there is no record: it can only look.
+    fn resolve(&mut self, now: Now, completed_at: Timestamp, leaving: Leaving) -> Command {
+        let aim = Aim::Resolve { completed_at };
+        #[cfg(feature = "fault-injection")]
+        if mutant(Mutant::DoubtLeftOpen) {
+            return self.over(Ended::NothingWritten(NothingHappened::unproved()));
+        }
+        let until = self.tries_until(now);
+        if self.is_protected {
+            let write = self.leaving(now, leaving);
+            return self.begin(now, write, aim, until);
+        }
+        self.until = until;
+        self.read(now, None, aim)
+    }
+
+    fn begin(&mut self, now: Now, write: Write, aim: Aim, until: Instant) -> Command {
+        self.until = until;
+        self.pacing = Self::pacing();
+        self.send(now, write, aim)
+    }
+
+    fn send(&mut self, now: Now, mut write: Write, aim: Aim) -> Command {
+        // The lease may be renewed between two tries, and no record expires before it ends.
+        let lease_ends = self.lease_expires_at().seconds_up();
+        write.record.expires_at = write.record.expires_at.max(lease_ends);
+        self.knowledge.send(&write);
+        self.step = Step::Sending(write.clone(), aim);
+        Command::Send { write, limit: self.limit(now) }
+    }
+
+    fn read(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
+        self.step = Step::Reading(write, aim);
+        Command::Read { is_consistent: true, limit: self.limit(now) }
+    }
+
+    fn limit(&self, now: Now) -> Duration {
+        now.left(self.until).max(MIN_LIMIT)
+    }
+
+    /// The same once more, if there is time.
+    fn again(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
+        let bound = self.pacing.next();
+        let has_time = self.is_protected || matches!(aim, Aim::Commit { .. });
+        match write {
+            Some(write) if has_time && bound < now.left(self.until) => {
+                self.step = Step::Pausing(write, aim);
+                Command::Pause { bound, max: bound }
+            }
+            Some(_) | None => self.out_of_time(now, aim),
+        }
+    }
+
+    fn out_of_time(&mut self, now: Now, aim: Aim) -> Command {
+        match aim {
+            Aim::Commit { completed_at, or } if self.has_commit_in_doubt() => {
+                self.resolve(now, completed_at, or)
+            }
+            Aim::Commit { .. } => Command::Stop(Ended::Reopened),
+            Aim::Resolve { .. } => self.over(Ended::Unknown),
+            Aim::Complete { .. } | Aim::Leave { .. } if self.has_commit_in_doubt() => {
+                self.over(Ended::Unknown)
+            }
+            Aim::Complete { .. } | Aim::Leave { .. } => Command::Stop(Ended::Unconfirmed),
+            Aim::Look => Command::Stop(Ended::Unknown),
+        }
+    }
+
+    fn over(&mut self, ended: Ended) -> Command {
+        self.stage = Stage::Over(ended);
+        Command::Stop(ended)
+    }
+
+    fn sent(&mut self, now: Now, outcome: &Outcome, write: Write, aim: Aim) -> Command {
+        match outcome {
+            Outcome::Applied => match aim {
+                Aim::Complete { .. } | Aim::Commit { .. } => self.over(Ended::Stored),
+                Aim::Leave { .. } | Aim::Resolve { .. } | Aim::Look => self.given_up(aim),
+            },
+            Outcome::Refused(Some(_)) => self.found(now, Some(write), aim),
+            // There is no record: nothing is left to be changed.
+            Outcome::Refused(None) if matches!(aim, Aim::Leave { .. }) => self.given_up(aim),
+            Outcome::Refused(None) => self.read(now, Some(write), aim),
+            Outcome::ItemsRefused => Command::Stop(Ended::Reopened),
+            Outcome::NotApplied(Cause::Other)
+                if matches!(aim, Aim::Commit { .. }) && !self.has_commit_in_doubt() =>
+            {
+                Command::Stop(Ended::Reopened)
+            }
+            Outcome::Unknown => {
+                let aim = match aim {
+                    Aim::Leave { .. } => Aim::Leave { in_doubt: true },
+                    other => other,
+                };
+                self.again(now, Some(write), aim)
+            }
+            Outcome::Found(_)
+            | Outcome::Stale(_)
+            | Outcome::Conflict
+            | Outcome::Invalid
+            | Outcome::NotApplied(_) => self.again(now, Some(write), aim),
+        }
+    }
+
+    /// A record was seen, or that there is none.
+    fn found(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
+        let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
+        match own {
+            Some((State::Completed, completed_at)) => {
+                let is_this = completed_at.is_some() && completed_at == aim.completed_at();
+                self.over(if is_this { Ended::Stored } else { Ended::Landed })
+            }
+            Some((State::Pending { .. }, _)) => self.again(now, write, aim),
+            Some((State::Failed | State::Released, _)) => match aim {
+                Aim::Commit { .. } | Aim::Resolve { .. } | Aim::Leave { .. } => self.given_up(aim),
+                Aim::Complete { .. } => self.lost(now, aim),
+                Aim::Look => Command::Stop(Ended::Unknown),
+            },
+            None if self.knowledge.seen().record().is_some() => self.lost(now, aim),
+            // Past its retention, or deleted by hand.
+            None => match aim {
+                Aim::Leave { .. } | Aim::Resolve { .. } => self.given_up(aim),
+                Aim::Commit { .. } if self.is_protected => self.lost(now, aim),
+                Aim::Commit { .. } | Aim::Complete { .. } => self.again(now, write, aim),
+                Aim::Look => Command::Stop(Ended::Unknown),
+            },
+        }
+    }
+
+    /// The record is in nobody's hands, or a failed one.
+    fn given_up(&mut self, aim: Aim) -> Command {
+        let nothing = self.knowledge.settled().map(|settled| NothingHappened::for_sure(&settled));
+        match (aim, nothing) {
+            (Aim::Leave { .. }, _) if !self.has_commit_in_doubt() => Command::Stop(Ended::Left),
+            (Aim::Leave { .. }, _) | (_, None) => self.over(Ended::Unknown),
+            (_, Some(nothing)) => self.over(Ended::NothingWritten(nothing)),
+        }
+    }
+
+    /// The record is another's.
+    fn lost(&mut self, now: Now, aim: Aim) -> Command {
+        let is_settled = self.knowledge.settled().is_some();
+        match aim {
+            // Within the lease nobody has taken the record but after an earlier try.
+            Aim::Leave { in_doubt: true }
+                if self.window.is_some_and(|held| !now.is_over(held.end)) =>
+            {
+                self.given_up(aim)
+            }
+            Aim::Leave { .. } | Aim::Complete { .. } if !self.has_commit_in_doubt() => {
+                Command::Stop(Ended::LeaseLost)
+            }
+            Aim::Commit { .. } | Aim::Resolve { .. } | Aim::Look if is_settled => {
+                self.is_lost = true;
+                self.over(Ended::LeaseLost)
+            }
+            Aim::Leave { .. }
+            | Aim::Complete { .. }
+            | Aim::Commit { .. }
+            | Aim::Resolve { .. }
+            | Aim::Look => self.over(Ended::Unknown),
+        }
+    }
+}
+
+impl Machine for End {
+    type Stop = Ended;
+
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Sending(write, aim) => {
+                self.knowledge.learn(reply, Some(&write));
+                self.sent(now, &reply.outcome, write, aim)
+            }
+            Step::Reading(write, aim) => {
+                self.knowledge.learn(reply, None);
+                match reply.outcome {
+                    Outcome::Found(_) => self.found(now, write, aim),
+                    _ => self.again(now, write, aim),
+                }
+            }
+            Step::Pausing(write, aim) => self.send(now, write, aim),
+            Step::Idle => Command::Stop(Ended::Unconfirmed),
+        }
+    }
+
+    fn woke(&mut self, now: Now) -> Command {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Sending(write, aim) | Step::Pausing(write, aim) => self.send(now, write, aim),
+            Step::Reading(write, aim) => self.read(now, write, aim),
+            Step::Idle => Command::Stop(Ended::Unconfirmed),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Everything that one call knows of its key. Nothing else decides what is sent and what is told.
+
+use std::marker::PhantomData;
+
+use super::record::{Header, State};
+use super::write::{Form, Guard, Outcome, Reply, Write};
+use crate::record::Owner;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Knowledge {
+    me: Owner,
+    /// Every write of ours that the store could still execute, answered or not: a copy of an answered
+    /// one may come late as well.
+    may_land: Vec<Write>,
+    seen: Seen,
+}
+
+/// What the store has shown last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Seen {
+    Nothing,
+    Absent,
+    Record(Header),
+}
+
+impl Seen {
+    pub(crate) const fn record(&self) -> Option<&Header> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Nothing | Self::Absent => None,
+        }
+    }
+}
+
+/// Proof that no write of this call's can land any more. It borrows what it was found in, so it does
+/// not outlive the next write.
+#[derive(Debug)]
+pub(crate) struct Settled<'a>(PhantomData<&'a Knowledge>);
+
+/// Whether a write may still land, by what was seen.
+enum Outlook {
+    Alive,
+    Dead,
+    /// It asks for our own pending record, which is there only if another write of ours lands first.
+    AfterTaking,
+}
+
+impl Knowledge {
+    pub(crate) const fn new(me: Owner) -> Self {
+        Self { me, may_land: Vec::new(), seen: Seen::Nothing }
+    }
+
+    pub(crate) const fn me(&self) -> &Owner {
+        &self.me
+    }
+
+    pub(crate) const fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The record seen last, where it is this call's own.
+    pub(crate) fn own(&self) -> Option<&Header> {
+        self.seen.record().filter(|record| record.owner == self.me)
+    }
+
+    /// Whether our own pending record is what was seen last.
+    pub(crate) fn holds_key(&self) -> bool {
+        self.seen.record().is_some_and(|record| record.is_pending_of(&self.me))
+    }
+
+    /// A write is about to be sent.
+    pub(crate) fn send(&mut self, write: &Write) {
+        self.may_land.push(write.clone());
+    }
+
+    /// What became of `write`, or of a read.
+    pub(crate) fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
+        match (&reply.outcome, write) {
+            (Outcome::Applied, Some(write)) => {
+                let record = write.applied_to(self.seen.record());
+                self.see(Some(record));
+            }
+            (Outcome::Refused(Some(record)), _) => self.see(Some(record.clone())),
+            (Outcome::Found(record), _) => self.see(record.clone()),
+            (
+                Outcome::Conflict
+                | Outcome::Invalid
+                | Outcome::NotApplied(_)
+                | Outcome::ItemsRefused,
+                Some(write),
+            ) if !reply.is_in_doubt => self.did_not_happen(write),
+            _ => {}
+        }
+    }
+
+    /// The record is this, or was when the store said so.
+    pub(crate) fn see(&mut self, record: Option<Header>) {
+        self.seen = record.map_or(Seen::Absent, Seen::Record);
+        self.forget_what_cannot_land();
+    }
+
+    /// Of two that are alike, one.
+    fn did_not_happen(&mut self, write: &Write) {
+        if let Some(place) = self.may_land.iter().rposition(|sent| sent == write) {
+            self.may_land.remove(place);
+        }
+    }
+
+    /// No version of a record comes back once it is gone. So a write is dead for good when the record
+    /// is seen past what its guard asks for; and one that asks for our own pending record only when
+    /// what makes it so is dead as well.
+    fn forget_what_cannot_land(&mut self) {
+        let Self { me, may_land, seen } = self;
+        let is_taking = |write: &Write| {
+            matches!(outlook(&write.guard, me, seen), Outlook::Alive)
+                && write.record.is_pending_of(me)
+        };
+        let may_take = may_land.iter().any(is_taking);
+        may_land.retain(|write| match outlook(&write.guard, me, seen) {
+            Outlook::Alive => true,
+            Outlook::Dead => false,
+            Outlook::AfterTaking => may_take,
+        });
+    }
+
+    /// The proof that nothing of ours is under way.
+    pub(crate) fn settled(&self) -> Option<Settled<'_>> {
+        self.may_land.is_empty().then_some(Settled(PhantomData))
+    }
+
+    /// Whether a transaction of ours may land.
+    pub(crate) fn may_transact(&self) -> bool {
+        self.may_land.iter().any(|write| write.form == Form::Transaction)
+    }
+
+    /// Whether a write of ours is in the table, or may be, or may yet arrive there, that keeps others
+    /// from the key.
+    pub(crate) fn may_hold_key(&self) -> bool {
+        self.holds_key() || self.may_land.iter().any(|write| write.record.is_pending_of(&self.me))
+    }
+}
+
+fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
+    let (record, is_unseen) = (seen.record(), matches!(seen, Seen::Nothing));
+    let is_held = record.is_some_and(|record| record.is_pending_of(me));
+    let alive = |is_alive| if is_alive { Outlook::Alive } else { Outlook::Dead };
+    let held = |is_alive| match is_held {
+        true => alive(is_alive),
+        false => Outlook::AfterTaking,
+    };
+    match guard {
+        Guard::Absent => alive(record.is_none()),
+        Guard::Unchanged(_) => alive(is_unseen || guard.holds(me, record)),
+        Guard::Held | Guard::HeldUntil(_) | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
+            held(guard.holds(me, record))
+        }
+        Guard::HeldOrAsBefore(_) => match is_unseen || guard.holds(me, record) {
+            true => Outlook::Alive,
+            false => Outlook::AfterTaking,
+        },
+        // Whoever has it may release it; but what has completed stays.
+        Guard::FreeOrOwned => {
+            alive(record.is_none_or(|record| !has_completed(record) || record.owner == *me))
+        }
+        Guard::FreeOrHeld => alive(record.is_none_or(|record| !has_completed(record))),
+        #[cfg(feature = "fault-injection")]
+        Guard::Owned => held(true),
+        #[cfg(feature = "fault-injection")]
+        Guard::Unfenced => Outlook::Alive,
+    }
+}
+
+fn has_completed(record: &Header) -> bool {
+    record.state == State::Completed
+}

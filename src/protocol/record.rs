@@ -1,0 +1,107 @@
+//! What the protocol sees of a record: who has it, how it stands, and until when.
+
+use super::time::Timestamp;
+use crate::record::Owner;
+
+/// A record without what it carries: its answer and the results of its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Header {
+    pub(crate) owner: Owner,
+    pub(crate) state: State,
+    pub(crate) attempt: u32,
+    /// How many of the attempts were released before this operation began.
+    pub(crate) released_attempts: u32,
+    pub(crate) created_at: Timestamp,
+    /// Of a finished one. No two completions of one owner have the same.
+    pub(crate) completed_at: Option<Timestamp>,
+    /// Epoch seconds.
+    pub(crate) expires_at: i64,
+    /// How many steps are stored, where the attribute is there.
+    pub(crate) steps: Option<usize>,
+    /// Whether it is of the request that this call makes.
+    pub(crate) is_same_request: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Pending {
+        lease_expires_at: Timestamp,
+    },
+    Completed,
+    /// A failure that was kept.
+    Failed,
+    /// In nobody's hands: whoever comes may replace it, by compare-and-set.
+    Released,
+}
+
+/// The state's name in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Status {
+    Pending,
+    Completed,
+    Failed,
+    Released,
+}
+
+impl Status {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Released => "RELEASED",
+        }
+    }
+}
+
+impl State {
+    pub(crate) const fn status(self) -> Status {
+        match self {
+            Self::Pending { .. } => Status::Pending,
+            Self::Completed => Status::Completed,
+            Self::Failed => Status::Failed,
+            Self::Released => Status::Released,
+        }
+    }
+
+    pub(crate) const fn lease_expires_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Pending { lease_expires_at } => Some(lease_expires_at),
+            Self::Completed | Self::Failed | Self::Released => None,
+        }
+    }
+}
+
+/// Which state of a record was seen: what a compare-and-set compares.
+///
+/// A renewal keeps the owner and a completion keeps it too, so the owner alone would let a taker
+/// overwrite either. A step that an owner stores after its lease changes none of the three, and a
+/// taker that does not know of it would run it again: steps only get more, so their number tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Version {
+    pub(crate) owner: Owner,
+    pub(crate) status: Status,
+    pub(crate) lease_expires_at: Option<Timestamp>,
+    pub(crate) steps: Option<usize>,
+}
+
+impl Header {
+    pub(crate) fn version(&self) -> Version {
+        Version {
+            owner: self.owner.clone(),
+            status: self.state.status(),
+            lease_expires_at: self.state.lease_expires_at(),
+            steps: self.steps,
+        }
+    }
+
+    pub(crate) fn is_pending_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner && matches!(self.state, State::Pending { .. })
+    }
+
+    /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
+    /// only once its lease is over as well.
+    pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {
+        now.millis() > self.expires_at.saturating_mul(1000)
+    }
+}

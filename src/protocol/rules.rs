@@ -1,0 +1,122 @@
+//! What a call goes by: its policy, its deadline and the builder's settings, as plain data.
+
+use std::time::Duration;
+
+use super::lease::{Term, Window};
+use super::time::{End, Now, StoreTime, Timestamp, Uptime};
+use crate::mutant::{Mutant, mutant};
+use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+
+/// What must be left of a deadline for an answer to get out.
+pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
+
+/// What even a request gets for which no time is left: long enough for an answer to come.
+pub(crate) const MIN_LIMIT: Duration = Duration::from_millis(100);
+
+/// To how much a `Date` is exact.
+pub(crate) const DATE_RESOLUTION: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rules {
+    pub(crate) completed: Completed,
+    pub(crate) failure: Failure,
+    pub(crate) takeover: Takeover,
+    /// Whether a hook judges an abandoned operation, in the place of `takeover`.
+    pub(crate) reconciles: bool,
+    pub(crate) lease: Lease,
+    pub(crate) in_progress: InProgress,
+    pub(crate) outage: Outage,
+    pub(crate) retention: Duration,
+    pub(crate) completion_timeout: Duration,
+    /// When the caller's time is over.
+    pub(crate) deadline: Option<End>,
+    /// What a `Date` may be wrong by.
+    pub(crate) tolerance: Duration,
+    /// How long an acquisition may take, all that it sends together.
+    pub(crate) request_timeout: Duration,
+}
+
+/// The deadline is over: nothing may be written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLate;
+
+impl Rules {
+    /// By when a round trip must be over, so that the answer gets out before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<End> {
+        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
+    }
+
+    /// How long a request may last, so that the answer gets out before the deadline.
+    pub(crate) fn time_until_answer(&self, now: Now) -> Duration {
+        self.answer_by().map_or(Duration::MAX, |until| now.left(until).max(MIN_LIMIT))
+    }
+
+    /// How long a call that began at `started` still waits for an operation that another owner runs.
+    pub(crate) fn wait_left(&self, now: Now, started: Uptime) -> Duration {
+        let InProgress::Wait { timeout } = self.in_progress else { return Duration::ZERO };
+        let until = End::lasting_from(started, timeout);
+        now.left(self.answer_by().map_or(until, |answer_by| until.or(answer_by)))
+    }
+
+    /// How long an owner that starts now may hold the record.
+    pub(crate) fn term(&self, now: Now) -> Result<Term, TooLate> {
+        let left = self.deadline.map(|deadline| now.left(deadline));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(TooLate);
+        }
+        Ok(self.term_of(now, self.lease.length(left, self.lease_margin())))
+    }
+
+    /// What a lease is renewed to: an invocation's is not, so that no deadline bounds it.
+    pub(crate) fn renewed_term(&self, now: Now) -> Term {
+        self.term_of(now, self.lease.length(None, self.lease_margin()))
+    }
+
+    fn term_of(&self, now: Now, length: Duration) -> Term {
+        let store = now.store();
+        let lease_expires_at = store.plus(length);
+        // As long as the retention lasts, what was left unfinished is known as that.
+        let begins = if mutant(Mutant::ExpireBeforeLease) { store } else { lease_expires_at };
+        let expires_at = begins.plus(self.retention).seconds_up();
+        Term { lease_expires_at, expires_at }
+    }
+
+    /// What a stamp can be wrong by and not be found so: the tolerance, and a `Date`'s resolution.
+    fn lease_margin(&self) -> Duration {
+        self.tolerance + DATE_RESOLUTION
+    }
+
+    /// The window that a response leaves which has shown the lease in our hands. Nothing where it was
+    /// stamped wrong, or is over for more than a third: then it has to be stamped anew.
+    pub(crate) fn window(
+        &self,
+        now: Now,
+        lease_expires_at: Timestamp,
+        time: Option<StoreTime>,
+    ) -> Option<Window> {
+        self.window_until(now, self.deadline, lease_expires_at, time)
+    }
+
+    /// As [`window`](Self::window), of a lease that was renewed.
+    pub(crate) fn renewed_window(
+        &self,
+        now: Now,
+        lease_expires_at: Timestamp,
+        time: Option<StoreTime>,
+    ) -> Option<Window> {
+        self.window_until(now, None, lease_expires_at, time)
+    }
+
+    fn window_until(
+        &self,
+        now: Now,
+        deadline: Option<End>,
+        lease_expires_at: Timestamp,
+        time: Option<StoreTime>,
+    ) -> Option<Window> {
+        let margin = self.lease_margin();
+        let length = self.lease.length(deadline.map(|deadline| now.left(deadline)), margin);
+        let may_lack = self.lease.may_lack(deadline, margin);
+        Window::verified(now, lease_expires_at, time, length, may_lack, margin)
+    }
+}

@@ -1,0 +1,272 @@
+//! Time as values: what clocks have shown, and what follows from it. Nothing here asks a clock.
+//!
+//! Leases compare the clocks of two machines. DynamoDB stamps every response with a `Date`, which
+//! makes the store the clock that both agree on: an owner stamps its lease in store time as it
+//! last saw it, and a taker judges a lease by the `Date` of the very response that brought the
+//! record.
+//!
+//! The machine's own time is a pair: a wall clock, which can be set, and a monotonic one, which stands
+//! still while the machine is frozen. What ends by a clock ends by whichever of the two is first
+//! there, and a length is measured by the monotonic one.
+
+use std::time::{Duration, SystemTime};
+
+use crate::mutant::{Mutant, mutant};
+
+/// Milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Timestamp(i64);
+
+impl Timestamp {
+    pub(crate) const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    pub(crate) fn from_system(time: SystemTime) -> Self {
+        match time.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => Self(millis(after)),
+            Err(before) => Self(-millis(before.duration())),
+        }
+    }
+
+    pub(crate) fn to_system(self) -> SystemTime {
+        let distance = Duration::from_millis(self.0.unsigned_abs());
+        let epoch = SystemTime::UNIX_EPOCH;
+        let time =
+            if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+        // No clock that this program can run under shows such a time.
+        time.unwrap_or(epoch)
+    }
+
+    pub(crate) const fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds, rounded up: a TTL attribute must never lie before the instant it stands for.
+    pub(crate) const fn seconds_up(self) -> i64 {
+        self.0.div_euclid(1000) + (self.0.rem_euclid(1000) != 0) as i64
+    }
+
+    pub(crate) fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(millis(duration)))
+    }
+
+    pub(crate) fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(duration)))
+    }
+
+    pub(crate) fn shifted(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// The time from `earlier` to `self`; zero if it is the other way round.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0).try_into().unwrap_or(0))
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What the monotonic clock shows: milliseconds since some moment before this process's first call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Uptime(pub(crate) i64);
+
+impl Uptime {
+    /// The time from `earlier` to `self`; zero if it is the other way round.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Timestamp(self.0).since(Timestamp(earlier.0))
+    }
+}
+
+/// What this machine's two clocks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Local {
+    pub(crate) wall: Timestamp,
+    pub(crate) uptime: Uptime,
+}
+
+impl Local {
+    /// How far the wall clock is ahead of the monotonic one: another value, and one of them has jumped
+    /// or stood still.
+    fn lead(self) -> i64 {
+        self.wall.0.saturating_sub(self.uptime.0)
+    }
+
+    /// How long ago `earlier` may be: one of the clocks may tell too little.
+    fn longest_since(self, earlier: Self) -> Duration {
+        self.wall.since(earlier.wall).max(self.uptime.since(earlier.uptime))
+    }
+
+    /// So much later.
+    pub(crate) fn plus(self, duration: Duration) -> End {
+        let uptime = self.uptime.0.saturating_add(millis(duration));
+        End { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
+    }
+}
+
+/// An instant by both of this machine's clocks: it is there as soon as one of them says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    pub(crate) wall: Timestamp,
+    pub(crate) uptime: Uptime,
+}
+
+impl End {
+    /// Whichever is first, by each clock.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
+    }
+
+    /// So much earlier.
+    pub(crate) fn minus(self, duration: Duration) -> Self {
+        let uptime = self.uptime.0.saturating_sub(millis(duration));
+        Self { wall: self.wall.minus(duration), uptime: Uptime(uptime) }
+    }
+
+    pub(crate) fn lasting_from(start: Uptime, length: Duration) -> Self {
+        let uptime = Uptime(start.0.saturating_add(millis(length)));
+        Self { wall: Timestamp(i64::MAX), uptime }
+    }
+
+    /// How long it is from `now` to there; zero once one of the clocks is there.
+    pub(crate) fn left(self, now: Local) -> Duration {
+        let by_wall = self.wall.since(now.wall);
+        let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
+        if mutant(Mutant::TrustTheWallClock) && self.wall.0 != i64::MAX {
+            return by_wall;
+        }
+        if mutant(Mutant::TrustTheMonotonicClock) {
+            return by_uptime;
+        }
+        by_wall.min(by_uptime)
+    }
+}
+
+/// What one response told about the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StoreTime {
+    /// The response's `Date`: the store's clock read this, cut to the whole second, at some instant
+    /// between `sent` and `received`.
+    pub(crate) date: Timestamp,
+    /// When the request left.
+    pub(crate) sent: Local,
+    /// When the response was there.
+    pub(crate) received: Local,
+}
+
+impl StoreTime {
+    /// The most that the store's clock can have shown when the response was there.
+    pub(crate) fn latest(self) -> Timestamp {
+        self.date.shifted(999).plus(self.elapsed())
+    }
+
+    /// The longest that the round trip can have lasted.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.received.longest_since(self.sent)
+    }
+
+    /// The least and the most that the store's clock can be ahead of the wall clock, in ms.
+    pub(crate) fn bounds(self) -> (i64, i64) {
+        let ahead = |store: Timestamp| store.0.saturating_sub(self.received.wall.0);
+        (ahead(self.date), ahead(self.latest()))
+    }
+}
+
+/// By how much the lead of the wall clock may change before it counts, in ms: the two are not read at
+/// the same instant.
+const APART: u64 = 500;
+
+/// What the responses so far have told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Learned {
+    /// How far the store's clock is ahead of the wall clock, in ms.
+    pub(crate) offset: i64,
+    /// Of the last response.
+    pub(crate) date: Timestamp,
+    pub(crate) received: Local,
+}
+
+impl Learned {
+    /// The offset, as long as the two clocks have gone on together since the last response. Where they
+    /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
+    pub(crate) fn offset(self, now: Local) -> i64 {
+        let apart = now.lead().saturating_sub(self.received.lead()).unsigned_abs();
+        if apart > APART { 0 } else { self.offset }
+    }
+}
+
+/// What the clocks tell at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Now {
+    pub(crate) local: Local,
+    /// Nothing before the first response.
+    pub(crate) learned: Option<Learned>,
+}
+
+impl Now {
+    /// Store time, as well as it is known here; never before a `Date` and the time since, however the
+    /// wall clock was set.
+    pub(crate) fn store(self) -> Timestamp {
+        let Some(learned) = self.learned else { return self.local.wall };
+        let least = learned.date.plus(self.local.uptime.since(learned.received.uptime));
+        self.local.wall.shifted(learned.offset(self.local)).max(least)
+    }
+
+    /// The time by which to judge a record that a response brought: never later than the store's
+    /// own at that instant. Without a `Date`, the local clock less the tolerance.
+    pub(crate) fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
+        match time {
+            Some(_) if mutant(Mutant::TakersClock) => self.local.wall,
+            Some(time) => time.date,
+            None => self.store().minus(tolerance),
+        }
+    }
+
+    /// How long it is until then; zero once one of the clocks is there.
+    pub(crate) fn left(self, end: End) -> Duration {
+        end.left(self.local)
+    }
+
+    pub(crate) fn is_over(self, end: End) -> bool {
+        self.left(end).is_zero()
+    }
+
+    /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
+    /// set meanwhile.
+    pub(crate) fn lasting(self, length: Duration) -> End {
+        End::lasting_from(self.local.uptime, length)
+    }
+}
+
+impl Learned {
+    /// Moves the offset as little as the response asks for: the bounds of many responses close in
+    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
+    pub(crate) fn observe(before: Option<Self>, time: StoreTime) -> Self {
+        let StoreTime { date, received, .. } = time;
+        let (least, most) = time.bounds();
+        let offset = before.map_or(0, |learned| learned.offset(received)).clamp(least, most);
+        Self { offset, date, received }
+    }
+}
+
+/// Waiting times between tries: each is drawn from the upper half of a bound that doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Backoff {
+    bound: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    pub(crate) const fn new(first: Duration, max: Duration) -> Self {
+        Self { bound: first, max }
+    }
+
+    /// The bound of the next wait.
+    pub(crate) fn next(&mut self) -> Duration {
+        let bound = self.bound;
+        self.bound = (self.bound * 2).min(self.max);
+        bound
+    }
+}

@@ -1,0 +1,215 @@
+//! A conditional write of a record as a plain value, and what the store says of it.
+
+use std::time::Duration;
+
+use super::record::{Header, State, Version};
+use super::time::{Now, StoreTime, Timestamp};
+use crate::mutant::{Mutant, mutant};
+use crate::record::Owner;
+
+/// One conditional write.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Write {
+    pub(crate) form: Form,
+    pub(crate) guard: Guard,
+    /// The record after it. Its owner is who writes.
+    pub(crate) record: Header,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// The whole record.
+    Put,
+    /// What the protocol changes of a record: its steps, its fingerprint, `created_at`, and attributes of
+    /// a later version stay.
+    Update,
+    /// The lease, and until when the record is kept.
+    Stamp,
+    /// The whole record, and the caller's items with it.
+    Transaction,
+}
+
+/// What the record must be for the write to land. `:me` is who writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Guard {
+    /// There is none.
+    Absent,
+    /// Exactly what was seen.
+    Unchanged(Version),
+    /// `owner = :me AND status = PENDING`: what every write of an owner's but the completing put asks for.
+    Held,
+    /// Held, and its lease ends then.
+    HeldUntil(Timestamp),
+    /// Held, and its lease ends before.
+    HeldForLess(Timestamp),
+    /// Held, and no step was ever stored.
+    HeldWithoutSteps,
+    /// Held, or as it was before it was taken: absent, or exactly what was seen.
+    HeldOrAsBefore(Option<Version>),
+    /// Absent, RELEASED, or `owner = :me`: the effect has happened, whoever released the record.
+    FreeOrOwned,
+    /// Absent, RELEASED, or held.
+    FreeOrHeld,
+    /// `owner = :me`, whatever its state: for mutants.
+    #[cfg(feature = "fault-injection")]
+    Owned,
+    /// Anything: for mutants.
+    #[cfg(feature = "fault-injection")]
+    Unfenced,
+}
+
+impl Guard {
+    /// The guard, but where a mutant does without it.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn unless(self, mutants: Mutant) -> Self {
+        if mutant(mutants) { Self::Unfenced } else { self }
+    }
+
+    #[cfg(not(feature = "fault-injection"))]
+    pub(crate) const fn unless(self, _: Mutant) -> Self {
+        self
+    }
+
+    /// Whether a write of `me`'s lands on `record`.
+    pub(crate) fn holds(&self, me: &Owner, record: Option<&Header>) -> bool {
+        let is_held = record.is_some_and(|record| record.is_pending_of(me));
+        let lease = record.and_then(|record| record.state.lease_expires_at());
+        let is_free = record.is_none_or(|record| record.state == State::Released);
+        let is_free = is_free && !(mutant(Mutant::ReleasedRefuses) && record.is_some());
+        match self {
+            Self::Absent => record.is_none(),
+            Self::Unchanged(seen) => record.is_some_and(|record| seen.is_of(record)),
+            Self::Held => is_held,
+            Self::HeldUntil(end) => is_held && lease == Some(*end),
+            Self::HeldForLess(end) => is_held && lease < Some(*end),
+            Self::HeldWithoutSteps => {
+                let has_steps = record.is_some_and(|record| record.steps.is_some());
+                is_releasable(me, record) && !has_steps
+            }
+            Self::HeldOrAsBefore(None) => is_held || record.is_none(),
+            Self::HeldOrAsBefore(Some(seen)) => {
+                is_held || record.is_some_and(|record| seen.is_of(record))
+            }
+            Self::FreeOrOwned => is_free || record.is_some_and(|record| record.owner == *me),
+            Self::FreeOrHeld => is_free || is_held,
+            #[cfg(feature = "fault-injection")]
+            Self::Owned => record.is_some_and(|record| record.owner == *me),
+            #[cfg(feature = "fault-injection")]
+            Self::Unfenced => true,
+        }
+    }
+}
+
+fn is_releasable(me: &Owner, record: Option<&Header>) -> bool {
+    record.is_some_and(|record| {
+        let is_own = record.owner == *me || mutant(Mutant::ReleaseUnfenced);
+        let is_pending = record.state.lease_expires_at().is_some();
+        is_own && (is_pending || mutant(Mutant::ReleaseAnyStatus))
+    })
+}
+
+impl Version {
+    /// Whether the record is in this state still.
+    pub(crate) fn is_of(&self, record: &Header) -> bool {
+        let steps = if mutant(Mutant::CompareNoSteps) { self.steps } else { record.steps };
+        let lease_expires_at = record.state.lease_expires_at();
+        self.owner == record.owner
+            && (mutant(Mutant::CompareOwnerAlone)
+                || (self.status == record.state.status()
+                    && self.lease_expires_at == lease_expires_at
+                    && self.steps == steps))
+    }
+}
+
+impl Write {
+    /// The record that it leaves where it lands.
+    pub(crate) fn applied_to(&self, record: Option<&Header>) -> Header {
+        match (self.form, record) {
+            (Form::Put | Form::Transaction, _) | (_, None) => self.record.clone(),
+            (Form::Update, Some(before)) => Header {
+                steps: before.steps,
+                created_at: before.created_at,
+                released_attempts: before.released_attempts,
+                is_same_request: before.is_same_request,
+                ..self.record.clone()
+            },
+            (Form::Stamp, Some(before)) => Header {
+                state: self.record.state,
+                expires_at: self.record.expires_at,
+                ..before.clone()
+            },
+        }
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub(crate) enum Command<S> {
+    Read {
+        is_consistent: bool,
+        limit: Duration,
+    },
+    Send {
+        write: Write,
+        limit: Duration,
+    },
+    /// Wait: at least half of `bound`, at most all of it, and no longer than `max`.
+    Pause {
+        bound: Duration,
+        max: Duration,
+    },
+    Stop(S),
+}
+
+/// What sends and waits, without doing either.
+pub(crate) trait Machine {
+    /// What it needs of others than the store and the time.
+    type Stop;
+
+    /// What was read or sent last has had its answer.
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command<Self::Stop>;
+
+    /// The pause is over.
+    fn woke(&mut self, now: Now) -> Command<Self::Stop>;
+}
+
+/// What a request has come to, and the store's clock when it was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reply {
+    pub(crate) outcome: Outcome,
+    /// An earlier try of the same request may have been executed, or may yet be.
+    pub(crate) is_in_doubt: bool,
+    pub(crate) time: Option<StoreTime>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// The write is in the table.
+    Applied,
+    /// Its condition did not hold; with the record it lost to, where the store sent it.
+    Refused(Option<Header>),
+    /// A read has shown this.
+    Found(Option<Header>),
+    /// A read has shown this, or what was there before.
+    Stale(Option<Header>),
+    /// It did not happen, because another write or transaction was at the item.
+    Conflict,
+    /// It did not happen, and never will as it is: DynamoDB does not take these values.
+    Invalid,
+    /// It did not happen.
+    NotApplied(Cause),
+    /// Nobody knows: no answer, or a server error, to this try or to an earlier one.
+    Unknown,
+    /// The items of a transaction do not allow it: nothing of it was written.
+    ItemsRefused,
+}
+
+/// Why something did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cause {
+    /// The store is out of reach, or too busy: a later try may do better.
+    Outage,
+    /// Anything else: a later try will not.
+    Other,
+}
