@@ -1,13 +1,5 @@
-//! Time, waiting and randomness: the only file through which they enter the crate.
-//!
-//! Leases compare the clocks of two machines. DynamoDB stamps every response with a `Date`, which
-//! makes the store the clock that both agree on: an owner stamps its lease in store time as it
-//! last saw it, and a taker judges a lease by the `Date` of the very response that brought the
-//! record.
-//!
-//! The machine's own time is a pair: a wall clock, which can be set, and a monotonic one, which stands
-//! still while the machine is frozen. What ends by a clock ends by whichever of the two is first
-//! there, and a length is measured by the monotonic one.
+//! The clocks themselves, waiting and randomness: the only file through which they enter the crate. What
+//! follows from them is in `protocol/time.rs`.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,186 +12,9 @@ use aws_smithy_async::time::SharedTimeSource;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{self, ClockShift, Mutant, mutant};
-
-/// Milliseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Timestamp(i64);
-
-impl Timestamp {
-    pub(crate) const fn from_millis(millis: i64) -> Self {
-        Self(millis)
-    }
-
-    pub(crate) fn from_system(time: SystemTime) -> Self {
-        match time.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => Self(millis(after)),
-            Err(before) => Self(-millis(before.duration())),
-        }
-    }
-
-    pub(crate) fn to_system(self) -> SystemTime {
-        let distance = Duration::from_millis(self.0.unsigned_abs());
-        let epoch = SystemTime::UNIX_EPOCH;
-        let time =
-            if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-        // No clock that this program can run under shows such a time.
-        time.unwrap_or(epoch)
-    }
-
-    pub(crate) const fn millis(self) -> i64 {
-        self.0
-    }
-
-    /// Whole seconds, rounded up: a TTL attribute must never lie before the instant it stands for.
-    pub(crate) const fn seconds_up(self) -> i64 {
-        self.0.div_euclid(1000) + (self.0.rem_euclid(1000) != 0) as i64
-    }
-
-    pub(crate) fn plus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(millis(duration)))
-    }
-
-    pub(crate) fn minus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(millis(duration)))
-    }
-
-    pub(crate) fn shifted(self, millis: i64) -> Self {
-        Self(self.0.saturating_add(millis))
-    }
-
-    /// The time from `earlier` to `self`; zero if it is the other way round.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0).try_into().unwrap_or(0))
-    }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// What the monotonic clock shows: milliseconds since some moment before this process's first call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Uptime(i64);
-
-impl Uptime {
-    /// The time from `earlier` to `self`; zero if it is the other way round.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Timestamp(self.0).since(Timestamp(earlier.0))
-    }
-}
-
-/// What this machine's two clocks show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Local {
-    pub(crate) wall: Timestamp,
-    pub(crate) uptime: Uptime,
-}
-
-impl Local {
-    /// How far the wall clock is ahead of the monotonic one: another value, and one of them has jumped
-    /// or stood still.
-    fn lead(self) -> i64 {
-        self.wall.0.saturating_sub(self.uptime.0)
-    }
-
-    /// How long ago `earlier` may be: one of the clocks may tell too little.
-    fn longest_since(self, earlier: Self) -> Duration {
-        self.wall.since(earlier.wall).max(self.uptime.since(earlier.uptime))
-    }
-
-    /// So much later.
-    pub(crate) fn plus(self, duration: Duration) -> End {
-        let uptime = self.uptime.0.saturating_add(millis(duration));
-        End { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
-    }
-}
-
-/// An instant by both of this machine's clocks: it is there as soon as one of them says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
-    wall: Timestamp,
-    uptime: Uptime,
-}
-
-impl End {
-    /// Whichever is first, by each clock.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
-    }
-
-    /// So much earlier.
-    pub(crate) fn minus(self, duration: Duration) -> Self {
-        let uptime = self.uptime.0.saturating_sub(millis(duration));
-        Self { wall: self.wall.minus(duration), uptime: Uptime(uptime) }
-    }
-
-    /// How long it is from `now` to there; zero once one of the clocks is there.
-    fn left(self, now: Local) -> Duration {
-        let by_wall = self.wall.since(now.wall);
-        let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
-        if mutant(Mutant::TrustTheWallClock) && self.wall.0 != i64::MAX {
-            return by_wall;
-        }
-        if mutant(Mutant::TrustTheMonotonicClock) {
-            return by_uptime;
-        }
-        by_wall.min(by_uptime)
-    }
-}
-
-/// What one response told about the store's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoreTime {
-    /// The response's `Date`: the store's clock read this, cut to the whole second, at some instant
-    /// between `sent` and `received`.
-    pub(crate) date: Timestamp,
-    /// When the request left.
-    pub(crate) sent: Local,
-    /// When the response was there.
-    pub(crate) received: Local,
-}
-
-impl StoreTime {
-    /// The most that the store's clock can have shown when the response was there.
-    pub(crate) fn latest(self) -> Timestamp {
-        self.date.shifted(999).plus(self.elapsed())
-    }
-
-    /// The longest that the round trip can have lasted.
-    pub(crate) fn elapsed(self) -> Duration {
-        self.received.longest_since(self.sent)
-    }
-
-    /// The least and the most that the store's clock can be ahead of the wall clock, in ms.
-    fn bounds(self) -> (i64, i64) {
-        let ahead = |store: Timestamp| store.0.saturating_sub(self.received.wall.0);
-        (ahead(self.date), ahead(self.latest()))
-    }
-}
-
-/// By how much the lead of the wall clock may change before it counts, in ms: the two are not read at
-/// the same instant.
-const APART: u64 = 500;
-
-/// What the responses so far have told.
-#[derive(Clone, Copy, Debug)]
-struct Learned {
-    /// How far the store's clock is ahead of the wall clock, in ms.
-    offset: i64,
-    /// Of the last response.
-    date: Timestamp,
-    received: Local,
-}
-
-impl Learned {
-    /// The offset, as long as the two clocks have gone on together since the last response. Where they
-    /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
-    fn offset(self, now: Local) -> i64 {
-        let apart = now.lead().saturating_sub(self.received.lead()).unsigned_abs();
-        if apart > APART { 0 } else { self.offset }
-    }
-}
+use crate::fault_injection::{self, ClockShift};
+use crate::protocol::time::{Learned, millis};
+pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 
 /// This machine's clocks; a clone shows the same.
 #[derive(Clone)]
@@ -257,34 +72,26 @@ impl Clock {
         self.learned().map_or(0, |learned| learned.offset(self.now()))
     }
 
-    /// Store time, as well as it is known here; never before a `Date` and the time since, however the
-    /// wall clock was set.
-    pub(crate) fn store_now(&self) -> Timestamp {
-        let now = self.now();
-        let Some(learned) = self.learned() else { return now.wall };
-        let least = learned.date.plus(now.uptime.since(learned.received.uptime));
-        now.wall.shifted(learned.offset(now)).max(least)
+    /// What the clocks tell now.
+    pub(crate) fn moment(&self) -> Now {
+        Now { local: self.now(), learned: self.learned() }
     }
 
-    /// Moves the offset as little as the response asks for: the bounds of many responses close in
-    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
+    /// Store time, as well as it is known here.
+    pub(crate) fn store_now(&self) -> Timestamp {
+        self.moment().store()
+    }
+
+    /// What a response has told of the store's clock.
     pub(crate) fn observe(&self, time: Option<StoreTime>) {
         let Some(time) = time else { return };
-        let StoreTime { date, received, .. } = time;
-        let (least, most) = time.bounds();
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = learned.map_or(0, |learned| learned.offset(received)).clamp(least, most);
-        *learned = Some(Learned { offset, date, received });
+        *learned = Some(Learned::observe(*learned, time));
     }
 
-    /// The time by which to judge a record that a response brought: never later than the store's
-    /// own at that instant. Without a `Date`, the local clock less the tolerance.
+    /// The time by which to judge a record that a response brought.
     pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
-        match time {
-            Some(_) if mutant(Mutant::TakersClock) => self.now().wall,
-            Some(time) => time.date,
-            None => self.store_now().minus(tolerance),
-        }
+        self.moment().judging(time, tolerance)
     }
 
     /// What a wall clock's time is by both clocks.
@@ -301,15 +108,9 @@ impl Clock {
         self.now().plus(at.since(self.store_now()))
     }
 
-    /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
-    /// set meanwhile.
+    /// The end of a length of time that begins now.
     pub(crate) fn lasting(&self, length: Duration) -> End {
-        Self::lasting_from(self.now().uptime, length)
-    }
-
-    pub(crate) fn lasting_from(start: Uptime, length: Duration) -> End {
-        let uptime = Uptime(start.0.saturating_add(millis(length)));
-        End { wall: Timestamp(i64::MAX), uptime }
+        self.moment().lasting(length)
     }
 
     /// How long it is until then; zero once one of the clocks is there.
@@ -319,6 +120,11 @@ impl Clock {
 
     pub(crate) fn is_over(&self, end: End) -> bool {
         self.left(end).is_zero()
+    }
+
+    /// Waits: at least half of `bound`, at most all of it, and no longer than `max`.
+    pub(crate) async fn pause(&self, bound: Duration, max: Duration) {
+        self.sleep(drawn(bound).min(max)).await;
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
@@ -389,25 +195,11 @@ pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// Waiting times between tries: each drawn from the upper half of a bound that doubles.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    bound: Duration,
-    most: Duration,
-}
-
-impl Backoff {
-    pub(crate) const fn new(first: Duration, most: Duration) -> Self {
-        Self { bound: first, most }
-    }
-
-    pub(crate) fn next(&mut self) -> Duration {
-        let bound = self.bound;
-        self.bound = (self.bound * 2).min(self.most);
-        // Without entropy there is no jitter; the bound itself is a right waiting time too.
-        let share = entropy::<1>().map_or(1.0, |[byte]| f64::from(byte) / 255.0);
-        bound.mul_f64(0.5 + share / 2.0)
-    }
+/// A time in the upper half of a bound.
+pub(crate) fn drawn(bound: Duration) -> Duration {
+    // Without entropy there is no jitter; the bound itself is a right waiting time too.
+    let share = entropy::<1>().map_or(1.0, |[byte]| f64::from(byte) / 255.0);
+    bound.mul_f64(0.5 + share / 2.0)
 }
 
 #[cfg(test)]
@@ -592,7 +384,9 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(150));
         for bound in [50, 100, 150, 150] {
             let bound = Duration::from_millis(bound);
-            let wait = backoff.next();
+            let next = backoff.next();
+            assert_eq!(next, bound);
+            let wait = drawn(next);
             assert!(wait >= bound / 2 && wait <= bound, "{wait:?} of {bound:?}");
         }
     }

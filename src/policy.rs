@@ -1,8 +1,13 @@
 //! The choices that an operation has, as plain data.
 
+mod choices;
+
 use std::time::Duration;
 
-use crate::clock::End;
+pub use self::choices::{
+    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Outage, Takeover, Unconfirmed,
+};
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyForm;
 
@@ -169,9 +174,6 @@ impl Policy {
 
 /// Within which the largest answer may be chosen.
 const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
-
-/// What is kept of an invocation's time for the answer's way out.
-pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
