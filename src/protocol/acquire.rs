@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::decide::{Decision, decide};
 use super::knowledge::{Knowledge, Seen, Settled};
 use super::lease::Window;
-use super::record::{Header, State, Version};
+use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
@@ -787,9 +787,13 @@ impl Acquire {
     /// enough for one request: a machine that was frozen may be back. If it fails, the lease frees the key.
     fn give_back(&mut self, now: Now, reason: Reason) -> Command {
         let store = now.store();
-        let (form, record) = match &self.taken {
+        let retained = store.plus(self.rules.retention).seconds_up();
+        // Nobody was told of the attempt.
+        let attempt = self.attempt.saturating_sub(1);
+        let failed = Header { attempt, ..self.header(State::Failed, Some(store), retained) };
+        let (form, record) = match as_found(self.taken.as_ref(), &failed) {
+            Some(as_found) => (Form::Update, as_found),
             None => (Form::Put, self.released(now)),
-            Some(taken) => (Form::Update, self.as_before(taken, store)),
         };
         let before = self.knowledge.seen().record().map(Header::version);
         let guard = match self.knowledge.holds_key() {
@@ -807,19 +811,6 @@ impl Acquire {
         let attempt = self.attempt.saturating_sub(1);
         let expires_at = now.store().plus(RELEASED_FOR).seconds_up();
         Header { attempt, ..self.header(State::Released, None, expires_at) }
-    }
-
-    /// What was taken over, as it was: but in our name, so that no late write of ours finds it.
-    fn as_before(&self, taken: &Header, store: Timestamp) -> Header {
-        let expires_at = store.plus(self.rules.retention).seconds_up().max(taken.expires_at);
-        let state = match taken.state {
-            // Its answer is gone: it may run again.
-            State::Completed | State::Failed => State::Failed,
-            State::Pending { .. } | State::Released => taken.state,
-        };
-        let completed_at = taken.completed_at;
-        let owner = self.knowledge.me().clone();
-        Header { owner, state, completed_at, expires_at, ..taken.clone() }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::acquire::{Granted, NothingHappened, RELEASED_FOR};
 use super::knowledge::Knowledge;
 use super::lease::{Term, Window};
-use super::record::{Header, State};
+use super::record::{Header, State, as_found};
 use super::rules::{MIN_LIMIT, Rules};
 use super::time::{Backoff, End as Instant, Now, Timestamp};
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
@@ -48,6 +48,8 @@ type Command = super::write::Command<Ended>;
 pub(crate) enum Leaving {
     Release,
     Keep,
+    /// What was there before: nothing was executed.
+    GiveBack,
 }
 
 /// Why a commit is not begun.
@@ -395,18 +397,22 @@ impl End {
 
     fn leaving(&self, now: Now, leaving: Leaving) -> Write {
         let store = now.store();
-        match leaving {
-            Leaving::Release => {
-                let until = store.plus(RELEASED_FOR).max(self.lease_expires_at());
-                let record = self.header(State::Released, None, until.seconds_up());
-                Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record }
-            }
-            Leaving::Keep => {
-                let record = self.header(State::Failed, Some(store), self.expires_at(store));
-                let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
-                Write { form: Form::Update, guard, record }
-            }
-        }
+        let kept = self.header(State::Failed, Some(store), self.expires_at(store));
+        // The attempt was told, and does not count.
+        let released_attempts = self.released_attempts.saturating_add(1);
+        let given_back = Header { released_attempts, ..kept.clone() };
+        let kept = match leaving {
+            Leaving::Release => None,
+            Leaving::Keep => Some(kept),
+            Leaving::GiveBack => as_found(self.taken.as_ref(), &given_back),
+        };
+        let Some(record) = kept else {
+            let until = store.plus(RELEASED_FOR).max(self.lease_expires_at());
+            let record = self.header(State::Released, None, until.seconds_up());
+            return Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record };
+        };
+        let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
+        Write { form: Form::Update, guard, record }
     }
 
     /// The handler has returned: how its commits have ended it, if they have. One that its caller has not

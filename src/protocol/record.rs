@@ -1,6 +1,7 @@
 //! What the protocol sees of a record: who has it, how it stands, and until when.
 
 use super::time::Timestamp;
+use crate::mutant::{Mutant, mutant};
 use crate::record::Owner;
 
 /// A record without what it carries: its answer and the results of its steps.
@@ -9,7 +10,7 @@ pub(crate) struct Header {
     pub(crate) owner: Owner,
     pub(crate) state: State,
     pub(crate) attempt: u32,
-    /// How many of the attempts were released before this operation began.
+    /// How many of the attempts were released, or given back with nothing executed.
     pub(crate) released_attempts: u32,
     pub(crate) created_at: Timestamp,
     /// Of a finished one. No two completions of one owner have the same.
@@ -103,5 +104,23 @@ impl Header {
     /// only once its lease is over as well.
     pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {
         now.millis() > self.expires_at.saturating_mul(1000)
+    }
+}
+
+/// A record that was taken, as it was found: what there was before stays counted. What is abandoned again
+/// gets an owner that nobody is, so that no late write of the one that gives it back changes it. `None`
+/// where it is left in nobody's hands: there was nothing that is to stay.
+pub(super) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<Header> {
+    let taken = taken.filter(|_| !mutant(Mutant::ForgetWhatWasTaken))?;
+    match taken.state {
+        State::Pending { .. } => Some(Header {
+            owner: given_back.owner.nobody(),
+            state: taken.state,
+            completed_at: None,
+            ..given_back.clone()
+        }),
+        State::Failed => Some(Header { state: State::Failed, ..given_back.clone() }),
+        // Its answer is gone once it is taken.
+        State::Completed | State::Released => None,
     }
 }

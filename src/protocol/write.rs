@@ -12,7 +12,7 @@ use crate::record::Owner;
 pub(crate) struct Write {
     pub(crate) form: Form,
     pub(crate) guard: Guard,
-    /// The record after it. Its owner is who writes.
+    /// The record after it.
     pub(crate) record: Header,
 }
 
@@ -129,7 +129,6 @@ impl Write {
             (Form::Update, Some(before)) => Header {
                 steps: before.steps,
                 created_at: before.created_at,
-                released_attempts: before.released_attempts,
                 is_same_request: before.is_same_request,
                 ..self.record.clone()
             },
