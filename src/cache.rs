@@ -11,10 +11,10 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::acquire::Call;
 use crate::clock::{Clock, End, Timestamp};
 use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{Mutant, mutant};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::key::RecordKey;
+use crate::mutant::{Mutant, mutant};
 use crate::policy::{Completed, Policy};
 use crate::response::Answer;
 

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
-use crate::protocol::time::{Learned, millis};
 pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
+use crate::protocol::time::{Learned, millis};
 
 /// This machine's clocks; a clone shows the same.
 #[derive(Clone)]

@@ -1,6 +1,5 @@
 //! How an execution ends: its answer is stored, its failure kept, or its key released.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +7,20 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::clock::{Backoff, End, Timestamp};
-use crate::error::{Error, ErrorKind};
+use crate::clock::{Backoff, End, Timestamp, drawn};
+use crate::engine::driver::{Contents, Wire};
+use crate::error::Error;
 use crate::execution::{Execution, Inner};
-use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
+use crate::mutant::{Mutant, mutant};
 use crate::parts::Written;
-use crate::policy::{COMPLETION_MARGIN, Failure, Policy};
-use crate::record::{self, Claim, Item, Record, State};
+use crate::policy::Failure;
+use crate::protocol::{COMPLETION_MARGIN, Ended, Leaving, State, Write};
+use crate::record::{self, Record};
 use crate::response::parts::Content;
 use crate::response::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
 use crate::signals::Ending;
-use crate::table::{Guard, Reply, Write};
-
-/// How long an execution without a record tries to leave its answer behind after all.
-const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::transaction::Fate;
 
 /// How a completion ended.
 #[derive(Debug)]
@@ -40,13 +38,44 @@ pub(crate) enum Completion {
     Unconfirmed(Error),
 }
 
-/// A finished record's changing parts.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) completed_at: Timestamp,
-    /// Epoch seconds.
-    pub(crate) expires_at: i64,
-    pub(crate) response: AttributeValue,
+/// An answer on its way into the record.
+struct Completing<'a> {
+    execution: &'a Execution,
+    response: AttributeValue,
+    is_lesser: bool,
+}
+
+impl Contents for Completing<'_> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
+        Ok(Some(self.response.clone()))
+    }
+
+    /// The store took the pending record, so it is the answer that it does not take.
+    fn lessen(&mut self, error: &Error) -> bool {
+        if self.is_lesser {
+            return false;
+        }
+        self.execution.report_unstorable(&error.to_string());
+        self.response = unavailable("DynamoDB refused it");
+        self.is_lesser = true;
+        true
+    }
+}
+
+/// A failure on its way into the record.
+struct Leave(Option<AttributeValue>);
+
+impl Contents for Leave {
+    async fn response(
+        &mut self,
+        write: &Write,
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Error> {
+        match write.record.state {
+            State::Failed => Ok(self.0.clone()),
+            State::Pending { .. } | State::Completed | State::Released => Ok(None),
+        }
+    }
 }
 
 impl Execution {
@@ -54,80 +83,67 @@ impl Execution {
     /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
     /// stay small.
     pub(crate) fn complete<'a>(&'a self, draft: Draft<'a>) -> BoxFuture<'a, Completion> {
-        self.see_completed(draft).boxed()
+        self.store_answer(draft).boxed()
     }
 
-    async fn see_completed(&self, draft: Draft<'_>) -> Completion {
-        self.begin_ending();
-        let table = &self.inner.core.table;
-        let completed_at = self.inner.commits.next_completion(table.clock.store_now()).await;
-        let claim = &self.inner.claim;
-        let mut unstorable = false;
-        let mut retries = self.retries();
-        let Inner { core, policy, answers, .. } = &*self.inner;
+    async fn store_answer(&self, draft: Draft<'_>) -> Completion {
+        let Inner { core, policy, answers, claim, .. } = &*self.inner;
+        let now = core.table.clock.moment();
+        let (completed_at, until) = {
+            let end = self.end();
+            (end.next_completion(now), end.tries_until(now))
+        };
         let changed = answers.stored(&draft);
         let draft = changed.as_ref().map_or(draft, Answer::draft);
         let is_kept = core.remembers(&claim.key, policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
-        let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
-        loop {
-            // The lease may be renewed between two tries, and no record expires before it ends.
-            let expires_at = in_parts.unwrap_or_else(|| self.expires_at(completed_at));
-            let finished = Finished { completed_at, expires_at, response: response.clone() };
-            let whole = self.finished_item(finished);
-            let Reply { outcome, .. } = if self.inner.commits.were_sent() {
-                // A commit may land late, and its answer must not be overwritten.
-                let guard = Guard::FreeOrHeld(&claim.owner);
-                table.put_guarded(whole, guard, retries.limit()).await
-            } else {
-                table.complete(&claim.owner, whole, retries.limit()).await
-            };
-            let error = match outcome {
-                Write::Applied => {
-                    core.forget(&claim.key);
-                    // Only what repeats will get: not where the record has a reason in its place.
-                    if let Some(answer) = kept.filter(|_| !is_unavailable(&response)) {
-                        let request = (&claim.key, &self.inner.fingerprint);
-                        core.remember(request, policy, expires_at, &answer);
-                    }
-                    return self.stored();
+        let (response, in_parts) = self.store_parts(draft, completed_at, until).await;
+        let (expires_at, command) = {
+            let mut end = self.end();
+            let expires_at = in_parts.unwrap_or_else(|| end.expires_at(completed_at));
+            let now = core.table.clock.moment();
+            (expires_at, end.complete(now, (completed_at, expires_at), until))
+        };
+        let mut completing = Completing { execution: self, response, is_lesser: false };
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command, &mut completing).await;
+        match ended {
+            Ended::Stored => {
+                core.forget(&claim.key);
+                // Only what repeats will get: not where the record has a reason in its place.
+                if let Some(answer) = kept.filter(|_| !is_unavailable(&completing.response)) {
+                    let request = (&claim.key, &self.inner.fingerprint);
+                    core.remember(request, policy, expires_at, &answer);
                 }
-                Write::Refused(Some(item)) => return self.refused(item, completed_at).await,
-                Write::Refused(None) => {
-                    match table.get(&claim.key, retries.limit()).await.outcome {
-                        Ok(Some(item)) => return self.refused(item, completed_at).await,
-                        Ok(None) => {
-                            Error::new(ErrorKind::Unavailable, "the record changes too fast")
-                        }
-                        Err(error) => error,
-                    }
-                }
-                Write::Invalid(error) if !unstorable => {
-                    // The store took the pending record, so it is the answer that it does not take.
-                    self.report_unstorable(&error.to_string());
-                    response = unavailable("DynamoDB refused it");
-                    unstorable = true;
-                    continue;
-                }
-                Write::Invalid(error)
-                | Write::Conflict(error)
-                | Write::NotApplied(error)
-                | Write::Unknown(error) => error,
-            };
-            // Without a record there is no lease to beat either.
-            if !self.is_protected() || !retries.wait().await {
-                return self.unconfirmed(error);
+                self.stored()
             }
+            Ended::Landed => {
+                self.succeeded();
+                Completion::Landed(self.own(&mut wire).await)
+            }
+            Ended::LeaseLost if self.is_protected() => {
+                self.came_to(Ending::LeaseLost);
+                Completion::LeaseLost(self.others(&mut wire).await)
+            }
+            Ended::LeaseLost => {
+                self.came_to(Ending::FailOpen);
+                Completion::Unprotected
+            }
+            Ended::Left
+            | Ended::NothingWritten(_)
+            | Ended::Reopened
+            | Ended::Unknown
+            | Ended::Unconfirmed => self.unconfirmed(wire.take_error()),
         }
     }
 
     /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
     /// when they stay there. An answer that cannot be stored leaves the reason.
-    async fn put_away(
+    async fn store_parts(
         &self,
         draft: Draft<'_>,
         completed_at: Timestamp,
-        retries: &Retries<'_>,
+        until: End,
     ) -> (AttributeValue, Option<i64>) {
         let Packed { response, parts } = match self.pack(draft, completed_at) {
             Ok(packed) => packed,
@@ -140,8 +156,8 @@ impl Execution {
         if mutant(Mutant::CompleteBeforeParts) {
             return (response, None);
         }
-        let expires_at = self.parts_expire_at(completed_at);
-        match self.write_parts(&parts, expires_at, retries).await {
+        let expires_at = self.end().parts_expire_at(completed_at);
+        match self.write_parts(&parts, expires_at, until).await {
             Ok(()) => (response, Some(expires_at)),
             Err(error) => {
                 let Some(response) = parts.in_record() else {
@@ -164,7 +180,7 @@ impl Execution {
         completed_at: Timestamp,
     ) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, claim, policy, .. } = &*self.inner;
-        let expires_at = self.expires_at(completed_at);
+        let expires_at = self.end().expires_at(completed_at);
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
         core.pack(draft, rest, (&claim.key, &claim.owner), policy)
     }
@@ -176,41 +192,17 @@ impl Execution {
         &self,
         parts: &Content<'_>,
         expires_at: i64,
-        retries: &Retries<'_>,
+        until: End,
     ) -> Result<(), Error> {
         let Inner { core, claim, policy, deadline, .. } = &*self.inner;
         let is_renewed = policy.lease.renewed(*deadline).is_some();
-        let time = if self.is_protected() && !is_renewed {
-            retries.limit().min(self.lease_remaining())
-        } else {
-            retries.limit()
+        let time = core.time_until(Some(until));
+        let time = match self.is_protected() && !is_renewed {
+            true => time.min(self.lease_remaining()),
+            false => time,
         };
         let mut written = Written::default();
         core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
-    }
-
-    /// The finished record, as it stands in the table.
-    pub(crate) fn finished_item(&self, finished: Finished) -> Item {
-        let (schema, claim) = (&self.inner.core.table.schema, &self.inner.claim);
-        let Finished { completed_at, expires_at, response } = finished;
-        record::completed_item(schema, claim, completed_at, expires_at, response)
-    }
-
-    /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,
-    /// and must stay for as long as it does, however long its lease is renewed meanwhile.
-    pub(crate) fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
-        let Policy { lease, completion_timeout, .. } = self.inner.policy;
-        let renewed = lease.renewed(self.inner.deadline).unwrap_or_default();
-        let longest = ended_at.plus(completion_timeout).plus(renewed).seconds_up();
-        self.expires_at(ended_at).max(longest)
-    }
-
-    /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
-    /// even where the retention is shorter. A completion that arrives late is then no sooner gone
-    /// than the time in which nobody else may run.
-    pub(crate) fn expires_at(&self, ended_at: Timestamp) -> i64 {
-        let retained = ended_at.plus(self.inner.policy.retention);
-        retained.max(self.lease_expires_at()).seconds_up()
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
@@ -224,25 +216,6 @@ impl Execution {
     fn stored(&self) -> Completion {
         self.succeeded();
         if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
-    }
-
-    /// Refused means that the record is another owner's, or was completed by a commit of ours, or by an
-    /// earlier try of this very completion.
-    async fn refused(&self, item: Item, completed_at: Timestamp) -> Completion {
-        if let Some(answer) = self.own_stored(&item) {
-            let schema = &self.inner.core.table.schema;
-            if record::completed_at(schema, &item) == Some(completed_at) {
-                return self.stored();
-            }
-            self.succeeded();
-            Completion::Landed(self.own(answer).await)
-        } else if self.is_protected() {
-            self.came_to(Ending::LeaseLost);
-            Completion::LeaseLost(self.others(item).await)
-        } else {
-            self.came_to(Ending::FailOpen);
-            Completion::Unprotected
-        }
     }
 
     fn unconfirmed(&self, error: Error) -> Completion {
@@ -259,26 +232,13 @@ impl Execution {
         Completion::Unconfirmed(error)
     }
 
-    /// The answer in a record that this execution has completed.
-    fn own_stored(&self, item: &Item) -> Option<Stored> {
-        let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
-        match record.state {
-            State::Completed { answer } if record.owner == self.inner.claim.owner => Some(answer),
-            State::Completed { .. }
-            | State::Pending { .. }
-            | State::Failed { .. }
-            | State::Released => None,
-        }
-    }
-
-    fn owns(&self, item: &Item) -> bool {
-        record::owner(&self.inner.core.table.schema, item) == Some(self.owner())
-    }
-
     /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
-    pub(crate) async fn own(&self, stored: Stored) -> Answer {
+    pub(crate) async fn own(&self, wire: &mut Wire<'_>) -> Answer {
         let unread = |error| Answer::Unavailable(format!("it could not be read back: {error}"));
-        self.open(stored).await.unwrap_or_else(unread)
+        match wire.last.take().and_then(|record| record.answer) {
+            Some(stored) => self.open(stored).await.unwrap_or_else(unread),
+            None => unread(wire.take_error()),
+        }
     }
 
     async fn open(&self, stored: Stored) -> Result<Answer, Error> {
@@ -288,215 +248,91 @@ impl Execution {
     }
 
     /// The answer of the owner that we lost to, if it has completed the same request.
-    pub(crate) async fn others(&self, item: Item) -> Option<Answer> {
+    pub(crate) async fn others(&self, wire: &mut Wire<'_>) -> Option<Answer> {
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
         let Inner { core, fingerprint, .. } = &*self.inner;
-        let record = Record::decode(&core.table.schema, item).ok()?;
+        let record = wire.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
-        match record.state {
-            // A late copy of a completion can bring back what TTL has deleted.
-            _ if record.is_past_retention(now) => None,
-            State::Completed { answer } if fingerprint.matches(&record.fingerprint) => {
-                // Whoever cannot read it now can ask again.
-                self.open(answer).await.ok()
-            }
-            State::Completed { .. }
-            | State::Pending { .. }
-            | State::Failed { .. }
-            | State::Released => None,
-        }
+        // A late copy of a completion can bring back what TTL has deleted.
+        let is_answer = record.state == State::Completed
+            && !record.header(fingerprint).is_past_retention(now)
+            && fingerprint.matches(&record.fingerprint);
+        // Whoever cannot read it now can ask again.
+        let Record { answer, .. } = record;
+        self.open(answer.filter(|_| is_answer)?).await.ok()
     }
 
     /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
     /// error is the caller's answer.
     pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
         match self.inner.policy.failure {
-            Failure::Release => self.release().await,
-            Failure::Retain { .. } | Failure::Replay => self.keep_failure(response).await,
+            Failure::Release => self.leave(self.released(), None).await,
+            Failure::Retain { .. } | Failure::Replay => {
+                let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
+                let response = response.and_then(|failure| {
+                    let changed = answers.stored(&failure);
+                    let failure = changed.as_ref().map_or(failure, Answer::draft);
+                    core.pack_failure(failure, steps.bytes(), &claim.key, policy)
+                });
+                self.leave(Leaving::Keep, response).await;
+            }
         }
-    }
-
-    /// Leaves the pending record in nobody's hands: the key is free. With steps it is kept as a failed
-    /// one, and the next attempt goes on with it.
-    async fn release(&self) {
-        let ended = self.end(&self.released()).await;
-        self.note(ended).await;
     }
 
     /// Leaves the record as this execution has found it, which has executed nothing: what there was before
     /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
     pub(crate) async fn give_back(&self) {
-        let leaving = if self.inner.steps.were_sent() {
-            self.failed(None)
-        } else {
-            let claim = self.inner.claim.executed_nothing();
-            let expires_at = self.expires_at(self.inner.core.table.clock.store_now());
-            Leaving::GiveBack { claim: Box::new(claim), expires_at }
-        };
-        let ended = self.end(&leaving).await;
-        self.note(ended).await;
+        match self.inner.steps.were_sent() {
+            true => self.leave(Leaving::Keep, None).await,
+            false => self.leave(Leaving::GiveBack, self.inner.failure.clone()).await,
+        }
     }
 
-    /// Gives the record up as a failure would, so that a commit under way can never land: it asks for a
-    /// pending record, and this one never is pending again in these hands.
-    pub(crate) async fn give_up(&self) -> Ended {
-        let leaving = match self.inner.policy.failure {
+    /// What is left of a commit that is given up, as after a failure.
+    pub(crate) fn given_up(&self) -> Leaving {
+        match self.inner.policy.failure {
             Failure::Release => self.released(),
-            Failure::Retain { .. } | Failure::Replay => self.failed(None),
-        };
-        self.end(&leaving).await
+            Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
+        }
     }
 
-    /// What is left of a release: the record as a failed one if its steps must stay.
+    /// What is left of a release: the record as a failed one if its steps must stay, and the next attempt
+    /// goes on with it.
     fn released(&self) -> Leaving {
-        if self.inner.steps.may_be_stored() { self.failed(None) } else { Leaving::Release }
-    }
-
-    /// A failure that meets its own execution's commit has come too late: the commit stands.
-    async fn note(&self, ended: Ended) {
-        if !self.inner.commits.were_sent() {
-            return;
-        }
-        let landed = match &ended {
-            Ended::Refused(Some(item)) => self.own_stored(item),
-            Ended::Applied | Ended::Refused(None) | Ended::Unknown => None,
-        };
-        match landed {
-            Some(answer) => self.inner.commits.landed(self.own(answer).await).await,
-            // Without a record nothing keeps a late commit from landing where there is none.
-            None if matches!(ended, Ended::Unknown) || !self.is_protected() => {
-                self.inner.commits.unfinished().await;
-            }
-            None => {}
-        }
-    }
-
-    async fn keep_failure(&self, response: Option<Draft<'_>>) {
-        let ended = self.end(&self.failed(response)).await;
-        self.note(ended).await;
-    }
-
-    fn failed(&self, failure: Option<Draft<'_>>) -> Leaving {
-        let failed_at = self.inner.core.table.clock.store_now();
-        let expires_at = self.expires_at(failed_at);
-        let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
-        let response = failure.and_then(|failure| {
-            let changed = answers.stored(&failure);
-            let failure = changed.as_ref().map_or(failure, Answer::draft);
-            core.pack_failure(failure, steps.bytes(), &claim.key, policy)
-        });
-        Leaving::Keep { failed_at, expires_at, response }
+        if self.inner.steps.may_be_stored() { Leaving::Keep } else { Leaving::Release }
     }
 
     /// Sends a failure's write until it is confirmed, refused, or out of time.
-    async fn end(&self, leaving: &Leaving) -> Ended {
-        self.begin_ending();
-        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
-        let mut retries = self.retries();
-        let mut in_doubt = false;
-        loop {
-            let limit = retries.limit();
-            let Reply { outcome, .. } = match leaving {
-                Leaving::Release => table.release(claim, self.lease_expires_at(), limit).await,
-                Leaving::GiveBack { claim, expires_at } => {
-                    let lease_expires_at = self.lease_expires_at();
-                    table.give_back(claim, lease_expires_at, *expires_at, limit).await
-                }
-                Leaving::Keep { failed_at, expires_at, response } => {
-                    let (at, until) = (*failed_at, *expires_at);
-                    table.keep_failure(claim, at, until, response.clone(), limit).await
-                }
-            };
-            let error = match outcome {
-                Write::Applied => {
-                    self.came_to(leaving.ending());
-                    return Ended::Applied;
-                }
-                Write::Refused(item) => {
-                    let is_ours = item.as_ref().is_none_or(|item| self.owns(item));
-                    // Within the lease nobody has taken the record but after an earlier try.
-                    let is_done = in_doubt && !self.lease_remaining().is_zero();
-                    self.came_to(match is_ours || is_done {
-                        true => leaving.ending(),
-                        false if self.is_protected() => Ending::LeaseLost,
-                        false => Ending::FailOpen,
-                    });
-                    return Ended::Refused(item);
-                }
-                Write::Unknown(error) => {
-                    in_doubt = true;
-                    error
-                }
-                Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => error,
-            };
-            if !self.is_protected() || !retries.wait().await {
+    async fn leave(&self, leaving: Leaving, response: Option<AttributeValue>) {
+        let command = self.end().leave(self.inner.core.table.clock.moment(), leaving);
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(response)).await;
+        match ended {
+            Ended::Left => self.came_to(match leaving {
+                Leaving::Release | Leaving::GiveBack => Ending::Released,
+                Leaving::Keep => Ending::Failed,
+            }),
+            Ended::LeaseLost if self.is_protected() => self.came_to(Ending::LeaseLost),
+            Ended::LeaseLost => self.came_to(Ending::FailOpen),
+            // It has come too late: the commit stands.
+            Ended::Stored | Ended::Landed => {
+                let answer = self.own(&mut wire).await;
+                self.inner.commits.decide(Fate::Committed(answer));
+            }
+            Ended::NothingWritten(_) | Ended::Reopened | Ended::Unknown | Ended::Unconfirmed => {
                 self.came_to(Ending::Unconfirmed);
+                let error = wire.take_error();
                 tracing::error!(
                     operation = self.operation(), ?leaving, %error,
                     "the record of a failed operation could not be changed: its key is free when \
                      the lease ends"
                 );
-                return Ended::Unknown;
             }
         }
-    }
-
-    pub(crate) fn retries(&self) -> Retries<'_> {
-        let longest = if self.is_protected() {
-            self.inner.policy.completion_timeout
-        } else {
-            UNPROTECTED_TIMEOUT
-        };
-        Retries::new(&self.inner.core, longest, self.inner.deadline)
-    }
-}
-
-/// What became of a failure's write.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Ended {
-    Applied,
-    /// An earlier try did it, or the record is not ours, or not pending, any more.
-    Refused(Option<Item>),
-    /// The store was not heard of in time.
-    Unknown,
-}
-
-/// What a failed operation leaves behind.
-enum Leaving {
-    Release,
-    /// What was there before, with nothing executed.
-    GiveBack {
-        claim: Box<Claim>,
-        expires_at: i64,
-    },
-    Keep {
-        failed_at: Timestamp,
-        expires_at: i64,
-        response: Option<AttributeValue>,
-    },
-}
-
-impl Leaving {
-    const fn ending(&self) -> Ending {
-        match self {
-            Self::Release | Self::GiveBack { .. } => Ending::Released,
-            Self::Keep { .. } => Ending::Failed,
-        }
-    }
-}
-
-impl fmt::Debug for Leaving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Release => "Release",
-            Self::GiveBack { .. } => "GiveBack",
-            Self::Keep { .. } => "Keep",
-        })
     }
 }
 
@@ -514,6 +350,10 @@ impl<'a> Retries<'a> {
         if let Some(deadline) = deadline {
             until = until.or(deadline.minus(COMPLETION_MARGIN));
         }
+        Self::until(core, until)
+    }
+
+    pub(crate) const fn until(core: &'a Core, until: End) -> Self {
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         Self { core, until, backoff }
     }
@@ -530,7 +370,7 @@ impl<'a> Retries<'a> {
     /// Waits for the next try; `false` when there is no time for one.
     pub(crate) async fn wait(&mut self) -> bool {
         let clock = &self.core.table.clock;
-        let pause = self.backoff.next();
+        let pause = drawn(self.backoff.next());
         if pause >= clock.left(self.until) {
             return false;
         }

@@ -2,22 +2,25 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::task::AtomicWaker;
 
 use crate::acquire::Call;
-use crate::clock::{End, Timestamp};
+use crate::clock;
 use crate::derived_key::DerivedKey;
+use crate::engine::driver::{Unreadable, Wire};
+use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
-use crate::lease::{Held, Window};
 use crate::policy::Policy;
-use crate::record::Claim;
+use crate::protocol::{Acquire, End, Goal, Granted, Window};
+use crate::record::{Claim, Owner, Record};
 use crate::response::Answers;
 use crate::signals::{Ending, Signals};
-use crate::steps::{Checkpoints, Steps};
+use crate::steps::Steps;
 use crate::transaction::Commits;
 
 /// The running operation, as its handler sees it.
@@ -58,18 +61,19 @@ pub(crate) struct Inner {
     pub(crate) claim: Claim,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
-    pub(crate) deadline: Option<End>,
-    /// None where no record protects.
-    pub(crate) held: Mutex<Option<Held>>,
-    lease_lost: AtomicBool,
+    pub(crate) deadline: Option<clock::End>,
+    /// What it knows of its record, and of its lease.
+    pub(crate) end: Mutex<End>,
+    /// Whoever commits, or ends it, does so alone.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) commits: Commits,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     nothing_executed: AtomicBool,
-    /// What ends the record is being sent.
-    is_ending: AtomicBool,
     pub(crate) steps: Steps,
+    /// What there was to replay of the record that was taken over.
+    pub(crate) failure: Option<AttributeValue>,
     pub(crate) answers: Answers,
-    pub(crate) commits: Commits,
     /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
     /// without a key.
     is_protected: bool,
@@ -156,11 +160,8 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
-        if self.is_lease_lost() {
-            return Duration::ZERO;
-        }
         let clock = &self.inner.core.table.clock;
-        self.window().map_or(Duration::ZERO, |window| clock.left(window.end))
+        self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
     }
 
     /// Whether a renewal, a step or a commit found that another execution owns the key. A handler that
@@ -195,7 +196,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.inner.lease_lost.load(Ordering::Relaxed)
+        self.end().is_lost()
     }
 
     /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
@@ -282,54 +283,43 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    /// The owner of a record, under a lease that is right.
-    pub(crate) fn protected(
+    /// Under a lease that is right; without a window no record protects it. A write of its own may be in
+    /// the table all the same; steps that were seen in a record are done, whoever owns that.
+    pub(crate) fn new(
         core: &Arc<Core>,
-        claim: Claim,
         call: Call,
-        window: Window,
-        steps: Option<Checkpoints>,
-        start: Ending,
-    ) -> Self {
-        Self::new(core, claim, call, Some(window), Steps::new(steps), start)
-    }
-
-    /// An execution that no record protects. A write of its claim may be in the table all the same;
-    /// steps that were seen in a record are done, whoever owns that.
-    pub(crate) fn unprotected(
-        core: &Arc<Core>,
-        claim: Claim,
-        call: Call,
-        steps: Option<Checkpoints>,
-    ) -> Self {
-        Self::new(core, claim, call, None, Steps::new(steps), Ending::FailOpen)
-    }
-
-    fn new(
-        core: &Arc<Core>,
-        claim: Claim,
-        call: Call,
+        granted: Granted,
         window: Option<Window>,
-        steps: Steps,
+        taken: Option<Record>,
         start: Ending,
     ) -> Self {
         let is_disabled = core.table.is_disabled;
         let is_protected = window.is_some() && !is_disabled;
         let start = if is_disabled { Ending::Unprotected } else { start };
+        let (steps, failure) = taken.map_or((None, None), |taken| (taken.steps, taken.failure));
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: granted.knowledge.me().clone(),
+            attempt: granted.attempt,
+            fingerprint: call.fingerprint.to_store(),
+            created_at: granted.created_at,
+        };
+        let rules = call.rules(core, false);
+        let window = window.filter(|_| is_protected);
         let inner = Inner {
             core: Arc::clone(core),
             claim,
             fingerprint: call.fingerprint,
             policy: call.policy,
             deadline: call.deadline,
-            held: Mutex::new(window.map(Held::from)),
-            lease_lost: AtomicBool::new(false),
+            end: Mutex::new(End::new(granted, rules, window, core.table.clock.moment())),
+            turn: tokio::sync::Mutex::new(()),
+            commits: Commits::default(),
             handler: AtomicWaker::new(),
             nothing_executed: AtomicBool::new(false),
-            is_ending: AtomicBool::new(false),
-            steps,
+            steps: Steps::new(steps),
+            failure,
             answers: call.answers,
-            commits: Commits::default(),
             is_protected,
             signals: call.signals,
             start,
@@ -338,14 +328,30 @@ impl Execution {
         Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn window(&self) -> Option<Window> {
-        let held = self.inner.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(|held| held.window)
+    /// An execution that no record protects.
+    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "a message without a key"))]
+    pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
+        let (rules, now) = (call.rules(core, false), core.table.clock.moment());
+        let granted = Acquire::new(Owner::random()?, Goal::Own, rules, now).granted();
+        Ok(Self::new(core, call, granted, None, None, Ending::FailOpen))
     }
 
-    /// When the lease ends, in store time; the beginning of time where there is none.
-    pub(crate) fn lease_expires_at(&self) -> Timestamp {
-        self.window().map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
+    pub(crate) fn end(&self) -> MutexGuard<'_, End> {
+        // Nothing panics while it is held.
+        self.inner.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the handler goes no further; nothing where the lease is lost.
+    pub(crate) fn lease_ends(&self) -> Option<clock::End> {
+        let end = self.end();
+        end.window().map(|window| window.end).filter(|_| !end.is_lost())
+    }
+
+    /// A line to the store for what ends the execution.
+    pub(crate) fn wire(&self) -> Wire<'_> {
+        let Inner { core, claim, fingerprint, .. } = &*self.inner;
+        let of = (&claim.key, fingerprint);
+        Wire::new(core, of, claim.owner.clone(), Unreadable::IsAnothers)
     }
 
     pub(crate) fn operation(&self) -> &str {
@@ -374,18 +380,8 @@ impl Execution {
     }
 
     pub(crate) fn note_lost_lease(&self) {
-        self.inner.lease_lost.store(true, Ordering::Relaxed);
+        self.end().lose();
         self.inner.handler.wake();
-    }
-
-    /// From now on the record may be finished, and then another's, by what this execution has sent:
-    /// whether its lease was lost is told by the answer to that alone.
-    pub(crate) fn begin_ending(&self) {
-        self.inner.is_ending.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_ending(&self) -> bool {
-        self.inner.is_ending.load(Ordering::Relaxed)
     }
 
     pub(crate) fn said_nothing_executed(&self) -> bool {

@@ -7,11 +7,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-use crate::acquire::{Acquisition, Call, Sighting};
+use crate::acquire::{Acquisition, Call};
 use crate::clock::Uptime;
 use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{Mutant, mutant};
+use crate::mutant::{Mutant, mutant};
 use crate::policy::Policy;
+use crate::protocol::ObservedLease;
 use crate::response::Answer;
 
 /// The calls that ask, each for all of its kind.
@@ -47,7 +48,7 @@ pub(crate) enum Landing {
     Mismatch,
     Abandoned,
     /// Somebody runs it: another owner, or the call itself.
-    InProgress(Sighting),
+    InProgress(ObservedLease),
     /// The store gave it an error, with this text.
     Failed(ErrorKind, Arc<str>),
     /// It was dropped, or what it came to is its own.
@@ -125,10 +126,10 @@ impl Landing {
             Ok(Acquisition::Mismatch) => Self::Mismatch,
             Ok(Acquisition::Abandoned) => Self::Abandoned,
             Ok(Acquisition::InProgress { retry_after }) => {
-                Self::InProgress(Sighting { lease_left: *retry_after, at })
+                Self::InProgress(ObservedLease { left: *retry_after, at })
             }
             Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
-                Self::InProgress(Sighting { lease_left: execution.lease_remaining(), at })
+                Self::InProgress(ObservedLease { left: execution.lease_remaining(), at })
             }
             Ok(Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled) => {
                 Self::Gone

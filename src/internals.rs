@@ -3,6 +3,7 @@
 //! every release.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
@@ -16,12 +17,14 @@ use crate::fingerprint::json::canonical;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::protocol::{Decision, Request, decide};
-use crate::record::{self, Claim, Item, Owner, Record, State, Taken};
+use crate::protocol::{Decision, decide};
+use crate::record::{self, Claim, Item, Owner, Record, State};
 use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
+
+const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The header of keys.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -50,9 +53,8 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let version = record.version();
     let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
     let key = key()?;
-    let Record { owner, attempt, fingerprint, created_at, released_attempts, .. } = record;
-    let taken = Taken::Nothing;
-    let claim = Claim { key, owner, attempt, fingerprint, created_at, released_attempts, taken };
+    let Record { owner, attempt, fingerprint, created_at, .. } = record;
+    let claim = Claim { key, owner, attempt, fingerprint, created_at };
     let mut again = record::pending_item(&schema, &claim, lease_expires_at, record.expires_at);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());
@@ -153,12 +155,9 @@ impl Calls {
     /// When it is no record.
     pub fn is_replayed(&self, item: Item) -> Result<bool, Error> {
         let record = Record::decode(&self.schema, item)?;
-        let request = Request {
-            owner: &self.repeat.owner,
-            fingerprint: &Fingerprint::EMPTY,
-            policy: &self.policy,
-            reconciles: false,
-        };
-        Ok(matches!(decide(Some(record), NOW, request), Decision::Replay { .. }))
+        let header = record.header(&Fingerprint::EMPTY);
+        let rules = self.policy.rules(None, false, (TOLERANCE, TOLERANCE));
+        let decision = decide(Some(&header), &self.repeat.owner, NOW, &rules);
+        Ok(decision == Decision::Replay)
     }
 }

@@ -130,6 +130,7 @@ mod cache;
 mod clock;
 mod completion;
 mod derived_key;
+mod engine;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
@@ -171,6 +172,7 @@ mod lambda_event;
 mod lease;
 #[cfg(feature = "messages")]
 pub mod messages;
+mod mutant;
 mod operation;
 mod parts;
 mod policy;

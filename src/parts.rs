@@ -8,20 +8,20 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
-use crate::acquire::LEAST_LIMIT;
 use crate::clock::End;
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
+use crate::protocol::MIN_LIMIT;
 use crate::record::{self, Owner, Part};
 use crate::response::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::response::{
     Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
 };
 use crate::signals;
-use crate::table::{Consistency, Write};
+use crate::table::{Consistency, WriteOutcome};
 
 /// When parts are not written in time.
 fn late() -> Error {
@@ -104,7 +104,7 @@ impl Core {
         if written.until < expires_at {
             *written = Written { until: expires_at, numbers: BTreeSet::new() };
         }
-        let time = time.max(LEAST_LIMIT);
+        let time = time.max(MIN_LIMIT);
         let mut retries = Retries::new(self, time, None);
         let writing = self.write_missing(key, content, &mut retries, written);
         self.table.clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
@@ -166,11 +166,11 @@ impl Core {
         let bytes = content.part(number);
         let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
         match write.await.outcome {
-            Write::Applied | Write::Refused(_) => Ok(()),
-            Write::Conflict(error)
-            | Write::Invalid(error)
-            | Write::NotApplied(error)
-            | Write::Unknown(error) => Err(error),
+            WriteOutcome::Applied | WriteOutcome::Refused(_) => Ok(()),
+            WriteOutcome::Conflict(error)
+            | WriteOutcome::Invalid(error)
+            | WriteOutcome::NotApplied(error)
+            | WriteOutcome::Unknown(error) => Err(error),
         }
     }
 

@@ -8,8 +8,10 @@ pub use self::choices::{
     Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Takeover, Unconfirmed,
 };
+use crate::clock::End;
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyForm;
+use crate::protocol::Rules;
 
 /// How one operation behaves; every field has a safe default.
 ///
@@ -127,6 +129,30 @@ impl Policy {
         compression: Compression, such as "Compression::Off";
         large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
+    }
+
+    /// What a call of this policy goes by, with the tolerance of the store's clock and the time of an
+    /// acquisition.
+    pub(crate) const fn rules(
+        &self,
+        deadline: Option<End>,
+        reconciles: bool,
+        (tolerance, request_timeout): (Duration, Duration),
+    ) -> Rules {
+        Rules {
+            completed: self.completed,
+            failure: self.failure,
+            takeover: self.takeover,
+            reconciles,
+            lease: self.lease,
+            in_progress: self.in_progress,
+            outage: self.outage,
+            retention: self.retention,
+            completion_timeout: self.completion_timeout,
+            deadline,
+            tolerance,
+            request_timeout,
+        }
     }
 
     /// Whether the settings can hold, each for itself and beside the others and `clock_tolerance`.

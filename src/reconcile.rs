@@ -16,7 +16,7 @@ use crate::derived_key::DerivedKey;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::protocol::Orphan;
+use crate::record::Record;
 use crate::response::Answer;
 use crate::signals::Ending;
 use crate::steps::Checkpoints;
@@ -87,13 +87,9 @@ pub enum Reconciled<T, E> {
 }
 
 impl Abandoned {
-    pub(crate) fn new(
-        coding: Coding,
-        key: RecordKey,
-        orphan: &Orphan,
-        lease_ended_at: Timestamp,
-    ) -> Self {
-        let Orphan { attempt, created_at, ref steps, .. } = *orphan;
+    pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
+        let Record { attempt, created_at, ref steps, state, .. } = *record;
+        let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
         Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
     }
 
@@ -419,8 +415,7 @@ where
     C: Fn(&T) -> Answer,
     F: Fn(&E) -> Option<Answer>,
 {
-    let mut acquirer = Acquirer::new(core, call)?;
-    acquirer.reconciles = true;
+    let mut acquirer = Acquirer::new(core, &call, true)?;
     let found = acquirer.acquire().await;
     let mut acquisition = acquirer.call().told(found)?;
     let mut said = None;

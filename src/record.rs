@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -14,6 +14,7 @@ use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::{RecordKey, push_hex};
+pub(crate) use crate::protocol::{Header, State, Status, Version};
 use crate::response::Stored;
 use crate::schema::{Attribute, Keys, TableSchema};
 use crate::steps::Checkpoints;
@@ -27,15 +28,24 @@ const FORMAT: &str = "1";
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 
 /// One attempt's identity: whoever holds it may complete, fail or renew the record that carries it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Owner(String);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner(Arc<str>);
 
 impl Owner {
     /// 128 bits from the operating system, in hex.
     pub(crate) fn random() -> Result<Self, Error> {
         let mut hex = String::with_capacity(32);
         push_hex(&mut hex, &entropy::<16>()?);
-        Ok(Self(hex))
+        Ok(Self(hex.into()))
+    }
+
+    /// An owner that nobody is, and another one for each owner: its name with other digits.
+    pub(crate) fn nobody(&self) -> Self {
+        let other = |digit: char| match digit.to_digit(16) {
+            Some(value) => char::from_digit(15 - value, 16).unwrap_or(digit),
+            None => digit,
+        };
+        Self(self.0.chars().map(other).collect::<String>().into())
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -44,7 +54,7 @@ impl Owner {
 
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {
-        Self(name.to_owned())
+        Self(name.into())
     }
 }
 
@@ -58,86 +68,46 @@ impl fmt::Debug for Owner {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) owner: Owner,
+    pub(crate) state: State,
     pub(crate) attempt: u32,
     pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
+    pub(crate) completed_at: Option<Timestamp>,
     /// Epoch seconds.
     pub(crate) expires_at: i64,
-    pub(crate) state: State,
+    /// Of a COMPLETED one always; of a FAILED one where the failure can be replayed.
+    pub(crate) answer: Option<Stored>,
+    /// The answer of a FAILED one, as it stands in the table.
+    pub(crate) failure: Option<AttributeValue>,
     /// What the operation's steps came to so far; `None` if no step was ever stored.
     pub(crate) steps: Option<Checkpoints>,
     /// How many of the attempts were released, or given back with nothing executed.
     pub(crate) released_attempts: u32,
 }
 
-#[derive(Debug)]
-pub(crate) enum State {
-    Pending {
-        lease_expires_at: Timestamp,
-    },
-    Completed {
-        answer: Stored,
-    },
-    /// A failure that was kept; with an answer if it can be replayed.
-    Failed {
-        answer: Option<Stored>,
-        /// The same as it stands in the table.
-        response: Option<AttributeValue>,
-    },
-    /// In nobody's hands: whoever comes may replace it, by compare-and-set.
-    Released,
-}
-
-/// The state's name in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Pending,
-    Completed,
-    Failed,
-    Released,
-}
-
-impl Status {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Released => "RELEASED",
+impl Record {
+    /// What the protocol sees of it, for a call with such a fingerprint.
+    pub(crate) fn header(&self, request: &Fingerprint) -> Header {
+        Header {
+            owner: self.owner.clone(),
+            state: self.state,
+            attempt: self.attempt,
+            released_attempts: self.released_attempts,
+            created_at: self.created_at,
+            completed_at: self.completed_at,
+            expires_at: self.expires_at,
+            steps: self.steps.as_ref().map(Checkpoints::count),
+            is_same_request: request.matches(&self.fingerprint),
         }
     }
-}
 
-/// Which state of a record was seen: what a compare-and-set compares.
-///
-/// A renewal keeps the owner and a completion keeps it too, so the owner alone would let a taker
-/// overwrite either. A step that an owner stores after its lease changes none of the three, and a
-/// taker that does not know of it would run it again: steps only get more, so their number tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    pub(crate) owner: Owner,
-    pub(crate) status: Status,
-    pub(crate) lease_expires_at: Option<Timestamp>,
-    /// How many steps are stored, where the attribute is there.
-    pub(crate) steps: Option<usize>,
-}
-
-impl Record {
     pub(crate) fn version(&self) -> Version {
-        let (status, lease_expires_at) = match self.state {
-            State::Pending { lease_expires_at } => (Status::Pending, Some(lease_expires_at)),
-            State::Completed { .. } => (Status::Completed, None),
-            State::Failed { .. } => (Status::Failed, None),
-            State::Released => (Status::Released, None),
-        };
-        let steps = self.steps.as_ref().map(Checkpoints::count);
-        Version { owner: self.owner.clone(), status, lease_expires_at, steps }
-    }
-
-    /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
-    /// only once its lease is over as well.
-    pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {
-        now.millis() > self.expires_at.saturating_mul(1000)
+        Version {
+            owner: self.owner.clone(),
+            status: self.state.status(),
+            lease_expires_at: self.state.lease_expires_at(),
+            steps: self.steps.as_ref().map(Checkpoints::count),
+        }
     }
 
     /// Reads an item that was found under a key of ours.
@@ -160,13 +130,17 @@ impl Record {
                 )));
             }
         }
-        let owner = Owner(fields.string(Attribute::Owner)?);
+        let owner = Owner(fields.string(Attribute::Owner)?.into());
+        let state = fields.state()?;
         Ok(Self {
-            state: fields.state(&owner)?,
+            failure: fields.failure(state),
+            answer: fields.answer_in(state, &owner)?,
+            state,
             owner,
             attempt: fields.number(Attribute::Attempt)?,
             fingerprint: fields.fingerprint()?,
             created_at: fields.timestamp(Attribute::CreatedAt)?,
+            completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
             expires_at: fields.number(Attribute::ExpiresAt)?,
             steps: fields.steps()?,
             released_attempts: fields.released_attempts()?,
@@ -258,21 +232,31 @@ impl Fields<'_> {
         }
     }
 
-    fn state(&mut self, owner: &Owner) -> Result<State, Error> {
+    fn state(&mut self) -> Result<State, Error> {
         match self.string(Attribute::Status)?.as_str() {
             "PENDING" => {
                 Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
             }
-            "COMPLETED" => match self.answer(owner)? {
-                Some(answer) => Ok(State::Completed { answer }),
-                None => Err(self.corrupt(Attribute::Response, "there")),
-            },
-            "FAILED" => {
-                let response = self.item.get(self.schema.name(Attribute::Response)).cloned();
-                Ok(State::Failed { answer: self.answer(owner)?, response })
-            }
+            "COMPLETED" => Ok(State::Completed),
+            "FAILED" => Ok(State::Failed),
             "RELEASED" => Ok(State::Released),
             _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
+        }
+    }
+
+    fn failure(&self, state: State) -> Option<AttributeValue> {
+        let response = self.item.get(self.schema.name(Attribute::Response));
+        response.filter(|_| state == State::Failed).cloned()
+    }
+
+    fn answer_in(&mut self, state: State, owner: &Owner) -> Result<Option<Stored>, Error> {
+        match state {
+            State::Completed => match self.answer(owner)? {
+                Some(answer) => Ok(Some(answer)),
+                None => Err(self.corrupt(Attribute::Response, "there")),
+            },
+            State::Failed => self.answer(owner),
+            State::Pending { .. } | State::Released => Ok(None),
         }
     }
 }
@@ -285,20 +269,6 @@ pub(crate) struct Claim {
     pub(crate) attempt: u32,
     pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
-    /// How many of the attempts before this one were released, or given back.
-    pub(crate) released_attempts: u32,
-    pub(crate) taken: Taken,
-}
-
-/// What an owner has found in the place of its record: that is given back where nothing is executed.
-#[derive(Clone, Debug)]
-pub(crate) enum Taken {
-    /// Nothing that is to stay: there was no record, or it is gone once it is taken.
-    Nothing,
-    /// A failure that was kept, with what there was to replay.
-    Failed { response: Option<AttributeValue> },
-    /// An operation whose owner's lease was over then.
-    Abandoned { lease_expires_at: Timestamp },
 }
 
 impl Claim {
@@ -309,54 +279,33 @@ impl Claim {
         created_at: Timestamp,
     ) -> Result<Self, Error> {
         let fingerprint = fingerprint.to_store();
-        Ok(Self {
-            key,
-            owner: Owner::random()?,
-            attempt: 1,
-            fingerprint,
-            created_at,
-            released_attempts: 0,
-            taken: Taken::Nothing,
-        })
-    }
-
-    /// What is left of it where its handler has executed nothing: its attempt was told, and does not
-    /// count.
-    pub(crate) fn executed_nothing(&self) -> Self {
-        Self { released_attempts: self.released_attempts.saturating_add(1), ..self.clone() }
-    }
-
-    /// What is left of it where no handler has begun: nobody was told of its attempt.
-    pub(crate) fn not_begun(&self) -> Self {
-        Self { attempt: self.attempt.saturating_sub(1), ..self.clone() }
+        Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
     }
 }
 
 /// What a failed record has at the most beside its steps and its failure, in bytes.
 pub(crate) const FAILED_BYTES: usize = 8 * 1024;
 
-/// How long a released record stays at least: longer than any request can be under way that was
-/// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
-/// signature (most services: 5), and takes one that is as far ahead; so 30 minutes are the most, and
-/// this is twice as much.
-const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
-
-/// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
-/// it was under.
-pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
-    now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
-}
-
-/// The item of an operation that starts from its beginning.
-pub(crate) fn first_item(
+/// The whole item of a record: with its answer where it is finished.
+pub(crate) fn item(
     schema: &TableSchema,
-    claim: &Claim,
-    lease_expires_at: Timestamp,
-    expires_at: i64,
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    header: &Header,
+    response: Option<AttributeValue>,
 ) -> Item {
-    let mut item = pending_item(schema, claim, lease_expires_at, expires_at);
-    if claim.released_attempts > 0 {
-        set(&mut item, schema, Attribute::ReleasedAttempts, number(claim.released_attempts));
+    let Header { owner, attempt, created_at, .. } = header;
+    let claim = (key, owner, *attempt, fingerprint, *created_at);
+    let mut item = common(schema, claim, header.state.status(), header.expires_at);
+    let finished = header.completed_at.map(|at| (Attribute::CompletedAt, at));
+    let lease = header.state.lease_expires_at().map(|at| (Attribute::LeaseExpiresAt, at));
+    for (attribute, at) in finished.into_iter().chain(lease) {
+        set(&mut item, schema, attribute, number(at.millis()));
+    }
+    if header.released_attempts > 0 && header.state != State::Completed {
+        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
+    }
+    if let Some(response) = response {
+        set(&mut item, schema, Attribute::Response, response);
     }
     item
 }
@@ -368,7 +317,7 @@ pub(crate) fn pending_item(
     lease_expires_at: Timestamp,
     expires_at: i64,
 ) -> Item {
-    let mut item = common(schema, claim, Status::Pending, expires_at);
+    let mut item = common(schema, claim.parts(), Status::Pending, expires_at);
     set(&mut item, schema, Attribute::LeaseExpiresAt, number(lease_expires_at.millis()));
     item
 }
@@ -382,21 +331,34 @@ pub(crate) fn completed_item(
     expires_at: i64,
     response: AttributeValue,
 ) -> Item {
-    let mut item = common(schema, claim, Status::Completed, expires_at);
+    let mut item = common(schema, claim.parts(), Status::Completed, expires_at);
     set(&mut item, schema, Attribute::CompletedAt, number(completed_at.millis()));
     set(&mut item, schema, Attribute::Response, response);
     item
 }
 
-fn common(schema: &TableSchema, claim: &Claim, status: Status, expires_at: i64) -> Item {
-    let mut item = key_item(schema, &claim.key);
-    let fingerprint = AttributeValue::B(Blob::new(claim.fingerprint.encode()));
+type Parts<'a> = (&'a RecordKey, &'a Owner, u32, &'a StoredFingerprint, Timestamp);
+
+impl Claim {
+    const fn parts(&self) -> Parts<'_> {
+        (&self.key, &self.owner, self.attempt, &self.fingerprint, self.created_at)
+    }
+}
+
+fn common(
+    schema: &TableSchema,
+    (key, owner, attempt, fingerprint, created_at): Parts<'_>,
+    status: Status,
+    expires_at: i64,
+) -> Item {
+    let mut item = key_item(schema, key);
+    let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
     for (attribute, value) in [
         (Attribute::Status, AttributeValue::S(status.as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(claim.owner.as_str().to_owned())),
-        (Attribute::Attempt, number(claim.attempt)),
+        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
+        (Attribute::Attempt, number(attempt)),
         (Attribute::Fingerprint, fingerprint),
-        (Attribute::CreatedAt, number(claim.created_at.millis())),
+        (Attribute::CreatedAt, number(created_at.millis())),
         (Attribute::ExpiresAt, number(expires_at)),
         (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
     ] {
@@ -471,17 +433,6 @@ fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: Attri
 
 pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
-}
-
-/// Whose record it is.
-pub(crate) fn owner<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
-    item.get(schema.name(Attribute::Owner))?.as_s().ok().map(String::as_str)
-}
-
-/// When the operation of this record ended; what tells the finished records of one owner apart.
-pub(crate) fn completed_at(schema: &TableSchema, item: &Item) -> Option<Timestamp> {
-    let number = item.get(schema.name(Attribute::CompletedAt))?.as_n().ok()?;
-    number.parse().ok().map(Timestamp::from_millis)
 }
 
 /// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"

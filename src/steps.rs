@@ -18,7 +18,7 @@ use crate::answer_codec::Coder;
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::record::{Item, Record, State};
-use crate::table::{Reply, Write};
+use crate::table::{Reply, WriteOutcome};
 
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -113,7 +113,7 @@ impl Execution {
 
     /// An effect that begins after the lease may happen beside the next owner's.
     fn may_start(&self, name: &str) -> Result<(), Error> {
-        if self.inner.commits.are_over() {
+        if self.end().is_over() {
             let message = format!("step `{name}` was not started: the operation ended by a commit");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -170,16 +170,16 @@ impl Execution {
                 table.store_first_step(claim, name, value.clone(), limit).await
             };
             let refused_by = match outcome {
-                Write::Applied => {
+                WriteOutcome::Applied => {
                     self.inner.steps.lock().has_map = true;
                     return Ok(Ok(()));
                 }
-                Write::Invalid(error) => return Ok(Err(error)),
-                Write::Refused(Some(item)) => Ok(Some(item)),
-                Write::Refused(None) => table.get(&claim.key, retries.limit()).await.outcome,
-                Write::Conflict(error) | Write::NotApplied(error) | Write::Unknown(error) => {
-                    Err(error)
-                }
+                WriteOutcome::Invalid(error) => return Ok(Err(error)),
+                WriteOutcome::Refused(Some(item)) => Ok(Some(item)),
+                WriteOutcome::Refused(None) => table.get(&claim.key, retries.limit()).await.outcome,
+                WriteOutcome::Conflict(error)
+                | WriteOutcome::NotApplied(error)
+                | WriteOutcome::Unknown(error) => Err(error),
             };
             let error = match refused_by {
                 Ok(Some(item)) => {

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::key::RecordKey;
-use crate::record::{self, Item, Record, State, Version};
+use crate::record::{Item, Record, State, Version};
 use crate::response::Stored;
 use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
@@ -178,7 +178,7 @@ impl StoredRecord {
     /// Reads an answer that stands beside the record.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
-        if let State::Completed { answer: stored @ Stored::Parts(_) } = record.state
+        if let (State::Completed, Some(stored @ Stored::Parts(_))) = (record.state, record.answer)
             && let StoredState::Completed { answer, .. } = &mut self.state
             && !matches!(answer, StoredAnswer::Encoded { .. })
         {
@@ -197,8 +197,9 @@ impl StoredRecord {
         let (scope, key) = (scope.to_owned(), key.to_owned());
         let record = Record::decode(schema, item.clone())?;
         let coder = core.coding.of(&record_key);
-        let finished_at = record::completed_at(schema, &item).map(Timestamp::to_system);
         let version = record.version();
+        let finished_at = record.completed_at.map(Timestamp::to_system);
+        let answer = record.answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
         Ok(Self {
             scope,
             key,
@@ -206,14 +207,14 @@ impl StoredRecord {
                 State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                State::Completed { answer } => StoredState::Completed {
-                    completed_at: finished_at,
-                    answer: StoredAnswer::in_record(answer, most, coder),
+                State::Completed => match answer {
+                    Some(answer) => StoredState::Completed { completed_at: finished_at, answer },
+                    None => {
+                        let message = "the record is corrupt: it has completed without an answer";
+                        return Err(Error::new(ErrorKind::UnknownRecord, message));
+                    }
                 },
-                State::Failed { answer, .. } => StoredState::Failed {
-                    failed_at: finished_at,
-                    answer: answer.map(|answer| StoredAnswer::in_record(answer, most, coder)),
-                },
+                State::Failed => StoredState::Failed { failed_at: finished_at, answer },
                 State::Released => StoredState::Released,
             },
             attempt: record.attempt,

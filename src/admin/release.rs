@@ -2,7 +2,7 @@
 
 use super::{Admin, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
-use crate::table::Write;
+use crate::table::WriteOutcome;
 
 /// What became of a release.
 ///
@@ -109,17 +109,19 @@ impl Admin<'_> {
         let StoredRecord { record_key, attempt, version, .. } = record;
         let reply = table.release_seen(record_key, *attempt, version).await;
         match reply.outcome {
-            Write::Applied => Ok(Released::Released),
-            Write::Refused(None) => Ok(Released::Gone),
-            Write::Refused(Some(item)) => {
+            WriteOutcome::Applied => Ok(Released::Released),
+            WriteOutcome::Refused(None) => Ok(Released::Gone),
+            WriteOutcome::Refused(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
                 let now = StoredRecord::read(self.core, item, now)?;
                 // By an earlier try, whose answer was lost, or by somebody else.
                 let is_released = now.state == StoredState::Released && now.owner == record.owner;
                 Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })
             }
-            Write::Conflict(error) | Write::Invalid(error) | Write::NotApplied(error) => Err(error),
-            Write::Unknown(error) => {
+            WriteOutcome::Conflict(error)
+            | WriteOutcome::Invalid(error)
+            | WriteOutcome::NotApplied(error) => Err(error),
+            WriteOutcome::Unknown(error) => {
                 let message = "whether the record is released is not known: look again";
                 Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
             }

@@ -19,7 +19,6 @@ use crate::clock::End;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
-use crate::record::Claim;
 use crate::response::Answers;
 use crate::runner::panic_text;
 use crate::signals::Ending;
@@ -207,10 +206,9 @@ fn without_record<S: Source>(
 ) -> Result<Execution, Error> {
     let core = &config.idempotency.core;
     let key = core.drawn_key(&config.scope)?;
-    let claim = Claim::first(key.clone(), fingerprint, core.table.clock.store_now())?;
     let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
     let call = Call::new(core, key, fingerprint, policy, deadline, answers);
-    Ok(Execution::unprotected(core, claim, call, None))
+    Execution::unprotected(core, call)
 }
 
 /// What the log is told of a message: never its key nor its payload.

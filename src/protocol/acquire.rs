@@ -24,7 +24,13 @@ const MAX_CLOSINGS: u32 = 3;
 /// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
 /// signature (most services: 5), and takes one that is as far ahead; so 30 minutes are the most, and
 /// this is twice as much.
-pub(super) const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
+const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
+/// it was under.
+pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
+    now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
+}
 
 /// What a call wants of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,6 +175,7 @@ pub(crate) struct Acquire {
     stamped: Vec<Timestamp>,
     /// What the hook said of an abandoned record, as long as that does not change.
     resolution: Option<(Version, Resolution)>,
+    resolved_at: Timestamp,
     /// Of the response that came last.
     time: Option<StoreTime>,
     /// What is told once nothing of ours is under way, and how often that was tried to bring about.
@@ -296,6 +303,7 @@ impl Acquire {
             expires_at: now.store().plus(rules.retention).seconds_up(),
             stamped: Vec::new(),
             resolution: None,
+            resolved_at: now.store(),
             time: None,
             ending: None,
         };
@@ -303,16 +311,8 @@ impl Acquire {
         acquire
     }
 
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
     pub(crate) const fn began(&self) -> Uptime {
         self.started
-    }
-
-    pub(crate) const fn knowledge(&self) -> &Knowledge {
-        &self.knowledge
     }
 
     /// When all that is sent must have had its answer.
@@ -340,7 +340,7 @@ impl Acquire {
     }
 
     pub(crate) fn started(&mut self, now: Now, first: First) -> Command {
-        if self.rules.term(now).is_err() {
+        if self.is_too_late(now) {
             return self.end(now, Reason::TooLate);
         }
         match first {
@@ -352,15 +352,35 @@ impl Acquire {
         }
     }
 
+    /// Whether its deadline is over before it has begun.
+    pub(crate) fn is_too_late(&self, now: Now) -> bool {
+        self.rules.term(now).is_err()
+    }
+
     /// It starts where another call of this process has seen an owner at work.
     pub(crate) fn observing(&mut self, now: Now, observed: ObservedLease) -> Command {
         self.obstacle = Obstacle::Running(observed);
         self.wait(now, observed.left)
     }
 
+    /// Another call of this process has seen an owner at work, or had an error in this one's place.
+    pub(crate) const fn note(&mut self, observed: ObservedLease) {
+        self.obstacle = Obstacle::Running(observed);
+    }
+
+    pub(crate) fn failed_elsewhere(&mut self, now: Now, cause: Cause) -> Command {
+        self.give_up(now, Reason::Error, cause)
+    }
+
+    /// How long a call that began when this one did waits for another owner, or for the store.
+    pub(crate) fn patience(&self, now: Now) -> (Duration, Duration) {
+        (self.rules.wait_left(now, self.started), self.limit(now))
+    }
+
     /// What the hook has said.
     pub(crate) fn resolved(&mut self, now: Now, resolution: Resolution) -> Command {
         self.begin_budget(now);
+        self.resolved_at = now.store();
         self.resolve(now, resolution)
     }
 
@@ -611,7 +631,7 @@ impl Acquire {
                 let term = term.unlike(&self.stamped);
                 self.stamped.push(term.lease_expires_at);
                 let state = State::Pending { lease_expires_at: term.lease_expires_at };
-                let write = self.taking(now, take, state, term.expires_at);
+                let write = self.taking(take, state, term.expires_at);
                 self.dispatch(now, write, take)
             }
         }
@@ -648,10 +668,10 @@ impl Acquire {
     }
 
     /// The write that takes the key.
-    fn taking(&self, now: Now, take: Take, state: State, expires_at: i64) -> Write {
+    fn taking(&self, take: Take, state: State, expires_at: i64) -> Write {
         let pending = self.header(state, None, expires_at);
-        let store = now.store();
-        let retained = store.plus(self.rules.retention).seconds_up();
+        let at = self.resolved_at;
+        let retained = at.plus(self.rules.retention).seconds_up();
         let (form, guard, record) = match take {
             Take::Create if mutant(Mutant::TakeReleasedUnfenced) => {
                 (Form::Put, Guard::FreeOrHeld, pending)
@@ -668,11 +688,11 @@ impl Acquire {
                 (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
             }
             Take::Settle(Resolution::Completed) => {
-                let record = self.header(State::Completed, Some(store), retained);
+                let record = self.header(State::Completed, Some(at), retained);
                 (Form::Put, self.unchanged().unless(Mutant::SettleUnfenced), record)
             }
             Take::Settle(_) => {
-                let record = self.header(State::Failed, Some(store), retained);
+                let record = self.header(State::Failed, Some(at), retained);
                 (Form::Update, self.unchanged(), record)
             }
         };
@@ -716,7 +736,7 @@ impl Acquire {
     }
 
     /// The store's time begins anew: what came in between was not its own.
-    fn begin_budget(&mut self, now: Now) {
+    pub(crate) fn begin_budget(&mut self, now: Now) {
         self.budget = now.lasting(self.rules.request_timeout);
         self.begin_tries(now);
     }
@@ -796,11 +816,7 @@ impl Acquire {
             None => (Form::Put, self.released(now)),
         };
         let before = self.knowledge.seen().record().map(Header::version);
-        let guard = match self.knowledge.holds_key() {
-            true => Guard::Held,
-            false => Guard::HeldOrAsBefore(before),
-        };
-        let write = Write { form, guard, record };
+        let write = Write { form, guard: Guard::HeldOrAsBefore(before), record };
         self.knowledge.send(&write);
         self.step = Step::GivingBack(reason);
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
@@ -809,7 +825,7 @@ impl Acquire {
     /// A record in nobody's hands. The attempt that nobody has made does not count.
     fn released(&self, now: Now) -> Header {
         let attempt = self.attempt.saturating_sub(1);
-        let expires_at = now.store().plus(RELEASED_FOR).seconds_up();
+        let expires_at = released_until(now.store(), now.store());
         Header { attempt, ..self.header(State::Released, None, expires_at) }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::acquire::{Granted, NothingHappened, RELEASED_FOR};
+use super::acquire::{Granted, NothingHappened, released_until};
 use super::knowledge::Knowledge;
 use super::lease::{Term, Window};
 use super::record::{Header, State, as_found};
@@ -14,7 +14,6 @@ use super::rules::{MIN_LIMIT, Rules};
 use super::time::{Backoff, End as Instant, Now, Timestamp};
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
-use crate::policy::Failure;
 
 /// How long an execution without a record tries to leave its answer behind after all.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -178,10 +177,6 @@ impl End {
 
     const fn pacing() -> Backoff {
         Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
-    }
-
-    pub(crate) const fn rules(&self) -> &Rules {
-        &self.rules
     }
 
     pub(crate) const fn window(&self) -> Option<Window> {
@@ -407,8 +402,8 @@ impl End {
             Leaving::GiveBack => as_found(self.taken.as_ref(), &given_back),
         };
         let Some(record) = kept else {
-            let until = store.plus(RELEASED_FOR).max(self.lease_expires_at());
-            let record = self.header(State::Released, None, until.seconds_up());
+            let until = released_until(store, self.lease_expires_at());
+            let record = self.header(State::Released, None, until);
             return Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record };
         };
         let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
@@ -523,7 +518,7 @@ impl End {
             Aim::Commit { .. } => Command::Stop(Ended::Reopened),
             Aim::Resolve { .. } => self.over(Ended::Unknown),
             Aim::Complete { .. } | Aim::Leave { .. } if self.has_commit_in_doubt() => {
-                self.over(Ended::Unknown)
+                self.concluded(aim, Ended::Unknown)
             }
             Aim::Complete { .. } | Aim::Leave { .. } => Command::Stop(Ended::Unconfirmed),
             Aim::Look => Command::Stop(Ended::Unknown),
@@ -538,7 +533,7 @@ impl End {
     fn sent(&mut self, now: Now, outcome: &Outcome, write: Write, aim: Aim) -> Command {
         match outcome {
             Outcome::Applied => match aim {
-                Aim::Complete { .. } | Aim::Commit { .. } => self.over(Ended::Stored),
+                Aim::Complete { .. } | Aim::Commit { .. } => self.concluded(aim, Ended::Stored),
                 Aim::Leave { .. } | Aim::Resolve { .. } | Aim::Look => self.given_up(aim),
             },
             Outcome::Refused(Some(_)) => self.found(now, Some(write), aim),
@@ -572,7 +567,7 @@ impl End {
         match own {
             Some((State::Completed, completed_at)) => {
                 let is_this = completed_at.is_some() && completed_at == aim.completed_at();
-                self.over(if is_this { Ended::Stored } else { Ended::Landed })
+                self.concluded(aim, if is_this { Ended::Stored } else { Ended::Landed })
             }
             Some((State::Pending { .. }, _)) => self.again(now, write, aim),
             Some((State::Failed | State::Released, _)) => match aim {
@@ -622,7 +617,17 @@ impl End {
             | Aim::Complete { .. }
             | Aim::Commit { .. }
             | Aim::Resolve { .. }
-            | Aim::Look => self.over(Ended::Unknown),
+            | Aim::Look => self.concluded(aim, Ended::Unknown),
+        }
+    }
+
+    /// What a commit has come to, the operation has; of a completion its caller alone is told.
+    fn concluded(&mut self, aim: Aim, ended: Ended) -> Command {
+        match aim {
+            Aim::Complete { .. } => Command::Stop(ended),
+            Aim::Commit { .. } | Aim::Leave { .. } | Aim::Resolve { .. } | Aim::Look => {
+                self.over(ended)
+            }
         }
     }
 }

@@ -15,10 +15,12 @@ pub(crate) mod time;
 mod write;
 
 pub(crate) use self::acquire::{
-    Acquire, First, Goal, Granted, NothingHappened, ObservedLease, Reason, Resolution, Stop, Told,
+    Acquire, First, Goal, Granted, ObservedLease, Reason, Resolution, Stop, Told, released_until,
 };
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::decide::{Decision, decide};
 pub(crate) use self::end::{End, Ended, Leaving, NoCommit, Renewal};
 pub(crate) use self::lease::Window;
 pub(crate) use self::record::{Header, State, Status, Version};
-pub(crate) use self::rules::{COMPLETION_MARGIN, MIN_LIMIT, Rules, TooLate};
+pub(crate) use self::rules::{COMPLETION_MARGIN, MIN_LIMIT, Rules};
 pub(crate) use self::write::{Cause, Command, Form, Guard, Machine, Outcome, Reply, Write};

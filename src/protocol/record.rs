@@ -100,6 +100,10 @@ impl Header {
         self.owner == *owner && matches!(self.state, State::Pending { .. })
     }
 
+    pub(crate) fn is_completed(&self) -> bool {
+        self.state == State::Completed
+    }
+
     /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
     /// only once its lease is over as well.
     pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {

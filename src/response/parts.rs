@@ -12,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
 use super::pack::Encoded;
-use crate::fault_injection::{self, Mutant, mutant};
+use crate::fault_injection;
+use crate::mutant::{Mutant, mutant};
 use crate::record::Owner;
 
 /// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.

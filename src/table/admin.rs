@@ -10,10 +10,11 @@ use aws_sdk_dynamodb::types::{
 
 use super::expression::Change;
 use super::inspect::Look;
-use super::{Reply, Table, Write};
+use super::{Reply, Table, WriteOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::record::{self, Item, Status, Version};
+use crate::protocol::{Status, Version, released_until};
+use crate::record::Item;
 use crate::schema::{Attribute, Keys};
 
 /// Which part of a table a parallel scan reads.
@@ -51,9 +52,9 @@ impl Table {
         key: &RecordKey,
         attempt: u32,
         seen: &Version,
-    ) -> Reply<Write> {
+    ) -> Reply<WriteOutcome> {
         let now = self.clock.store_now();
-        let expires_at = record::released_until(now, seen.lease_expires_at.unwrap_or(now));
+        let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
         let mut change = Change::new(&self.schema);
         change.condition.version(seen);
         change.release(attempt, expires_at);

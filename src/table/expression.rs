@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
-use crate::fault_injection::{Mutant, mutant};
-use crate::record::{self, Claim, Item, Owner, Status, Version};
+use crate::mutant::{Mutant, mutant};
+use crate::protocol::{Header, State, Status, Version};
+use crate::record::{self, Item, Owner};
 use crate::schema::{Attribute, TableSchema};
 
 type Names = HashMap<String, String>;
@@ -45,6 +46,28 @@ impl<'a> Condition<'a> {
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
         self.free_or(&["(", name, " = :me AND ", status, " = :pending)"]);
+    }
+
+    /// There is none, or the owner's own, PENDING.
+    pub(super) fn absent_or_held_by(&mut self, owner: &Owner) {
+        let key = self.key();
+        self.held_or(owner, &["attribute_not_exists(", key, ")"]);
+    }
+
+    /// Exactly the state that was seen, or the owner's own, PENDING.
+    pub(super) fn version_or_held_by(&mut self, seen: &Version, owner: &Owner) {
+        self.version(seen);
+        let version = std::mem::take(&mut self.expression);
+        self.held_or(owner, &["(", &version, ")"]);
+    }
+
+    fn held_or(&mut self, owner: &Owner, term: &[&str]) {
+        let (name, status) = (self.name(Attribute::Owner), self.name(Attribute::Status));
+        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
+        self.and(&["("]);
+        self.expression.extend(term.iter().copied());
+        self.expression.extend([" OR (", name, " = :me AND ", status, " = :pending))"]);
     }
 
     fn free_or(&mut self, term: &[&str]) {
@@ -172,7 +195,11 @@ pub(super) struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub(super) fn new(schema: &'a TableSchema) -> Self {
-        Self { condition: Condition::new(schema), set: String::new(), remove: String::new() }
+        Self::on(Condition::new(schema))
+    }
+
+    pub(super) const fn on(condition: Condition<'a>) -> Self {
+        Self { condition, set: String::new(), remove: String::new() }
     }
 
     pub(super) fn set(&mut self, attribute: Attribute, value: AttributeValue) {
@@ -192,23 +219,36 @@ impl<'a> Change<'a> {
         let _ = write!(self.set, "{name}.#member = :member");
     }
 
-    /// Makes the record a failed one; with the failure, if it can be replayed.
-    pub(super) fn fail(
-        &mut self,
-        claim: &Claim,
-        failed_at: Timestamp,
-        expires_at: i64,
-        response: Option<AttributeValue>,
-    ) {
-        self.set(Attribute::Status, AttributeValue::S(Status::Failed.as_str().into()));
-        self.set(Attribute::Attempt, record::number(claim.attempt));
-        self.set(Attribute::CompletedAt, record::number(failed_at.millis()));
-        self.set(Attribute::ExpiresAt, record::number(expires_at));
-        match response {
-            Some(response) => self.set(Attribute::Response, response),
-            None => self.remove(Attribute::Response),
+    /// Makes the record this one. What else it holds stays: a later version's attributes too.
+    pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
+        let status = record.state.status();
+        self.set(Attribute::Status, AttributeValue::S(status.as_str().into()));
+        self.set(Attribute::Owner, AttributeValue::S(record.owner.as_str().into()));
+        self.set(Attribute::Attempt, record::number(record.attempt));
+        self.set(Attribute::ExpiresAt, record::number(record.expires_at));
+        if record.released_attempts > 0 && record.state != State::Released {
+            let released = record::number(record.released_attempts);
+            self.set(Attribute::ReleasedAttempts, released);
         }
-        self.remove(Attribute::LeaseExpiresAt);
+        let time = |at: Timestamp| record::number(at.millis());
+        let lease = record.state.lease_expires_at().map(time);
+        self.set_or_remove(Attribute::LeaseExpiresAt, lease);
+        self.set_or_remove(Attribute::CompletedAt, record.completed_at.map(time));
+        self.set_or_remove(Attribute::Response, response);
+    }
+
+    /// Moves the end of the lease.
+    pub(super) fn lease(&mut self, record: &Header) {
+        let lease = record.state.lease_expires_at().map(|at| record::number(at.millis()));
+        self.set_or_remove(Attribute::LeaseExpiresAt, lease);
+        self.set(Attribute::ExpiresAt, record::number(record.expires_at));
+    }
+
+    fn set_or_remove(&mut self, attribute: Attribute, value: Option<AttributeValue>) {
+        match value {
+            Some(value) => self.set(attribute, value),
+            None => self.remove(attribute),
+        }
     }
 
     /// Leaves the record in nobody's hands.

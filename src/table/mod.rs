@@ -9,7 +9,8 @@ mod fault;
 mod inspect;
 mod parts;
 mod probe;
-mod resume;
+mod reasons;
+mod steps;
 mod transact;
 
 use std::error::Error as StdError;
@@ -31,19 +32,22 @@ use aws_sdk_dynamodb::types::{
 use self::expression::{Change, Condition};
 use self::fault::Fault;
 use self::probe::{Probe, Seen};
-use crate::clock::{Clock, StoreTime, Timestamp};
+use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
-use crate::fault_injection::{Mutant, mutant};
+use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
-use crate::record::{self, Claim, Item, Owner, Status, Version};
-use crate::schema::{Attribute, TableSchema};
+use crate::mutant::{Mutant, mutant};
+use crate::protocol::{Form, Guard, Write};
+use crate::record::{self, Item, Owner};
+use crate::schema::TableSchema;
 use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
-pub(crate) use self::transact::{Guard, Sent, Transacted};
+pub(crate) use self::reasons::ItemsRefusal;
+pub(crate) use self::transact::{Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
 /// by then, or within `request_timeout`, is unknown.
@@ -66,7 +70,7 @@ pub(crate) struct Table {
 /// What became of a conditional write.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Write {
+pub(crate) enum WriteOutcome {
     /// It is in the table.
     Applied,
     /// Its condition did not hold; with the record it lost to, where the store sent it.
@@ -98,155 +102,70 @@ pub(crate) enum Consistency {
     Eventual,
 }
 
-/// How long a new owner holds the record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
-    pub(crate) lease_expires_at: Timestamp,
-    /// Epoch seconds.
-    pub(crate) expires_at: i64,
-}
-
 impl Table {
-    /// Writes the pending record where there is none.
-    pub(crate) async fn create(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
-        let mut condition = Condition::new(&self.schema);
-        if mutant(Mutant::TakeReleasedUnfenced) {
-            condition.free_or_held_by(&claim.owner);
-        } else if !mutant(Mutant::CreateUnfenced) {
-            condition.absent();
-        }
-        self.put(self.pending(claim, term), condition, limit).await
-    }
-
-    /// Puts a new pending record in the place of one that no longer counts, or is in nobody's hands.
-    pub(crate) async fn replace(
+    /// Sends a write of the record: the whole of it, or what it changes. `response` is the answer of a
+    /// finished one.
+    pub(crate) async fn write_record(
         &self,
-        claim: &Claim,
-        term: Term,
-        seen: &Version,
-        limit: Duration,
-    ) -> Reply<Write> {
-        let mut condition = Condition::new(&self.schema);
-        condition.version(seen);
-        self.put(self.pending(claim, term), condition, limit).await
-    }
-
-    /// Makes the claim's owner the owner of a record whose operation goes on. What else the record
-    /// holds stays: a later version's attributes too.
-    pub(crate) async fn take_over(
-        &self,
-        claim: &Claim,
-        term: Term,
-        seen: &Version,
-        limit: Duration,
-    ) -> Reply<Write> {
-        let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::TakeOverUnfenced) {
-            change.condition.version(seen);
-        }
-        change.set(Attribute::Status, AttributeValue::S(Status::Pending.as_str().into()));
-        change.set(Attribute::Owner, AttributeValue::S(claim.owner.as_str().into()));
-        change.set(Attribute::Attempt, record::number(claim.attempt));
-        change.set(Attribute::LeaseExpiresAt, record::number(term.lease_expires_at.millis()));
-        change.set(Attribute::ExpiresAt, record::number(term.expires_at));
-        change.remove(Attribute::CompletedAt);
-        change.remove(Attribute::Response);
-        self.update(&claim.key, change, limit).await
-    }
-
-    /// Stamps the owner's own lease anew, earlier or later: only over the stamp that was seen, so
-    /// that a late copy of this write never undoes a renewal.
-    pub(crate) async fn restamp(
-        &self,
-        claim: &Claim,
-        term: Term,
-        seen: Timestamp,
-        limit: Duration,
-    ) -> Reply<Write> {
-        let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
-        if !mutant(Mutant::RestampMayShorten) {
-            change.condition.lease_is(seen);
-        }
-        self.stamp(claim, term, change, limit).await
-    }
-
-    /// Extends the owner's lease; a late repeat never shortens it.
-    pub(crate) async fn renew(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
-        let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::RenewUnfenced) {
-            change.condition.held_by(&claim.owner);
-        }
-        if !mutant(Mutant::RenewalMayShorten) {
-            change.condition.lease_ends_before(term.lease_expires_at);
-        }
-        self.stamp(claim, term, change, limit).await
-    }
-
-    async fn stamp(
-        &self,
-        claim: &Claim,
-        term: Term,
-        mut change: Change<'_>,
-        limit: Duration,
-    ) -> Reply<Write> {
-        change.set(Attribute::LeaseExpiresAt, record::number(term.lease_expires_at.millis()));
-        change.set(Attribute::ExpiresAt, record::number(term.expires_at));
-        self.update(&claim.key, change, limit).await
-    }
-
-    /// Writes the finished record over the owner's own, or where it is in nobody's hands: the effect
-    /// has happened, whoever released or deleted the record.
-    pub(crate) async fn complete(
-        &self,
-        owner: &Owner,
-        item: Item,
-        limit: Duration,
-    ) -> Reply<Write> {
-        let mut condition = Condition::new(&self.schema);
-        if !mutant(Mutant::CompleteUnfenced) {
-            condition.free_or_owned_by(owner);
-        }
-        self.put(item, condition, limit).await
-    }
-
-    /// Keeps a failure, with an answer if it can be replayed.
-    pub(crate) async fn keep_failure(
-        &self,
-        claim: &Claim,
-        failed_at: Timestamp,
-        expires_at: i64,
+        of: (&RecordKey, &StoredFingerprint),
+        me: &Owner,
+        write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-    ) -> Reply<Write> {
-        let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::KeepFailureUnfenced) {
-            change.condition.held_by(&claim.owner);
+    ) -> Reply<WriteOutcome> {
+        let condition = self.condition(&write.guard, me);
+        match write.form {
+            Form::Put | Form::Transaction => {
+                let item = record::item(&self.schema, of, &write.record, response);
+                self.put(item, condition, limit).await
+            }
+            Form::Update => {
+                let mut change = Change::on(condition);
+                change.record(&write.record, response);
+                self.update(of.0, change, limit).await
+            }
+            Form::Stamp => {
+                let mut change = Change::on(condition);
+                change.lease(&write.record);
+                self.update(of.0, change, limit).await
+            }
         }
-        change.fail(claim, failed_at, expires_at, response);
-        self.update(&claim.key, change, limit).await
     }
 
-    /// Leaves the owner's pending record in nobody's hands: never a completed one, whose response was
-    /// only lost, and never one with steps, which would happen again. It is not deleted, so that no late
-    /// copy of an acquisition is let in again.
-    pub(crate) async fn release(
-        &self,
-        claim: &Claim,
-        lease_expires_at: Timestamp,
-        limit: Duration,
-    ) -> Reply<Write> {
-        let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::ReleaseUnfenced) {
-            change.condition.owned_by(&claim.owner);
+    /// The condition that a guard stands for.
+    fn condition(&self, guard: &Guard, me: &Owner) -> Condition<'_> {
+        let mut condition = Condition::new(&self.schema);
+        match guard {
+            Guard::Absent => condition.absent(),
+            Guard::Unchanged(seen) => condition.version(seen),
+            Guard::Held => condition.held_by(me),
+            Guard::HeldUntil(end) => {
+                condition.held_by(me);
+                condition.lease_is(*end);
+            }
+            Guard::HeldForLess(end) => {
+                condition.held_by(me);
+                condition.lease_ends_before(*end);
+            }
+            Guard::HeldWithoutSteps => {
+                if !mutant(Mutant::ReleaseUnfenced) {
+                    condition.owned_by(me);
+                }
+                if !mutant(Mutant::ReleaseAnyStatus) {
+                    condition.pending();
+                }
+                condition.no_steps();
+            }
+            Guard::HeldOrAsBefore(None) => condition.absent_or_held_by(me),
+            Guard::HeldOrAsBefore(Some(seen)) => condition.version_or_held_by(seen, me),
+            Guard::FreeOrOwned => condition.free_or_owned_by(me),
+            Guard::FreeOrHeld => condition.free_or_held_by(me),
+            #[cfg(feature = "fault-injection")]
+            Guard::Owned => condition.owned_by(me),
+            #[cfg(feature = "fault-injection")]
+            Guard::Unfenced => {}
         }
-        if !mutant(Mutant::ReleaseAnyStatus) {
-            change.condition.pending();
-        }
-        change.condition.no_steps();
-        let expires_at = record::released_until(self.clock.store_now(), lease_expires_at);
-        change.release(claim.attempt, expires_at);
-        self.update(&claim.key, change, limit).await
+        condition
     }
 
     /// Reads the record, strongly consistent.
@@ -284,17 +203,23 @@ impl Table {
         Reply { outcome, time }
     }
 
-    fn pending(&self, claim: &Claim, term: Term) -> Item {
-        record::first_item(&self.schema, claim, term.lease_expires_at, term.expires_at)
-    }
-
-    async fn put(&self, item: Item, condition: Condition<'_>, limit: Duration) -> Reply<Write> {
+    async fn put(
+        &self,
+        item: Item,
+        condition: Condition<'_>,
+        limit: Duration,
+    ) -> Reply<WriteOutcome> {
         let request = self.put_request(item, condition);
         let request = Box::pin(request.send());
         self.write(request, limit).await
     }
 
-    async fn update(&self, key: &RecordKey, change: Change<'_>, limit: Duration) -> Reply<Write> {
+    async fn update(
+        &self,
+        key: &RecordKey,
+        change: Change<'_>,
+        limit: Duration,
+    ) -> Reply<WriteOutcome> {
         let request = self.update_request(key, change);
         let request = Box::pin(request.send());
         self.write(request, limit).await
@@ -354,32 +279,34 @@ impl Table {
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
-    ) -> Reply<Write> {
+    ) -> Reply<WriteOutcome> {
         if self.is_disabled {
-            return Reply { outcome: Write::Applied, time: None };
+            return Reply { outcome: WriteOutcome::Applied, time: None };
         }
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;
         let units = consumed(answer.as_ref());
         let outcome = match answer {
-            None => Write::Unknown(fault::timed_out(limit)),
-            Some(Ok(_)) => Write::Applied,
+            None => WriteOutcome::Unknown(fault::timed_out(limit)),
+            Some(Ok(_)) => WriteOutcome::Applied,
             Some(Err(SdkError::ServiceError(context))) if context.err().is_refused() => {
-                Write::Refused(context.into_err().into_item())
+                WriteOutcome::Refused(context.into_err().into_item())
             }
             Some(Err(error)) => match self.fault(error, &seen) {
                 // An earlier try of the SDK's may have been executed all the same.
-                Fault::Unknown(error) => Write::Unknown(error),
-                fault if seen.in_doubt => Write::Unknown(fault.into_error()),
-                Fault::Conflict(error) => Write::Conflict(error),
-                Fault::Invalid(error) => Write::Invalid(error),
-                Fault::Refused(error) => Write::NotApplied(error),
+                Fault::Unknown(error) => WriteOutcome::Unknown(error),
+                fault if seen.in_doubt => WriteOutcome::Unknown(fault.into_error()),
+                Fault::Conflict(error) => WriteOutcome::Conflict(error),
+                Fault::Invalid(error) => WriteOutcome::Invalid(error),
+                Fault::Refused(error) => WriteOutcome::NotApplied(error),
             },
         };
         stopwatch.store(O::ACTION, outcome.name(), units);
         let outcome = match outcome {
-            Write::Unknown(_) if mutant(Mutant::UnknownIsRefused) => Write::Refused(None),
+            WriteOutcome::Unknown(_) if mutant(Mutant::UnknownIsRefused) => {
+                WriteOutcome::Refused(None)
+            }
             outcome => outcome,
         };
         Reply { outcome, time: seen.time }
@@ -396,7 +323,7 @@ impl Table {
     }
 }
 
-impl Write {
+impl WriteOutcome {
     /// The result as signals have it.
     const fn name(&self) -> &'static str {
         match self {

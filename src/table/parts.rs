@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::Condition;
-use super::{Consistency, Reply, Table, Write};
+use super::{Consistency, Reply, Table, WriteOutcome};
 use crate::error::Error;
 use crate::key::RecordKey;
 use crate::record::{self, Owner, Part};
@@ -21,7 +21,7 @@ impl Table {
         expires_at: i64,
         bytes: Vec<u8>,
         limit: Duration,
-    ) -> Reply<Write> {
+    ) -> Reply<WriteOutcome> {
         let mut condition = Condition::new(&self.schema);
         condition.absent_or_expires_before(expires_at);
         let bytes = AttributeValue::B(Blob::new(bytes));

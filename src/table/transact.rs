@@ -7,32 +7,23 @@ use aws_sdk_dynamodb::operation::transact_write_items::{
     TransactWriteItemsError, TransactWriteItemsOutput,
 };
 use aws_sdk_dynamodb::types::{
-    CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
+    AttributeValue, CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
     TransactWriteItem,
 };
 
 use super::expression::Condition;
 use super::fault::{self, Fault};
 use super::probe::Seen;
-use super::{Metered, Reply, Table, Write, consumed};
+use super::reasons::{ItemsRefusal, judge};
+use super::{Metered, Table, consumed};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{Mutant, mutant};
-use crate::record::{Item, Owner, Version};
+use crate::fingerprint::StoredFingerprint;
+use crate::key::RecordKey;
+use crate::protocol::Write;
+use crate::record::{self, Item, Owner};
 use crate::signals::Stopwatch;
-
-/// What the record must be for the write to land.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Guard<'a> {
-    /// There is none.
-    Absent,
-    /// The owner's own, PENDING.
-    Held(&'a Owner),
-    /// In nobody's hands (none, or RELEASED), or the owner's own, PENDING.
-    FreeOrHeld(&'a Owner),
-    /// Exactly the one that was seen.
-    Version(&'a Version),
-}
+use crate::transaction::InvalidTransaction;
 
 /// What became of a transaction.
 #[derive(Debug)]
@@ -40,12 +31,15 @@ pub(crate) enum Guard<'a> {
 pub(crate) enum Transacted {
     /// All of it is in the tables.
     Applied,
-    /// Nothing of it was written; the reason of each item, the record's first.
-    Canceled(Vec<CancellationReason>),
+    /// The record is another one than its guard asks for; with it, where there is one. Nothing was
+    /// written.
+    Refused(Option<Item>),
+    /// The caller's items do not allow it. Nothing was written.
+    ItemsRefused(ItemsRefusal),
+    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
+    Conflict(Error),
     /// Its token was used with other contents; this one was not executed.
     TokenUsed(Error),
-    /// It was not executed, and never will be as it is: DynamoDB's words.
-    Invalid(String),
     /// It was not executed.
     NotApplied(Error),
     /// Nobody knows.
@@ -57,8 +51,8 @@ impl Transacted {
     const fn name(&self) -> &'static str {
         match self {
             Self::Applied => "ok",
-            Self::Canceled(_) => "refused",
-            Self::TokenUsed(_) | Self::Invalid(_) | Self::NotApplied(_) => "error",
+            Self::Refused(_) | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
+            Self::TokenUsed(_) | Self::NotApplied(_) => "error",
             Self::Unknown(_) => "unknown",
         }
     }
@@ -87,14 +81,15 @@ impl Table {
     /// Writes the record under its guard and `items` with it, or nothing at all.
     pub(crate) async fn transact(
         &self,
-        record: Item,
-        guard: Guard<'_>,
-        items: &[TransactWriteItem],
-        token: &str,
+        of: (&RecordKey, &StoredFingerprint),
+        (me, write): (&Owner, &Write),
+        response: Option<AttributeValue>,
+        (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
     ) -> Sent {
         let ended = |outcome| Sent { outcome, in_doubt: false, time: None };
-        let mut all = match self.guarded(record, guard) {
+        let record = record::item(&self.schema, of, &write.record, response);
+        let mut all = match self.guarded(record, self.condition(&write.guard, me)) {
             Ok(_) if self.is_disabled => Vec::new(),
             Ok(record) => vec![record],
             Err(error) => return ended(Transacted::NotApplied(error)),
@@ -120,26 +115,10 @@ impl Table {
             Some(Err(error)) => self.sort(error, &seen),
         };
         stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
-        let outcome = if self.is_disabled { without_record(outcome) } else { outcome };
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
-    /// Writes the record alone, under the guard that a transaction has.
-    pub(crate) async fn put_guarded(
-        &self,
-        record: Item,
-        guard: Guard<'_>,
-        limit: Duration,
-    ) -> Reply<Write> {
-        self.put(record, self.condition(guard), limit).await
-    }
-
-    fn guarded(&self, record: Item, guard: Guard<'_>) -> Result<TransactWriteItem, Error> {
-        let condition = if mutant(Mutant::TransactUnfenced) {
-            Condition::new(&self.schema)
-        } else {
-            self.condition(guard)
-        };
+    fn guarded(&self, record: Item, condition: Condition<'_>) -> Result<TransactWriteItem, Error> {
         let (expression, names, values) = condition.finish();
         let put = Put::builder()
             .table_name(&self.name)
@@ -154,18 +133,6 @@ impl Table {
                 Error::new(ErrorKind::Configuration, message).with_source(source)
             })?;
         Ok(TransactWriteItem::builder().put(put).build())
-    }
-
-    fn condition(&self, guard: Guard<'_>) -> Condition<'_> {
-        let mut condition = Condition::new(&self.schema);
-        match guard {
-            Guard::Absent => condition.absent(),
-            Guard::Held(owner) if mutant(Mutant::CommitAnyStatus) => condition.owned_by(owner),
-            Guard::Held(owner) => condition.held_by(owner),
-            Guard::FreeOrHeld(owner) => condition.free_or_held_by(owner),
-            Guard::Version(version) => condition.version(version),
-        }
-        condition
     }
 
     /// What an error means; also whether a request with the same token was, or is being, executed.
@@ -193,17 +160,24 @@ impl Table {
                     }
                     _ => None,
                 };
-                (Transacted::Canceled(reasons.unwrap_or_default()), false)
+                (judge(self.with_records(reasons.unwrap_or_default())), false)
             }
             "IdempotentParameterMismatchException" => {
-                let message = "the transaction's token was used for other items";
-                (Transacted::TokenUsed(unavailable(message, error)), true)
+                let error = unavailable("the transaction's token was used for other items", error);
+                // Another token would let an earlier try happen twice, with no record to forbid it.
+                match self.is_disabled {
+                    true => (Transacted::Unknown(error), true),
+                    false => (Transacted::TokenUsed(error), true),
+                }
             }
             "TransactionInProgressException" => {
                 let message = "an earlier try of the transaction is still under way";
                 (Transacted::NotApplied(unavailable(message, error)), true)
             }
-            "ValidationException" if is_refused => (Transacted::Invalid(said), false),
+            "ValidationException" if is_refused => {
+                let invalid = InvalidTransaction::Refused { index: None, message: said };
+                (Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid)), false)
+            }
             "ResourceNotFoundException" => {
                 configuration(format!("a table of the transaction is not there: {said}"), error)
             }
@@ -222,17 +196,12 @@ impl Table {
             },
         }
     }
-}
 
-/// What became of a transaction that was sent without the record: callers take the first reason for
-/// the record's. Another token would let an earlier try happen twice, with no record to forbid it.
-fn without_record(outcome: Transacted) -> Transacted {
-    match outcome {
-        Transacted::Canceled(theirs) => {
-            let records = CancellationReason::builder().build();
-            Transacted::Canceled(std::iter::once(records).chain(theirs).collect())
+    /// The reasons with the record's first, where the transaction was sent without it.
+    fn with_records(&self, theirs: Vec<CancellationReason>) -> Vec<CancellationReason> {
+        if !self.is_disabled {
+            return theirs;
         }
-        Transacted::TokenUsed(error) => Transacted::Unknown(error),
-        outcome => outcome,
+        std::iter::once(CancellationReason::builder().build()).chain(theirs).collect()
     }
 }

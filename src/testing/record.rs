@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
-use crate::record::{self, Claim, Item, Owner, Record, Status, Taken};
+use crate::record::{self, Claim, Item, Owner, Record, Status};
 use crate::response::encode_json;
 use crate::schema::Attribute;
 use crate::table::Table;
@@ -319,8 +319,6 @@ impl<'a> SandboxRecord<'a> {
             attempt: record.attempt,
             fingerprint: named.map_or(record.fingerprint, Fingerprint::to_store),
             created_at: record.created_at,
-            released_attempts: record.released_attempts,
-            taken: Taken::Nothing,
         })
     }
 

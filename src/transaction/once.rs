@@ -6,20 +6,18 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use super::reasons::{Verdict, judge};
 use super::{ConditionFailed, InvalidTransaction, items, token};
-use crate::acquire::{Acquisition, Call, in_progress};
-use crate::clock::{Backoff, End, StoreTime, Timestamp, Uptime};
-use crate::completion::Retries;
+use crate::acquire::{Acquisition, Call, in_progress, stored, timed_out, too_late};
+use crate::clock::Timestamp;
+use crate::engine::driver::{Contents, Unreadable, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Core;
 use crate::parts::Written;
-use crate::protocol::{Decision, Orphan, Request, decide};
-use crate::record::{self, Claim, Item, Record, State, Version};
-use crate::response::parts::Content;
+use crate::protocol::{Acquire, Command, First, Form, Goal, Reason, State, Stop, Told, Write};
+use crate::record::{self, Claim, Item, Owner};
 use crate::response::{Answer, Draft, Packed, Stored, Unstorable};
 use crate::signals::Ending;
-use crate::table::{Guard, Reply, Sent, Transacted, Write};
+use crate::table::ItemsRefusal;
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
 pub(crate) enum Instead<T> {
@@ -51,107 +49,131 @@ pub(crate) async fn once<T>(
     items: Vec<TransactWriteItem>,
     instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
 ) -> Result<Once<T>, Error> {
-    let mut attempt = Attempt::new(core, call)?;
-    let done = attempt.once(draft, items, instead).await;
-    attempt.report(&done);
+    let form = Form::Transaction;
+    let mut once = Caller::new(core, &call, |completed_at| Goal::Transact { completed_at, form })?;
+    let done = once.run(draft, items, instead).await;
+    once.report(&done);
     done
 }
 
 /// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
 /// refusal. `None` where what the call says itself counts.
 pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
-    let mut attempt = Attempt::new(core, call)?;
-    let found = attempt.find().await;
+    let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
+    let found = caller.find().await;
     let ending = match &found {
         Ok(Some(found)) => Ending::of(found),
         Ok(None) => Some(Ending::NotWritten),
         Err(error) => Some(Ending::of_error(error)),
     };
-    attempt.call.ended(ending.unwrap_or(Ending::NotWritten));
+    call.ended(ending.unwrap_or(Ending::NotWritten));
     found
 }
 
-enum Run {
-    Done,
-    Found(Acquisition),
-    ConditionFailed(ConditionFailed),
-    Invalid(InvalidTransaction),
-}
-
-struct Attempt<'a> {
+/// A call whose whole operation is one transaction.
+struct Caller<'a> {
     core: &'a Arc<Core>,
-    call: Call,
+    call: &'a Call,
     claim: Claim,
-    started: Uptime,
-    /// When all that is sent must have had its answer.
-    budget: End,
-    looking: Backoff,
-    /// Epoch seconds.
-    expires_at: i64,
-    /// Tells what this call has written: no two of its contents have the same.
     completed_at: Timestamp,
-    /// The record that is to be replaced; none if there must not be one.
-    seen: Option<Version>,
-    tokens: u32,
-    /// What the caller's items have, in bytes.
-    others: usize,
-    written: Written,
-    /// The answer as it stands in the record, once its parts could not be written.
-    in_record: Option<AttributeValue>,
-    /// Something was sent that may have been executed, or may yet be.
-    in_doubt: bool,
-    /// Another owner was seen at work, with so much of its lease left.
-    running: Option<Duration>,
+    machine: Acquire,
+    wire: Wire<'a>,
     /// Our own record is in the table.
     is_written: bool,
 }
 
-/// What one round trip asks for.
-enum Step {
-    Ended(Run),
-    /// The record has changed: again, on what it is now.
-    Anew,
-    /// Another owner runs: look again.
-    Look,
-    /// The same again, if there is time.
-    Again(Error),
+/// What the transaction brings with it.
+struct Carried<'a> {
+    core: &'a Core,
+    claim: &'a Claim,
+    answer: Packed<'a>,
+    items: &'a [TransactWriteItem],
+    /// What the items have, in bytes.
+    others: usize,
+    written: Written,
+    /// The answer as it stands in the record, once its parts could not be written.
+    in_record: Option<AttributeValue>,
+    /// What was sent last, and how many tokens were used.
+    sent: Option<Write>,
+    tokens: u32,
 }
 
-impl<'a> Attempt<'a> {
-    fn new(core: &'a Arc<Core>, call: Call) -> Result<Self, Error> {
-        let clock = &core.table.clock;
-        let now = clock.store_now();
-        // No lease is taken, but a call that is too late must write nothing.
-        core.term(&call.policy, call.deadline)?;
-        let expires_at = now.plus(call.policy.retention).seconds_up();
-        let claim = Claim::first(call.key.clone(), call.fingerprint, now)?;
-        Ok(Self {
-            core,
-            started: clock.now().uptime,
-            budget: clock.lasting(core.table.request_timeout),
-            looking: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
-            expires_at,
-            completed_at: now,
-            seen: None,
-            tokens: 1,
-            others: 0,
-            written: Written::default(),
-            in_record: None,
-            in_doubt: false,
-            running: None,
-            is_written: false,
-            call,
-            claim,
-        })
+impl Contents for Carried<'_> {
+    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
+    /// the record has the answer, where it has the room.
+    async fn response(
+        &mut self,
+        write: &Write,
+        limit: Duration,
+    ) -> Result<Option<AttributeValue>, Error> {
+        if !write.record.is_completed() {
+            return Ok(None);
+        }
+        let whole = self.in_record.as_ref().unwrap_or(&self.answer.response);
+        let Some(parts) = self.answer.parts.as_ref().filter(|_| self.in_record.is_none()) else {
+            return Ok(Some(whole.clone()));
+        };
+        let (core, key, until) = (self.core, &self.claim.key, write.record.expires_at);
+        let Err(error) = core.write_parts(key, parts, until, limit, &mut self.written).await else {
+            return Ok(Some(whole.clone()));
+        };
+        let of = (key, &self.claim.fingerprint);
+        let fits = |response: &AttributeValue| {
+            let item = record::item(&core.table.schema, of, &write.record, Some(response.clone()));
+            items::fit(&item, self.others).is_ok()
+        };
+        self.in_record = parts.in_record().filter(fits);
+        self.in_record.clone().map(Some).ok_or(error)
     }
 
-    async fn once<T>(
+    fn items(&self) -> &[TransactWriteItem] {
+        self.items
+    }
+
+    fn token_used(&mut self) {
+        self.tokens += 1;
+    }
+
+    fn token(&mut self, write: &Write) -> String {
+        if self.sent.as_ref() != Some(write) {
+            self.tokens += 1;
+            self.sent = Some(write.clone());
+        }
+        token(self.claim.owner.as_str(), self.tokens)
+    }
+}
+
+impl<'a> Caller<'a> {
+    fn new(
+        core: &'a Arc<Core>,
+        call: &'a Call,
+        goal: impl FnOnce(Timestamp) -> Goal,
+    ) -> Result<Self, Error> {
+        let now = core.table.clock.moment();
+        let (completed_at, owner) = (now.store(), Owner::random()?);
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: owner.clone(),
+            attempt: 1,
+            fingerprint: call.fingerprint.to_store(),
+            created_at: completed_at,
+        };
+        let machine = Acquire::new(owner.clone(), goal(completed_at), call.rules(core, false), now);
+        if machine.is_too_late(now) {
+            return Err(too_late());
+        }
+        let of = (&call.key, &call.fingerprint);
+        let wire = Wire::new(core, of, owner, Unreadable::IsAnError);
+        Ok(Self { core, call, claim, completed_at, machine, wire, is_written: false })
+    }
+
+    async fn run<T>(
         &mut self,
         draft: Draft<'_>,
         mut items: Vec<TransactWriteItem>,
         instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
     ) -> Result<Once<T>, Error> {
-        if let Some(answer) = self.core.cached(&self.call) {
+        if let Some(answer) = self.core.cached(self.call) {
             return Ok(Once::Found(Acquisition::Replay(answer)));
         }
         let changed = self.call.answers.stored(&draft);
@@ -160,65 +182,193 @@ impl<'a> Attempt<'a> {
             Ok(packed) => packed,
             // Nothing is sent, but it may have been executed long ago.
             Err(unstorable) => {
-                let found = self.find().await?;
+                let found = look_up_quietly(self.core, self.call).await?;
                 return Ok(found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found));
             }
         };
         let record = self.record(packed.response.clone());
-        match items::prepare(&self.core.table, &self.claim.key, &record, &mut items) {
-            Ok(bytes) => self.others = bytes,
+        let key = &self.claim.key;
+        let others = match items::prepare(&self.core.table, key, &record, &mut items) {
+            Ok(bytes) => bytes,
             Err(invalid) => return Ok(Once::Invalid(invalid)),
-        }
-        let answer = match self.run(&packed, Some(&items)).await? {
-            Run::Done => {
-                self.core.forget(&self.claim.key);
-                return Ok(Once::Executed);
-            }
-            Run::Found(found) => return Ok(Once::Found(found)),
-            Run::Invalid(invalid) => Once::Invalid(invalid),
-            Run::ConditionFailed(failed) => match instead(&failed) {
-                None => Once::ConditionFailed(failed),
-                Some(Instead::Unstored(answer)) => Once::Instead(answer),
-                Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
-                // Under the same guard: it lands, or an earlier try of the transaction has.
-                Some(Instead::Stored(answer, response)) => {
-                    return self.instead(answer, response).await;
-                }
-            },
         };
-        // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
-        if self.in_doubt { Err(unknown()) } else { Ok(answer) }
+        // Parts are dear: none are written before it is clear that they are needed.
+        let first = match packed.parts {
+            Some(_) => First::Read { is_consistent: true },
+            None => First::Write,
+        };
+        let claim = self.claim.clone();
+        let mut carried = Carried::new(self.core, &claim, packed, (&items, others));
+        let command = self.machine.started(self.core.table.clock.moment(), first);
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        if stop != Stop::AskInstead {
+            return self.told(stop).await;
+        }
+        let tokens = carried.tokens;
+        let refusal = self.wire.refusal.take();
+        let answer = match &refusal {
+            Some(ItemsRefusal::ConditionFailed(failed)) => instead(failed),
+            Some(ItemsRefusal::Invalid(_)) | None => None,
+        };
+        match answer {
+            Some(Instead::Stored(answer, response)) => {
+                return self.store_instead(answer, response, tokens).await;
+            }
+            Some(Instead::Unstored(answer)) => self.refused(carried, Once::Instead(answer)).await,
+            Some(Instead::Invalid(invalid)) => self.refused(carried, Once::Invalid(invalid)).await,
+            None => match refusal {
+                Some(ItemsRefusal::ConditionFailed(failed)) => {
+                    self.refused(carried, Once::ConditionFailed(failed)).await
+                }
+                Some(ItemsRefusal::Invalid(invalid)) => {
+                    self.refused(carried, Once::Invalid(invalid)).await
+                }
+                None => Err(self.wire.take_error()),
+            },
+        }
+    }
+
+    /// The items were refused, and that is told once no earlier try can land.
+    async fn refused<T>(
+        &mut self,
+        mut carried: Carried<'_>,
+        told: Once<T>,
+    ) -> Result<Once<T>, Error> {
+        let command = self.machine.no_instead(self.core.table.clock.moment());
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        match stop {
+            Stop::Tell(Told::Nothing(Reason::ItemsRefused, _)) => Ok(told),
+            stop => self.told(stop).await,
+        }
+    }
+
+    /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
+    /// of the transaction has.
+    async fn store_instead<T>(
+        &mut self,
+        answer: T,
+        stored: Answer,
+        tokens: u32,
+    ) -> Result<Once<T>, Error> {
+        let now = self.core.table.clock.moment();
+        self.completed_at = self.machine.next_completion(now);
+        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
+        let claim = self.claim.clone();
+        let (packed, command) = match self.pack(stored.draft()) {
+            Ok(packed) => (packed, self.machine.instead(now, self.completed_at)),
+            Err(unstorable) => {
+                let nothing = Packed { response: AttributeValue::Null(true), parts: None };
+                let mut carried = Carried::new(self.core, &claim, nothing, (&[], 0));
+                carried.tokens = tokens;
+                return self.refused(carried, Once::Invalid(unstorable.into())).await;
+            }
+        };
+        let mut carried = Carried::new(self.core, &claim, packed, (&[], 0));
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        Ok(match self.told(stop).await? {
+            Once::Executed => Once::Instead(answer),
+            told => told,
+        })
     }
 
     async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
-        if let Some(answer) = self.core.cached(&self.call) {
+        if let Some(answer) = self.core.cached(self.call) {
             return Ok(Some(Acquisition::Replay(answer)));
         }
-        loop {
-            match self.look().await? {
-                Step::Look => {}
-                Step::Ended(Run::Found(found)) => return Ok(Some(found)),
-                Step::Ended(_) | Step::Anew => return Ok(None),
-                Step::Again(error) => return Err(error),
-            }
+        let first = First::Read { is_consistent: true };
+        let command: Command<Stop> = self.machine.started(self.core.table.clock.moment(), first);
+        let nothing = Packed { response: AttributeValue::Null(true), parts: None };
+        let claim = self.claim.clone();
+        let mut carried = Carried::new(self.core, &claim, nothing, (&[], 0));
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        match stop {
+            Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
+            stop => match self.told::<()>(stop).await? {
+                Once::Found(found) => Ok(Some(found)),
+                Once::Executed | Once::Instead(()) => Ok(None),
+                Once::ConditionFailed(_) | Once::Invalid(_) => Ok(None),
+            },
         }
     }
 
+    async fn told<T>(&mut self, stop: Stop) -> Result<Once<T>, Error> {
+        let Stop::Tell(told) = stop else {
+            let message = "the record is one that this owner has never written";
+            return Err(Error::new(ErrorKind::UnknownRecord, message));
+        };
+        match told {
+            Told::Executed | Told::Reconciled => {
+                self.core.forget(&self.claim.key);
+                self.is_written = true;
+                Ok(Once::Executed)
+            }
+            Told::Replay => self.replay().await.map(Once::Found),
+            Told::Unknown => {
+                let error = self.wire.take_error();
+                tracing::error!(
+                    operation = self.claim.key.operation(), %error,
+                    "a transaction was not confirmed in time: it has happened as a whole or not \
+                     at all"
+                );
+                Err(unknown())
+            }
+            Told::Nothing(reason, _) => self.nothing(reason).await,
+        }
+    }
+
+    /// Nothing was written.
+    async fn nothing<T>(&mut self, reason: Reason) -> Result<Once<T>, Error> {
+        let found = match reason {
+            Reason::InProgress { lease_left } => in_progress(lease_left),
+            Reason::Mismatch => Acquisition::Mismatch,
+            Reason::Abandoned => Acquisition::Abandoned,
+            Reason::Failed => {
+                let stored = self.wire.last.take().and_then(|record| record.answer);
+                Acquisition::ReplayFailure(match stored {
+                    None => None,
+                    Some(stored) => self.open(stored).await?.if_to_be_had(),
+                })
+            }
+            Reason::TooLate => return Err(too_late()),
+            Reason::TimedOut => return Err(self.wire.error.take().unwrap_or_else(timed_out)),
+            Reason::Free | Reason::ItemsRefused | Reason::Error | Reason::NoLease => {
+                return Err(self.wire.take_error());
+            }
+        };
+        Ok(Once::Found(found))
+    }
+
+    async fn replay(&mut self) -> Result<Acquisition, Error> {
+        let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
+            return Err(self.wire.take_error());
+        };
+        let answer = Arc::new(self.open(stored).await?);
+        let Call { key, fingerprint, policy, .. } = self.call;
+        self.core.remember((key, fingerprint), policy, expires_at, &answer);
+        Ok(Acquisition::Replay(answer))
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        self.core.open_by(stored, self.call, self.machine.budget()).await
+    }
+
     fn report<T>(&self, done: &Result<Once<T>, Error>) {
+        let granted = self.machine.granted();
+        let taken = granted.taken.as_ref().map(|taken| taken.state);
         let ending = match done {
             Ok(Once::Executed | Once::Instead(_)) if self.core.table.is_disabled => {
                 Ending::Unprotected
             }
-            Ok(Once::Executed | Once::Instead(_)) if self.is_written => match &self.seen {
-                Some(seen) if seen.lease_expires_at.is_some() => Ending::Takeover,
-                Some(_) if self.claim.attempt > 1 => Ending::Retry,
-                Some(_) | None => Ending::First,
+            Ok(Once::Executed | Once::Instead(_)) if self.is_written => match taken {
+                Some(State::Pending { .. }) => Ending::Takeover,
+                _ if granted.attempt > 1 => Ending::Retry,
+                _ => Ending::First,
             },
             Ok(Once::Found(found)) => Ending::of(found).unwrap_or(Ending::NotWritten),
             Ok(_) => Ending::NotWritten,
             Err(error) => Ending::of_error(error),
         };
-        let attempt = self.is_written.then_some(self.claim.attempt);
+        let attempt = self.is_written.then_some(granted.attempt);
         self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 
@@ -229,320 +379,29 @@ impl<'a> Attempt<'a> {
         self.core.pack(draft, rest, whose, &self.call.policy)
     }
 
-    /// Writes the answer under the record's guard: with the caller's items, or alone.
-    async fn run(
-        &mut self,
-        answer: &Packed<'_>,
-        items: Option<&[TransactWriteItem]>,
-    ) -> Result<Run, Error> {
-        let core = Arc::clone(self.core);
-        let mut retries = self.retries(&core);
-        let mut changes = 0;
-        // Parts are dear: none are written before it is clear that they are needed.
-        let mut step = match answer.parts {
-            Some(_) => self.look().await?,
-            None => self.send(answer, items, &retries).await?,
-        };
-        loop {
-            let error = match step {
-                Step::Ended(run) => {
-                    self.is_written = matches!(run, Run::Done);
-                    return Ok(run);
-                }
-                // However long the other one ran: the time for tries is that after it.
-                Step::Look => {
-                    step = self.look().await?;
-                    retries = self.retries(&core);
-                    continue;
-                }
-                Step::Again(error) => error,
-                // In a race, who has lost twice waits a little.
-                Step::Anew => {
-                    changes += 1;
-                    if changes <= 2 {
-                        step = self.send(answer, items, &retries).await?;
-                        continue;
-                    }
-                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
-                }
-            };
-            if !retries.wait().await {
-                return self.out_of_time(error).await;
-            }
-            step = self.send(answer, items, &retries).await?;
-        }
-    }
-
-    /// Stores another answer than the transaction's.
-    async fn instead<T>(&mut self, answer: T, stored: Answer) -> Result<Once<T>, Error> {
-        let now = self.core.table.clock.store_now();
-        self.completed_at = now.max(self.completed_at.shifted(1));
-        (self.others, self.in_record) = (0, None);
-        self.written = Written::default();
-        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
-        let packed = match self.pack(stored.draft()) {
-            Ok(packed) => packed,
-            Err(_) if self.in_doubt => return Err(unknown()),
-            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
-        };
-        match self.run(&packed, None).await? {
-            Run::Done => {
-                self.core.forget(&self.claim.key);
-                Ok(Once::Instead(answer))
-            }
-            Run::Found(found) => Ok(Once::Found(found)),
-            Run::ConditionFailed(failed) => Ok(Once::ConditionFailed(failed)),
-            Run::Invalid(invalid) => Ok(Once::Invalid(invalid)),
-        }
-    }
-
+    /// The record, but for what the one that it takes the place of adds.
     fn record(&self, response: AttributeValue) -> Item {
         let schema = &self.core.table.schema;
-        record::completed_item(schema, &self.claim, self.completed_at, self.expires_at, response)
+        let expires_at = self.completed_at.plus(self.call.policy.retention).seconds_up();
+        record::completed_item(schema, &self.claim, self.completed_at, expires_at, response)
     }
+}
 
-    async fn send(
-        &mut self,
-        answer: &Packed<'_>,
-        items: Option<&[TransactWriteItem]>,
-        retries: &Retries<'_>,
-    ) -> Result<Step, Error> {
-        if let Some(parts) = &answer.parts
-            && let Err(error) = self.put_away(parts, retries.limit().min(self.limit())).await
-        {
-            return match error.kind() {
-                ErrorKind::Configuration if !self.in_doubt => Err(error),
-                _ => Ok(Step::Again(error)),
-            };
-        }
-        let (table, limit) = (&self.core.table, retries.limit().min(self.limit()));
-        let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
-        let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
-        let Some(items) = items else {
-            let reply = table.put_guarded(record, guard, limit).await;
-            return self.written(reply).await;
-        };
-        let token = token(self.claim.owner.as_str(), self.tokens);
-        let sent = table.transact(record, guard, items, &token, limit).await;
-        self.transacted(sent).await
+impl<'a> Carried<'a> {
+    fn new(
+        core: &'a Core,
+        claim: &'a Claim,
+        answer: Packed<'a>,
+        (items, others): (&'a [TransactWriteItem], usize),
+    ) -> Self {
+        let written = Written::default();
+        Self { core, claim, answer, items, others, written, in_record: None, sent: None, tokens: 0 }
     }
+}
 
-    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
-    /// the record has the answer, where it has the room.
-    async fn put_away(&mut self, parts: &Content<'_>, time: Duration) -> Result<(), Error> {
-        if self.in_record.is_some() {
-            return Ok(());
-        }
-        let (core, key, until) = (self.core, &self.claim.key, self.expires_at);
-        let Err(error) = core.write_parts(key, parts, until, time, &mut self.written).await else {
-            return Ok(());
-        };
-        let fits = |response: &AttributeValue| {
-            items::fit(&self.record(response.clone()), self.others).is_ok()
-        };
-        self.in_record = parts.in_record().filter(fits);
-        if self.in_record.is_some() { Ok(()) } else { Err(error) }
-    }
-
-    async fn transacted(&mut self, sent: Sent) -> Result<Step, Error> {
-        let was_in_doubt = self.in_doubt;
-        self.in_doubt |= sent.in_doubt;
-        Ok(match sent.outcome {
-            Transacted::Applied => Step::Ended(Run::Done),
-            Transacted::Canceled(reasons) => match judge(reasons) {
-                Verdict::Record(Some(item)) => self.decide(Some(item), sent.time).await?,
-                Verdict::Record(None) => self.look().await?,
-                Verdict::ConditionFailed(failed) => Step::Ended(Run::ConditionFailed(failed)),
-                Verdict::Invalid(invalid) => Step::Ended(Run::Invalid(invalid)),
-                Verdict::Retry(error) => Step::Again(error),
-            },
-            Transacted::TokenUsed(error) => {
-                // The record's condition keeps it from landing twice, whatever its token.
-                self.tokens += 1;
-                Step::Again(error)
-            }
-            Transacted::Invalid(message) => {
-                Step::Ended(Run::Invalid(InvalidTransaction::Refused { index: None, message }))
-            }
-            Transacted::NotApplied(error)
-                if error.kind() == ErrorKind::Configuration && !was_in_doubt && !self.in_doubt =>
-            {
-                return Err(error);
-            }
-            Transacted::NotApplied(error) | Transacted::Unknown(error) => Step::Again(error),
-        })
-    }
-
-    async fn written(&mut self, reply: Reply<Write>) -> Result<Step, Error> {
-        Ok(match reply.outcome {
-            Write::Applied => Step::Ended(Run::Done),
-            Write::Refused(Some(item)) => self.decide(Some(item), reply.time).await?,
-            Write::Refused(None) => self.look().await?,
-            Write::Invalid(error) | Write::NotApplied(error)
-                if error.kind() == ErrorKind::Configuration && !self.in_doubt =>
-            {
-                return Err(error);
-            }
-            Write::Invalid(error) | Write::Conflict(error) | Write::NotApplied(error) => {
-                Step::Again(error)
-            }
-            Write::Unknown(error) => {
-                self.in_doubt = true;
-                Step::Again(error)
-            }
-        })
-    }
-
-    /// Reads the record and decides by it, as long as another owner runs and the policy waits.
-    async fn look(&mut self) -> Result<Step, Error> {
-        if let Some(lease_left) = self.running
-            && !self.wait().await
-        {
-            return Ok(Step::Ended(Run::Found(in_progress(lease_left))));
-        }
-        let Reply { outcome, time } = self.core.table.get(&self.claim.key, self.limit()).await;
-        match outcome {
-            Ok(item) => self.decide(item, time).await,
-            // Somebody runs it: one failed look is no reason to stop waiting.
-            Err(_) if self.running.is_some() => Ok(Step::Look),
-            Err(error) => Ok(Step::Again(error)),
-        }
-    }
-
-    /// What the record says: the rules of `run`, with a transaction in the place of a lease.
-    async fn decide(&mut self, item: Option<Item>, time: Option<StoreTime>) -> Result<Step, Error> {
-        let table = &self.core.table;
-        let written = item.as_ref().and_then(|item| record::completed_at(&table.schema, item));
-        let record = item.map(|item| Record::decode(&table.schema, item)).transpose()?;
-        // No version of a record is seen twice: what asks for another one than this can land no more.
-        let found_version = record.as_ref().map(Record::version);
-        self.in_doubt &= found_version == self.seen;
-        let found = |acquisition| Ok(Step::Ended(Run::Found(acquisition)));
-        let record = match record {
-            // An earlier try of ours, whose response was lost: of this content, or of another.
-            Some(Record { owner, state: State::Completed { answer }, .. })
-                if owner == self.claim.owner =>
-            {
-                if written == Some(self.completed_at) {
-                    return Ok(Step::Ended(Run::Done));
-                }
-                return found(Acquisition::Replay(Arc::new(self.open(answer).await?)));
-            }
-            other => other,
-        };
-        let request = Request {
-            owner: &self.claim.owner,
-            fingerprint: &self.call.fingerprint,
-            policy: &self.call.policy,
-            reconciles: false,
-        };
-        let now = table.clock.judging_time(time, self.core.clock_tolerance);
-        let decision = decide(record, now, request);
-        self.running = None;
-        match decision {
-            Decision::Create => self.on(None, 1, table.clock.store_now()),
-            Decision::Replace { version, attempts } => {
-                self.on(Some(version), attempts.saturating_add(1), table.clock.store_now());
-            }
-            Decision::TakeOver(Orphan { version, attempt, created_at, .. }) => {
-                self.on(Some(version), attempt.saturating_add(1), created_at);
-            }
-            // A refusal for good; but what is in doubt asks for this very record.
-            Decision::ReplayFailure(_)
-            | Decision::Mismatch
-            | Decision::Abandoned
-            | Decision::InProgress { .. }
-                if self.in_doubt =>
-            {
-                return Err(unknown());
-            }
-            Decision::InProgress { lease_left } => {
-                self.running = Some(lease_left);
-                return Ok(Step::Look);
-            }
-            Decision::Replay { answer, expires_at } => {
-                let answer = Arc::new(self.open(answer).await?);
-                let Call { key, fingerprint, policy, .. } = &self.call;
-                self.core.remember((key, fingerprint), policy, expires_at, &answer);
-                return found(Acquisition::Replay(answer));
-            }
-            Decision::ReplayFailure(failure) => {
-                let failure = match failure {
-                    Some(failure) => self.open(failure).await?.if_to_be_had(),
-                    None => None,
-                };
-                return found(Acquisition::ReplayFailure(failure));
-            }
-            Decision::Mismatch => return found(Acquisition::Mismatch),
-            Decision::Abandoned => return found(Acquisition::Abandoned),
-            Decision::Acquired { .. } | Decision::Reconciled | Decision::Reconcile { .. } => {
-                let message = "the record is one that this owner has never written";
-                return Err(Error::new(ErrorKind::UnknownRecord, message));
-            }
-        }
-        Ok(Step::Anew)
-    }
-
-    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
-        let Call { key, policy, .. } = &self.call;
-        let until = self.call.answer_by().map_or(self.budget, |by| by.or(self.budget));
-        self.core.open(stored, key, policy, Some(until)).await
-    }
-
-    /// The next write is for this state of the record, and another request than the one before.
-    fn on(&mut self, seen: Option<Version>, attempt: u32, created_at: Timestamp) {
-        self.seen = seen;
-        // The retention begins with what is written now, however long the call has waited.
-        let retained = self.core.table.clock.store_now().plus(self.call.policy.retention);
-        self.expires_at = self.expires_at.max(retained.seconds_up());
-        (self.claim.attempt, self.claim.created_at) = (attempt, created_at);
-        self.tokens += 1;
-    }
-
-    /// The tries that there is time for: a quarter of it is for the look after the last one.
-    fn retries<'c>(&self, core: &'c Core) -> Retries<'c> {
-        let tries = core.table.clock.left(self.budget) / 4 * 3;
-        let longest = self.call.policy.completion_timeout.min(tries);
-        Retries::new(core, longest, self.call.deadline)
-    }
-
-    /// How long a request may last: half of what is left; and the answer has to get out before the
-    /// deadline.
-    fn limit(&self) -> Duration {
-        let half = self.core.table.clock.left(self.budget) / 2;
-        half.min(self.core.time_until(self.call.answer_by()))
-    }
-
-    /// Waits for the next look at a running operation; `false` when policy or time say no more.
-    async fn wait(&mut self) -> bool {
-        let table = &self.core.table;
-        let waited = self.call.wait(&table.clock, self.started, &mut self.looking).await;
-        if waited {
-            self.budget = table.clock.lasting(table.request_timeout);
-        }
-        waited
-    }
-
-    /// No more tries. What is in doubt is known by any record but the one that it asks for.
-    async fn out_of_time(&mut self, error: Error) -> Result<Run, Error> {
-        if !self.in_doubt {
-            return Err(error);
-        }
-        self.running = None;
-        match self.look().await? {
-            Step::Ended(run @ (Run::Done | Run::Found(Acquisition::Replay(_)))) => Ok(run),
-            Step::Ended(run) if !self.in_doubt => Ok(run),
-            Step::Anew | Step::Look if !self.in_doubt => Err(error),
-            Step::Ended(_) | Step::Anew | Step::Look | Step::Again(_) => {
-                tracing::error!(
-                    operation = self.claim.key.operation(), %error,
-                    "a transaction was not confirmed in time: it has happened as a whole or not \
-                     at all"
-                );
-                Err(unknown())
-            }
-        }
-    }
+/// As [`look_up`], of a call that is told of elsewhere.
+async fn look_up_quietly(core: &Arc<Core>, call: &Call) -> Result<Option<Acquisition>, Error> {
+    Caller::new(core, call, |_| Goal::LookUp)?.find().await
 }
 
 fn unknown() -> Error {

@@ -2,34 +2,29 @@
 
 use aws_sdk_dynamodb::types::CancellationReason;
 
-use super::{ConditionFailed, Failed, InvalidTransaction};
+use super::transact::Transacted;
 use crate::error::{Error, ErrorKind};
-use crate::record::Item;
+use crate::transaction::{ConditionFailed, Failed, InvalidTransaction};
 
-/// What a cancellation asks for.
+/// Why the caller's items do not allow a transaction.
 #[derive(Debug)]
-#[must_use]
-pub(super) enum Verdict {
-    /// The record is another one than its guard asks for; with it, where there is one.
-    Record(Option<Item>),
+pub(crate) enum ItemsRefusal {
     ConditionFailed(ConditionFailed),
     Invalid(InvalidTransaction),
-    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
-    Retry(Error),
 }
 
 const CONDITION: &str = "ConditionalCheckFailed";
 
-pub(super) fn judge(reasons: Vec<CancellationReason>) -> Verdict {
+pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
     let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
     let mut reasons = reasons.into_iter();
     let (own, theirs) = (reasons.next(), reasons.enumerate());
     let retry = || {
         let message = format!("DynamoDB cancelled the transaction: {}", codes.join(", "));
-        Verdict::Retry(Error::new(ErrorKind::Unavailable, message))
+        Transacted::Conflict(Error::new(ErrorKind::Unavailable, message))
     };
     match own {
-        Some(own) if code(&own) == CONDITION => return Verdict::Record(own.item),
+        Some(own) if code(&own) == CONDITION => return Transacted::Refused(own.item),
         Some(own) if is_invalid(&own) => return invalid(None, own),
         // The record's part was not judged: nothing can be said of the others either.
         Some(own) if code(&own) != NONE => return retry(),
@@ -48,7 +43,8 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Verdict {
     let mut failed = failed.into_iter();
     match failed.next() {
         Some(first) => {
-            Verdict::ConditionFailed(ConditionFailed { first, further: failed.collect() })
+            let failed = ConditionFailed { first, further: failed.collect() };
+            Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed))
         }
         None => retry(),
     }
@@ -65,9 +61,10 @@ fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
 
-fn invalid(index: Option<usize>, reason: CancellationReason) -> Verdict {
+fn invalid(index: Option<usize>, reason: CancellationReason) -> Transacted {
     let message = reason.message.or(reason.code).unwrap_or_default();
-    Verdict::Invalid(InvalidTransaction::Refused { index, message })
+    let invalid = InvalidTransaction::Refused { index, message };
+    Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid))
 }
 
 #[cfg(test)]
@@ -77,15 +74,18 @@ mod tests {
     fn judged(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
         match judge(reasons.collect()) {
-            Verdict::Record(_) => "record".to_owned(),
-            Verdict::ConditionFailed(failed) => {
+            Transacted::Refused(_) => "record".to_owned(),
+            Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed)) => {
                 format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
             }
-            Verdict::Invalid(InvalidTransaction::Refused { index, .. }) => {
+            Transacted::ItemsRefused(ItemsRefusal::Invalid(InvalidTransaction::Refused {
+                index,
+                ..
+            })) => {
                 format!("invalid {index:?}")
             }
-            Verdict::Invalid(other) => panic!("{other}"),
-            Verdict::Retry(_) => "retry".to_owned(),
+            Transacted::Conflict(_) => "retry".to_owned(),
+            other => panic!("{other:?}"),
         }
     }
 
