@@ -100,3 +100,6 @@ pub(crate) fn decide(
         (State::Released, _) => Decision::Replace { attempts: record.attempt },
     }
 }
+
+#[cfg(all(test, not(feature = "search")))]
+mod tests;
