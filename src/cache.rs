@@ -129,6 +129,13 @@ impl Core {
         }
     }
 
+    /// Nothing that this process keeps is to be had any more.
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.kept.clear();
+        }
+    }
+
     /// The record has changed, by this process's doing: what is kept of it is no more.
     pub(crate) fn forget(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {

@@ -20,6 +20,7 @@ pages! {
     Queues: "../docs/guide/queues.md",
     MultiTenant: "../docs/guide/multi-tenant.md",
     MigratingFromPowertools: "../docs/guide/migrating-from-powertools.md",
+    SnapStart: "../docs/guide/snapstart.md",
     DurableFunctions: "../docs/guide/durable-functions.md",
     HowItRelates: "../docs/guide/how-it-relates.md",
     EncryptAnswers: "../docs/guide/encrypt-answers.md",

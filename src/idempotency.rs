@@ -20,7 +20,7 @@ use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::LogKey;
-use crate::table::{Table, watchable};
+use crate::table::{Connections, Table, watchable};
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -527,8 +527,10 @@ impl Builder {
         }
         // The client's own time source, so that both always tell the same time.
         let source = self.client.config().time_source().unwrap_or_default();
+        let connections = Connections::default();
         let table = Table {
-            client: watchable(&self.client),
+            client: watchable(&self.client, connections.clone()),
+            connections,
             name: self.table,
             schema: self.schema,
             clock: Clock::new(source, self.clock_shift),

@@ -183,6 +183,7 @@ mod response;
 mod runner;
 mod schema;
 pub mod signals;
+mod snapshot;
 mod steps;
 mod table;
 #[cfg(feature = "testing")]
@@ -208,6 +209,7 @@ pub use crate::policy::{
 pub use crate::preflight::Preflight;
 pub use crate::reconcile::{Abandoned, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
+pub use crate::snapshot::SnapshotHooks;
 pub use crate::steps::StepError;
 pub use crate::transaction::{
     CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,

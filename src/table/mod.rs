@@ -3,6 +3,7 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod connections;
 mod create;
 mod expression;
 mod fault;
@@ -41,6 +42,7 @@ use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::{Only, Part};
+pub(crate) use self::connections::Connections;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
 pub(crate) use self::transact::{Guard, Sent, Transacted};
@@ -51,6 +53,7 @@ pub(crate) use self::transact::{Guard, Sent, Transacted};
 pub(crate) struct Table {
     /// A [watchable] one.
     pub(crate) client: Client,
+    pub(crate) connections: Connections,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,

@@ -57,6 +57,7 @@ mod sandbox;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
 mod single_flight;
+mod snapshots;
 mod steps;
 mod table;
 mod transaction;
