@@ -109,6 +109,7 @@
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
+//! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
@@ -122,6 +123,10 @@
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "macros.rs"]
+pub mod __macros;
 mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
@@ -190,6 +195,8 @@ mod table;
 pub mod testing;
 mod transaction;
 
+#[cfg(feature = "macros")]
+pub use crate::__macros::idempotent;
 pub use crate::answer_codec::{AnswerCodec, CodecError};
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};

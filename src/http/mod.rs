@@ -56,6 +56,7 @@ pub(crate) mod answer;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
+mod carried;
 mod commit;
 mod exchange;
 pub(crate) mod key_header;
@@ -458,11 +459,11 @@ impl Http {
     /// use axum::{Router, routing::post};
     ///
     /// let layer = idempotency.http("payments").layer();
-    /// let router: Router = Router::new().route("/payments", post(async || "paid")).layer(layer);
+    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
     /// # }
     /// ```
     pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self.config))
+        IdempotencyLayer::new(self.config, layer::Effect::Handler)
     }
 }
 

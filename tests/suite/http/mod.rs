@@ -15,6 +15,7 @@ pub(crate) mod site;
 
 mod answered_by;
 mod axum_router;
+mod axum_transactions;
 mod axum_types;
 mod commit;
 mod executions;
