@@ -64,9 +64,9 @@ pub(crate) struct Core {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
-    /// Through a copy of it: where its configuration names no `http_client`, as that of
-    /// `aws_config::load_defaults` does not, the copy has connections of its own.
-    /// [`client`](Self::client) gives your own code the ones that are there.
+    /// Through a copy of it, which shares its connections and credentials: what your own code sends by
+    /// that client goes over the connection that is open. Its interceptors take part in the crate's requests too;
+    /// here they see two calls begin (`read_before_execution`) that nothing is sent for.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -525,11 +525,12 @@ impl Builder {
                  ({DISABLED_VARIABLE}, or Builder::disabled)"
             );
         }
-        // The client's own time source, so that both always tell the same time.
-        let source = self.client.config().time_source().unwrap_or_default();
         let connections = Connections::default();
+        let client = watchable(&self.client, connections.clone());
+        // The client's own time source, so that both always tell the same time.
+        let source = client.config().time_source().unwrap_or_default();
         let table = Table {
-            client: watchable(&self.client, connections.clone()),
+            client,
             connections,
             name: self.table,
             schema: self.schema,

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod components;
 mod connections;
 mod create;
 mod expression;

@@ -13,6 +13,7 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_smithy_runtime_api::client::connection::CaptureSmithyConnection;
 
+use super::components;
 use super::connections::Connections;
 use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
@@ -33,12 +34,11 @@ pub(super) struct Probe {
 #[derive(Debug)]
 struct Lookout(Connections);
 
-/// The same client, whose requests a [`Probe`] can watch. It has connections of its own, unless the
-/// configuration of the one that was given names an HTTP client.
+/// The same client, with its connections and credentials, whose requests a [`Probe`] can watch.
 pub(crate) fn watchable(client: &Client, connections: Connections) -> Client {
+    let mut config = components::named(client);
     // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
     // twenty hooks whether it is.
-    let mut config = client.config().to_builder();
     config.push_interceptor(SharedInterceptor::permanent(Lookout(connections)));
     Client::from_conf(config.build())
 }

@@ -11,6 +11,7 @@ mod admin;
 mod answer_codec;
 mod answers;
 mod bad_input;
+mod brought_client;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod canaries;
 #[cfg(feature = "http")]

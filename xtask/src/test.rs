@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything on the embedded engine, the local example's page in a browser, then
-//! the suites that speak to a store once more on DynamoDB Local, and last some kills.
+//! `cargo xtask test`: everything on the embedded engine, the connections of a program with the SDK's own
+//! HTTP client, the local example's page in a browser, then the suites that speak to a store once more on DynamoDB Local, and last some kills.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
 //! narrower selection of packages would be another set of features for tokio and hyper, and build
@@ -48,6 +48,10 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         bail!("the tests did not start");
     }
     let mut runs = vec![embedded];
+    // A filter asks for other tests than these.
+    if options.binary_args.is_empty() {
+        runs.push(run_one_pool(&workspace)?);
+    }
     let page = run_page(&workspace, options)?;
     let mut closing = None;
     let mut torture = None;
@@ -129,6 +133,14 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
     let mut command = cargo_test(workspace, &["--lib", "--bins", "--tests"], options);
     command.env_remove(ENDPOINT);
     run_on("embedded engine", command, SUITES)
+}
+
+/// The connections of programs that use the SDK's own HTTP client: a crate beside the workspace, so that
+/// nothing else is built with that client.
+fn run_one_pool(workspace: &Workspace) -> Result<Run> {
+    let mut command = workspace.cargo(["test", "--manifest-path", "one-pool/Cargo.toml"]);
+    command.args(["--test", "one_connection", "--target-dir"]).arg(&workspace.target);
+    run_on("the SDK's own HTTP client", command, &["one_connection"])
 }
 
 /// The suites, and then the fault search's model store, which must answer as the real one does.
