@@ -46,6 +46,20 @@ async fn through_new() {
     assert_eq!(store.connections(), 1);
 }
 
+/// What is open then serves the first request.
+#[tokio::test]
+async fn that_warming_up_opens() {
+    let store = Store::open().await.expect("a port is free");
+    let client = Client::new(&store.config().load().await);
+    let idempotency = Idempotency::new(client.clone(), TABLE);
+    idempotency.create_table().await.expect("the table can be made");
+    let again = Idempotency::new(Client::new(&store.config().load().await), TABLE);
+    again.warm().await.expect("the store is there");
+    assert_eq!(store.connections(), 2);
+    work(&again, &again.client().clone()).await;
+    assert_eq!(store.connections(), 2);
+}
+
 /// With time-outs that are neither the SDK's nor those of the crate's own configuration.
 #[tokio::test]
 async fn through_builder_whatever_the_time_outs() {
