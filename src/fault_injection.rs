@@ -35,6 +35,7 @@ pub enum Mutant {
     TransactUnfenced,
     CommitAnyStatus,
     DoubtLeftOpen,
+    ForgetDoubt,
     SettleUnfenced,
     CompleteBeforeParts,
     LoseUnwrittenAnswers,

@@ -347,6 +347,11 @@ pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 
+/// The item of a record that nobody has held.
+pub(crate) fn released_item(schema: &TableSchema, claim: &Claim, now: Timestamp) -> Item {
+    common(schema, claim, Status::Released, released_until(now, now))
+}
+
 /// The item of an operation that starts from its beginning.
 pub(crate) fn first_item(
     schema: &TableSchema,

@@ -1,5 +1,6 @@
 //! The record together with the caller's own items, in one transaction.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
@@ -7,18 +8,19 @@ use aws_sdk_dynamodb::operation::transact_write_items::{
     TransactWriteItemsError, TransactWriteItemsOutput,
 };
 use aws_sdk_dynamodb::types::{
-    CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
+    AttributeValue, CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
     TransactWriteItem,
 };
 
-use super::expression::Condition;
+use super::expression::{Change, Condition};
 use super::fault::{self, Fault};
 use super::probe::Seen;
 use super::{Metered, Reply, Table, Write, consumed};
 use crate::clock::StoreTime;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{Mutant, mutant};
-use crate::record::{Item, Owner, Version};
+use crate::record::{self, Claim, Item, Owner, Status, Version};
+use crate::schema::Attribute;
 use crate::signals::Stopwatch;
 
 /// What the record must be for the write to land.
@@ -132,6 +134,44 @@ impl Table {
         limit: Duration,
     ) -> Reply<Write> {
         self.put(record, self.condition(guard), limit).await
+    }
+
+    /// Puts a record out of the way of a late write that asks for it (for none, where nothing was seen), so
+    /// that this can land no more: by another version of the same, or a released one where there is none.
+    pub(crate) async fn displace(
+        &self,
+        claim: &Claim,
+        seen: Option<&Version>,
+        limit: Duration,
+    ) -> Reply<Write> {
+        let nobody = match Owner::random() {
+            Ok(nobody) => nobody,
+            Err(error) => return Reply { outcome: Write::NotApplied(error), time: None },
+        };
+        let Some(seen) = seen else {
+            let mut condition = Condition::new(&self.schema);
+            condition.absent();
+            let claim = Claim { owner: nobody, attempt: 0, ..claim.clone() };
+            let item = record::released_item(&self.schema, &claim, self.clock.store_now());
+            return self.put(item, condition, limit).await;
+        };
+        let mut change = Change::new(&self.schema);
+        change.condition.version(seen);
+        match (seen.status, seen.lease_expires_at) {
+            (Status::Pending, Some(lease_expires_at)) => {
+                // Its owner is slow perhaps, and may complete it still.
+                let earlier = record::number(lease_expires_at.shifted(-1).millis());
+                change.set(Attribute::LeaseExpiresAt, earlier);
+            }
+            // Its answer may have parts, which are its owner's.
+            (Status::Completed, _) => {
+                change.set(Attribute::Steps, AttributeValue::M(HashMap::new()));
+            }
+            (Status::Pending | Status::Failed | Status::Released, _) => {
+                change.set(Attribute::Owner, AttributeValue::S(nobody.as_str().into()));
+            }
+        }
+        self.update(&claim.key, change, limit).await
     }
 
     fn guarded(&self, record: Item, guard: Guard<'_>) -> Result<TransactWriteItem, Error> {

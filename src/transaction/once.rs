@@ -12,6 +12,7 @@ use crate::acquire::{Acquisition, Call, in_progress};
 use crate::clock::{Backoff, End, StoreTime, Timestamp, Uptime};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{Mutant, mutant};
 use crate::idempotency::Core;
 use crate::parts::Written;
 use crate::protocol::{Decision, Orphan, Request, decide};
@@ -113,6 +114,8 @@ enum Step {
     Anew,
     /// Another owner runs: look again.
     Look,
+    /// What is in doubt asks for this very record, and the rules would end the call by it.
+    InDoubt,
     /// The same again, if there is time.
     Again(Error),
 }
@@ -170,10 +173,7 @@ impl<'a> Attempt<'a> {
             Err(invalid) => return Ok(Once::Invalid(invalid)),
         }
         let answer = match self.run(&packed, Some(&items)).await? {
-            Run::Done => {
-                self.core.forget(&self.claim.key);
-                return Ok(Once::Executed);
-            }
+            Run::Done => return Ok(self.executed(Once::Executed)),
             Run::Found(found) => return Ok(Once::Found(found)),
             Run::Invalid(invalid) => Once::Invalid(invalid),
             Run::ConditionFailed(failed) => match instead(&failed) {
@@ -186,8 +186,24 @@ impl<'a> Attempt<'a> {
                 }
             },
         };
-        // Nothing keeps an earlier try from landing yet: "nothing was written" may be wrong.
-        if self.in_doubt { Err(unknown()) } else { Ok(answer) }
+        self.unless_landed(answer).await
+    }
+
+    /// "Nothing was written", once that is so: an earlier try may have landed.
+    async fn unless_landed<T>(&mut self, answer: Once<T>) -> Result<Once<T>, Error> {
+        Ok(match self.settle().await? {
+            None => answer,
+            Some(Landed::This) => {
+                self.is_written = true;
+                self.executed(Once::Executed)
+            }
+            Some(Landed::Other(found)) => Once::Found(found),
+        })
+    }
+
+    fn executed<T>(&self, executed: Once<T>) -> Once<T> {
+        self.core.forget(&self.claim.key);
+        executed
     }
 
     async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
@@ -198,7 +214,7 @@ impl<'a> Attempt<'a> {
             match self.look().await? {
                 Step::Look => {}
                 Step::Ended(Run::Found(found)) => return Ok(Some(found)),
-                Step::Ended(_) | Step::Anew => return Ok(None),
+                Step::Ended(_) | Step::Anew | Step::InDoubt => return Ok(None),
                 Step::Again(error) => return Err(error),
             }
         }
@@ -255,6 +271,14 @@ impl<'a> Attempt<'a> {
                     retries = self.retries(&core);
                     continue;
                 }
+                Step::InDoubt => {
+                    step = match self.settle().await? {
+                        Some(landed) => Step::Ended(landed.into()),
+                        // Its version is another one now, and what it says is the same.
+                        None => self.look().await?,
+                    };
+                    continue;
+                }
                 Step::Again(error) => error,
                 // In a race, who has lost twice waits a little.
                 Step::Anew => {
@@ -282,14 +306,10 @@ impl<'a> Attempt<'a> {
         let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
-            Err(_) if self.in_doubt => return Err(unknown()),
-            Err(unstorable) => return Ok(Once::Invalid(unstorable.into())),
+            Err(unstorable) => return self.unless_landed(Once::Invalid(unstorable.into())).await,
         };
         match self.run(&packed, None).await? {
-            Run::Done => {
-                self.core.forget(&self.claim.key);
-                Ok(Once::Instead(answer))
-            }
+            Run::Done => Ok(self.executed(Once::Instead(answer))),
             Run::Found(found) => Ok(Once::Found(found)),
             Run::ConditionFailed(failed) => Ok(Once::ConditionFailed(failed)),
             Run::Invalid(invalid) => Ok(Once::Invalid(invalid)),
@@ -346,7 +366,7 @@ impl<'a> Attempt<'a> {
 
     async fn transacted(&mut self, sent: Sent) -> Result<Step, Error> {
         let was_in_doubt = self.in_doubt;
-        self.in_doubt |= sent.in_doubt;
+        self.in_doubt |= sent.in_doubt && !mutant(Mutant::ForgetDoubt);
         Ok(match sent.outcome {
             Transacted::Applied => Step::Ended(Run::Done),
             Transacted::Canceled(reasons) => match judge(reasons) {
@@ -447,14 +467,13 @@ impl<'a> Attempt<'a> {
             Decision::TakeOver(Orphan { version, attempt, created_at, .. }) => {
                 self.on(Some(version), attempt.saturating_add(1), created_at);
             }
-            // A refusal for good; but what is in doubt asks for this very record.
             Decision::ReplayFailure(_)
             | Decision::Mismatch
             | Decision::Abandoned
             | Decision::InProgress { .. }
                 if self.in_doubt =>
             {
-                return Err(unknown());
+                return Ok(Step::InDoubt);
             }
             Decision::InProgress { lease_left } => {
                 self.running = Some(lease_left);
@@ -523,24 +542,82 @@ impl<'a> Attempt<'a> {
         waited
     }
 
-    /// No more tries. What is in doubt is known by any record but the one that it asks for.
+    /// No more tries: what is in doubt is put beyond it.
     async fn out_of_time(&mut self, error: Error) -> Result<Run, Error> {
-        if !self.in_doubt {
-            return Err(error);
-        }
         self.running = None;
-        match self.look().await? {
-            Step::Ended(run @ (Run::Done | Run::Found(Acquisition::Replay(_)))) => Ok(run),
-            Step::Ended(run) if !self.in_doubt => Ok(run),
-            Step::Anew | Step::Look if !self.in_doubt => Err(error),
-            Step::Ended(_) | Step::Anew | Step::Look | Step::Again(_) => {
+        match self.settle().await {
+            Ok(None) => Err(error),
+            Ok(Some(landed)) => Ok(landed.into()),
+            Err(unknown) => {
                 tracing::error!(
                     operation = self.claim.key.operation(), %error,
                     "a transaction was not confirmed in time: it has happened as a whole or not \
                      at all"
                 );
-                Err(unknown())
+                Err(unknown)
             }
+        }
+    }
+
+    /// Finds out whether a try of ours has landed, and sees to it that none does any more: the record that
+    /// it asks for is put out of its way. DynamoDB orders the two, and whichever comes second is refused.
+    /// `None` where nothing was written.
+    async fn settle(&mut self) -> Result<Option<Landed>, Error> {
+        let core = Arc::clone(self.core);
+        let mut retries =
+            Retries::new(&core, core.table.clock.left(self.budget), self.call.deadline);
+        while self.in_doubt && !mutant(Mutant::DoubtLeftOpen) {
+            if core.table.is_disabled {
+                // What is sent without a record, no record keeps from landing.
+                return Err(unknown());
+            }
+            let limit = retries.limit().min(self.limit());
+            let displaced = core.table.displace(&self.claim, self.seen.as_ref(), limit).await;
+            let step = match displaced.outcome {
+                Write::Applied => {
+                    self.in_doubt = false;
+                    break;
+                }
+                Write::Refused(Some(item)) => self.decide(Some(item), displaced.time).await?,
+                Write::Refused(None) | Write::Conflict(_) | Write::Unknown(_) => {
+                    self.look().await?
+                }
+                Write::Invalid(error) | Write::NotApplied(error)
+                    if error.kind() == ErrorKind::Configuration =>
+                {
+                    return Err(unknown());
+                }
+                Write::Invalid(error) | Write::NotApplied(error) => Step::Again(error),
+            };
+            match step {
+                Step::Ended(Run::Done) => return Ok(Some(Landed::This)),
+                Step::Ended(Run::Found(found)) => return Ok(Some(Landed::Other(found))),
+                Step::Ended(Run::ConditionFailed(_) | Run::Invalid(_))
+                | Step::Anew
+                | Step::Look
+                | Step::InDoubt
+                | Step::Again(_) => {}
+            }
+            if self.in_doubt && !retries.wait().await {
+                return Err(unknown());
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What stands in the record that a doubt was about.
+enum Landed {
+    /// The very transaction.
+    This,
+    Other(Acquisition),
+}
+
+impl From<Landed> for Run {
+    fn from(landed: Landed) -> Self {
+        match landed {
+            Landed::This => Self::Done,
+            Landed::Other(found) => Self::Found(found),
         }
     }
 }
