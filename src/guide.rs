@@ -18,6 +18,7 @@ pages! {
     LongOperations: "../docs/guide/long-operations.md",
     ThirdParties: "../docs/guide/third-parties.md",
     Queues: "../docs/guide/queues.md",
+    Webhooks: "../docs/guide/webhooks.md",
     MultiTenant: "../docs/guide/multi-tenant.md",
     MigratingFromPowertools: "../docs/guide/migrating-from-powertools.md",
     SnapStart: "../docs/guide/snapstart.md",

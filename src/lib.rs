@@ -107,6 +107,7 @@
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
+//! | `webhook` | no | [`http::webhook`]: signed webhooks, Stripe's and GitHub's among them; brings `http` |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
@@ -151,10 +152,13 @@ mod flight;
 mod from_env;
 #[cfg(all(
     doctest,
+    feature = "axum",
     feature = "from-env",
     feature = "lambda",
+    feature = "mcp",
     feature = "messages",
-    feature = "testing"
+    feature = "testing",
+    feature = "webhook"
 ))]
 mod guide;
 #[cfg(feature = "http")]

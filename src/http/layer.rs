@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::problem::{Problem, ProblemKind, SOON};
-use super::request::{Concern, call, concern};
+use super::request::{Concern, call, concern, reads_body};
 use super::{Config, carried};
 use crate::acquire::Call;
 
@@ -239,11 +239,11 @@ where
         }
         Err(problem) => return Ok(whole(render(&config, &problem))),
     };
-    let prepared = if config.is_off() {
-        call(&config, &parts, &key, &[]).map(|call| (call, body))
-    } else {
+    let prepared = if reads_body(&config) {
         let read = read(body, config.max_body_bytes).await;
         read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
+    } else {
+        call(&config, &parts, &key, &[]).map(|call| (call, body))
     };
     // Counted before it looks: a drain waits for this request, or this request sees it.
     let arrival = owners.token();

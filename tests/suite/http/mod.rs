@@ -38,6 +38,8 @@ mod statuses;
 mod switched_off;
 mod tenants;
 mod transaction;
+#[cfg(feature = "webhook")]
+mod webhooks;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
