@@ -66,7 +66,9 @@ impl Idempotency {
     ///
     /// Through a copy of it, which shares its connections and credentials: what your own code sends by
     /// that client goes over the connection that is open. Its interceptors take part in the crate's requests too;
-    /// here they see two calls begin (`read_before_execution`) that nothing is sent for.
+    /// here they see two calls begin (`read_before_execution`) that nothing is sent for. The copy
+    /// retries as your configuration says, switched off too, but waits between two tries no longer than
+    /// an eighth of [`request_timeout`](Builder::request_timeout).
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -526,7 +528,7 @@ impl Builder {
             );
         }
         let connections = Connections::default();
-        let client = watchable(&self.client, connections.clone());
+        let client = watchable(&self.client, connections.clone(), self.request_timeout);
         // The client's own time source, so that both always tell the same time.
         let source = client.config().time_source().unwrap_or_default();
         let table = Table {

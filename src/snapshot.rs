@@ -5,14 +5,9 @@ use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
-use crate::key::{RecordKey, Scope};
-use crate::table::{Consistency, Table};
 
 /// Set by Lambda: `snap-start` where a snapshot will be taken.
 const INITIALIZATION_TYPE: &str = "AWS_LAMBDA_INITIALIZATION_TYPE";
-
-/// The scope of the record that is asked for after a restore, and that nobody can have.
-const NOBODYS: &str = "snapshot";
 
 impl Idempotency {
     /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call them
@@ -93,13 +88,11 @@ impl SnapshotHooks {
         Ok(())
     }
 
-    /// Sends one small read, which opens a connection and tells DynamoDB's time: so the first invocation
-    /// finds both. It asks for the record `snapshot#`, which nobody can have; a role that may not read it
-    /// gets its refusal, which tells as much.
+    /// Opens a connection by [`warm`](Idempotency::warm), which learns DynamoDB's time as well: the first
+    /// invocation finds both.
     ///
-    /// A DynamoDB that does not answer within [`request_timeout`](crate::Builder::request_timeout) is a
-    /// warning in the log and no error: the first call tries again. For another snapshot make the hooks
-    /// anew.
+    /// An error of `warm`'s is a warning in the log: the first call tries again. For another snapshot make
+    /// the hooks anew.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -110,23 +103,13 @@ impl SnapshotHooks {
     pub async fn after_restore(&self) {
         let table = &self.idempotency.core.table;
         table.connections.restored();
-        if let Err(error) = greet(table).await {
+        if let Err(error) = self.idempotency.warm().await {
             tracing::warn!(
                 table = table.name,
                 error = error.in_full(),
-                "DynamoDB was out of reach when a snapshot was restored"
+                "no connection could be opened when a snapshot was restored"
             );
         }
-    }
-}
-
-/// Asks for any word of the store's: a refusal will do.
-async fn greet(table: &Table) -> Result<(), Error> {
-    let key = RecordKey::nobodys(&Scope::new(NOBODYS))?;
-    let reply = table.read(&key, Consistency::Eventual, table.request_timeout).await;
-    match reply.time {
-        Some(_) => Ok(()),
-        None => reply.outcome.map(drop),
     }
 }
 

@@ -2,12 +2,14 @@
 //! same call may have been executed.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::interceptors::{
     BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
     FinalizerInterceptorContextRef,
 };
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedInterceptor};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
@@ -35,8 +37,18 @@ pub(super) struct Probe {
 struct Lookout(Connections);
 
 /// The same client, with its connections and credentials, whose requests a [`Probe`] can watch.
-pub(crate) fn watchable(client: &Client, connections: Connections) -> Client {
+///
+/// Between two tries it waits for no more than an eighth of `request_timeout`. A call's first request may
+/// take half of that: four tries, as the SDK makes them, are over by then, though each was throttled.
+pub(crate) fn watchable(
+    client: &Client,
+    connections: Connections,
+    request_timeout: Duration,
+) -> Client {
     let mut config = components::named(client);
+    let retries = client.config().retry_config().cloned().unwrap_or_else(RetryConfig::standard);
+    let longest = retries.max_backoff().min(request_timeout / 8);
+    config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
     // twenty hooks whether it is.
     config.push_interceptor(SharedInterceptor::permanent(Lookout(connections)));

@@ -52,6 +52,7 @@ mod reconcile;
 mod replay;
 mod restoring;
 mod retention;
+mod retries;
 mod round_trips;
 #[cfg(feature = "testing")]
 mod sandbox;

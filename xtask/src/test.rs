@@ -27,6 +27,9 @@ use report::Report;
 /// The test targets that run on both engines: the library's, the command line's and the example's.
 const SUITES: &[&str] = &["suite", "cost", "cli", "api"];
 
+/// How the SDK retries: each engine has it one way.
+const NEW_RETRIES: &str = "AWS_NEW_RETRIES_2026";
+
 struct Run {
     engine: String,
     report: Report,
@@ -131,7 +134,7 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
         bail!("the examples could not be built");
     }
     let mut command = cargo_test(workspace, &["--lib", "--bins", "--tests"], options);
-    command.env_remove(ENDPOINT);
+    command.env_remove(ENDPOINT).env(NEW_RETRIES, "false");
     run_on("embedded engine", command, SUITES)
 }
 
@@ -147,8 +150,9 @@ fn run_one_pool(workspace: &Workspace) -> Result<Run> {
 fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Vec<Run>> {
     let targets: Vec<&str> = SUITES.iter().flat_map(|suite| ["--test", suite]).collect();
     let mut command = cargo_test(workspace, &targets, options);
-    command.env(ENDPOINT, server.endpoint());
-    let mut runs = vec![run_on(&format!("DynamoDB Local ({})", server.origin()), command, SUITES)?];
+    command.env(ENDPOINT, server.endpoint()).env(NEW_RETRIES, "true");
+    let engine = format!("DynamoDB Local ({}), {NEW_RETRIES}", server.origin());
+    let mut runs = vec![run_on(&engine, command, SUITES)?];
     if options.binary_args.is_empty() {
         let mut command = cargo_test(workspace, &["--test", "faults"], options);
         command.args(["--", "differential"]).env(ENDPOINT, server.endpoint());
