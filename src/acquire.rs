@@ -14,6 +14,7 @@ pub(crate) use self::adaptive::Replays;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use crate::cache::Asked;
 use crate::clock::{Backoff, Clock, End, StoreTime, Timestamp, Uptime};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
@@ -174,6 +175,8 @@ pub(crate) struct Acquirer<'a> {
     budget: End,
     writes: u32,
     backoff: Backoff,
+    /// For the answer that the record may be found to have.
+    asked: Option<Asked>,
     /// Ends of leases that were stamped anew, and it is not known whether they were replaced.
     in_doubt: Vec<Timestamp>,
     /// A write of ours is in the table, or may be, or may yet arrive there.
@@ -271,6 +274,7 @@ impl<'a> Acquirer<'a> {
             started: clock.now().uptime,
             budget: clock.lasting(core.table.request_timeout),
             writes: 0,
+            asked: None,
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             in_doubt: Vec::new(),
             may_hold: false,
@@ -448,7 +452,7 @@ impl<'a> Acquirer<'a> {
     async fn replay(&mut self, stored: Stored, expires_at: i64) -> Result<Acquisition, Error> {
         let answer = Arc::new(self.open(stored).await?);
         let Call { key, fingerprint, policy, .. } = &self.call;
-        self.core.remember((key, fingerprint), policy, expires_at, &answer);
+        self.core.remember(self.asked, (key, fingerprint), policy, expires_at, &answer);
         Ok(Acquisition::Replay(answer))
     }
 
@@ -501,6 +505,9 @@ impl<'a> Acquirer<'a> {
         if self.core.table.clock.is_over(self.budget) {
             let message = "DynamoDB did not answer within request_timeout";
             return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        if !matches!(next, Next::Shown(..)) {
+            self.asked = self.core.ask(&self.call.key);
         }
         match next {
             Next::Look => self.look().await.map(Some),

@@ -73,6 +73,7 @@ impl Execution {
         loop {
             // The lease may be renewed between two tries, and no record expires before it ends.
             let expires_at = in_parts.unwrap_or_else(|| self.expires_at(completed_at));
+            let asked = core.ask(&claim.key);
             let finished = Finished { completed_at, expires_at, response: response.clone() };
             let whole = self.finished_item(finished);
             let Reply { outcome, .. } = if self.inner.commits.were_sent() {
@@ -84,11 +85,13 @@ impl Execution {
             };
             let error = match outcome {
                 Write::Applied => {
-                    core.forget(&claim.key);
                     // Only what repeats will get: not where the record has a reason in its place.
-                    if let Some(answer) = kept.filter(|_| !is_unavailable(&response)) {
-                        let request = (&claim.key, &self.inner.fingerprint);
-                        core.remember(request, policy, expires_at, &answer);
+                    let kept = kept.filter(|_| !is_unavailable(&response));
+                    let request = (&claim.key, &self.inner.fingerprint);
+                    if !kept.is_some_and(|answer| {
+                        core.remember(asked, request, policy, expires_at, &answer)
+                    }) {
+                        core.forget(&claim.key);
                     }
                     return self.stored();
                 }
@@ -269,6 +272,14 @@ impl Execution {
             | State::Failed { .. }
             | State::Released => None,
         }
+    }
+
+    /// Whether it is this execution's own, and pending.
+    pub(crate) fn holds(&self, item: &Item) -> bool {
+        let record = Record::decode(&self.inner.core.table.schema, item.clone());
+        record.is_ok_and(|record| {
+            record.owner == self.inner.claim.owner && matches!(record.state, State::Pending { .. })
+        })
     }
 
     fn owns(&self, item: &Item) -> bool {

@@ -34,6 +34,8 @@ pub(crate) enum Guard<'a> {
     FreeOrHeld(&'a Owner),
     /// Exactly the one that was seen.
     Version(&'a Version),
+    /// One of an owner that there is not: it never lands.
+    Never(&'a Owner),
 }
 
 /// What became of a transaction.
@@ -204,6 +206,7 @@ impl Table {
             Guard::Held(owner) => condition.held_by(owner),
             Guard::FreeOrHeld(owner) => condition.free_or_held_by(owner),
             Guard::Version(version) => condition.version(version),
+            Guard::Never(nobody) => condition.owned_by(nobody),
         }
         condition
     }

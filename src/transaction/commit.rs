@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::TransactWriteItem;
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::reasons::{Verdict, judge};
+use super::preview::preview;
+use super::reasons::{Refusal, Verdict, judge};
 use super::{CommitError, ConditionFailed, InvalidTransaction, items, json, token};
 use crate::clock::Timestamp;
 use crate::completion::{Ended, Finished, Retries};
@@ -402,6 +403,19 @@ impl<'a> Attempt<'a> {
         let mut items = commit.items;
         let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
         let retries = execution.retries();
+        // An earlier one may have landed, and then its effect is what the condition meets.
+        if parts.is_some() && !inner.commits.were_sent() {
+            let empty = AttributeValue::Null(true);
+            let finished = Finished { completed_at, expires_at, response: empty };
+            let probe = execution.finished_item(finished);
+            let is_held = |found: Option<&Item>| found.is_some_and(|item| execution.holds(item));
+            let limit = retries.limit() / 4;
+            match preview(&inner.core, probe, &items, limit, is_held).await {
+                Some(Refusal::ConditionFailed(failed)) => return Err(failed.into()),
+                Some(Refusal::Invalid(invalid)) => return Err(invalid.into()),
+                None => {}
+            }
+        }
         if let Some(parts) = parts
             && let Err(error) = execution.write_parts(&parts, expires_at, &retries).await
         {

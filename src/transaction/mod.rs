@@ -7,6 +7,7 @@ mod commit;
 mod items;
 mod once;
 mod operation;
+mod preview;
 mod reasons;
 
 use std::collections::HashMap;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use super::reasons::{Verdict, judge};
+use super::preview::preview;
+use super::reasons::{Refusal, Verdict, judge};
 use super::{ConditionFailed, InvalidTransaction, items, token};
 use crate::acquire::{Acquisition, Call, in_progress};
+use crate::cache::Asked;
 use crate::clock::{Backoff, End, StoreTime, Timestamp, Uptime};
 use crate::completion::Retries;
 use crate::error::{Error, ErrorKind};
@@ -101,6 +103,8 @@ struct Attempt<'a> {
     in_record: Option<AttributeValue>,
     /// Something was sent that may have been executed, or may yet be.
     in_doubt: bool,
+    /// For the answer that the record may be found to have.
+    asked: Option<Asked>,
     /// Another owner was seen at work, with so much of its lease left.
     running: Option<Duration>,
     /// Our own record is in the table.
@@ -141,6 +145,7 @@ impl<'a> Attempt<'a> {
             written: Written::default(),
             in_record: None,
             in_doubt: false,
+            asked: None,
             running: None,
             is_written: false,
             call,
@@ -256,7 +261,7 @@ impl<'a> Attempt<'a> {
         let mut changes = 0;
         // Parts are dear: none are written before it is clear that they are needed.
         let mut step = match answer.parts {
-            Some(_) => self.look().await?,
+            Some(_) => self.look_ahead(items).await?,
             None => self.send(answer, items, &retries).await?,
         };
         loop {
@@ -295,6 +300,24 @@ impl<'a> Attempt<'a> {
             }
             step = self.send(answer, items, &retries).await?;
         }
+    }
+
+    /// Looks at the record, and at what the transaction would be refused for.
+    async fn look_ahead(&mut self, items: Option<&[TransactWriteItem]>) -> Result<Step, Error> {
+        let step = self.look().await?;
+        let (Step::Anew, Some(items)) = (&step, items) else { return Ok(step) };
+        let schema = &self.core.table.schema;
+        let is_seen = |found: Option<&Item>| {
+            let found = found.map(|item| Record::decode(schema, item.clone())).transpose();
+            found.is_ok_and(|found| found.as_ref().map(Record::version) == self.seen)
+        };
+        let record = self.record(AttributeValue::Null(true));
+        let refused = preview(self.core, record, items, self.limit() / 4, is_seen).await;
+        Ok(match refused {
+            Some(Refusal::ConditionFailed(failed)) => Step::Ended(Run::ConditionFailed(failed)),
+            Some(Refusal::Invalid(invalid)) => Step::Ended(Run::Invalid(invalid)),
+            None => step,
+        })
     }
 
     /// Stores another answer than the transaction's.
@@ -338,6 +361,7 @@ impl<'a> Attempt<'a> {
         let (table, limit) = (&self.core.table, retries.limit().min(self.limit()));
         let guard = self.seen.as_ref().map_or(Guard::Absent, Guard::Version);
         let record = self.record(self.in_record.as_ref().unwrap_or(&answer.response).clone());
+        self.asked = self.core.ask(&self.claim.key);
         let Some(items) = items else {
             let reply = table.put_guarded(record, guard, limit).await;
             return self.written(reply).await;
@@ -420,6 +444,7 @@ impl<'a> Attempt<'a> {
         {
             return Ok(Step::Ended(Run::Found(in_progress(lease_left))));
         }
+        self.asked = self.core.ask(&self.claim.key);
         let Reply { outcome, time } = self.core.table.get(&self.claim.key, self.limit()).await;
         match outcome {
             Ok(item) => self.decide(item, time).await,
@@ -482,7 +507,7 @@ impl<'a> Attempt<'a> {
             Decision::Replay { answer, expires_at } => {
                 let answer = Arc::new(self.open(answer).await?);
                 let Call { key, fingerprint, policy, .. } = &self.call;
-                self.core.remember((key, fingerprint), policy, expires_at, &answer);
+                self.core.remember(self.asked, (key, fingerprint), policy, expires_at, &answer);
                 return found(Acquisition::Replay(answer));
             }
             Decision::ReplayFailure(failure) => {
@@ -572,6 +597,7 @@ impl<'a> Attempt<'a> {
                 return Err(unknown());
             }
             let limit = retries.limit().min(self.limit());
+            self.asked = core.ask(&self.claim.key);
             let displaced = core.table.displace(&self.claim, self.seen.as_ref(), limit).await;
             let step = match displaced.outcome {
                 Write::Applied => {

@@ -18,6 +18,13 @@ pub(super) enum Verdict {
     Retry(Error),
 }
 
+/// Why the caller's items will never be written as they are.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+}
+
 const CONDITION: &str = "ConditionalCheckFailed";
 
 pub(super) fn judge(reasons: Vec<CancellationReason>) -> Verdict {
@@ -30,28 +37,43 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Verdict {
     };
     match own {
         Some(own) if code(&own) == CONDITION => return Verdict::Record(own.item),
-        Some(own) if is_invalid(&own) => return invalid(None, own),
+        Some(own) if is_invalid(&own) => return Verdict::Invalid(invalid(None, own)),
         // The record's part was not judged: nothing can be said of the others either.
         Some(own) if code(&own) != NONE => return retry(),
         None => return retry(),
         Some(_) => {}
     }
+    match refused(theirs) {
+        Some(Refusal::ConditionFailed(failed)) => Verdict::ConditionFailed(failed),
+        Some(Refusal::Invalid(invalid)) => Verdict::Invalid(invalid),
+        None => retry(),
+    }
+}
+
+/// What the items were refused for in a transaction whose record is refused in any case, and was seen
+/// to be as expected.
+pub(super) fn refusal(
+    reasons: Vec<CancellationReason>,
+    is_expected: impl Fn(Option<&Item>) -> bool,
+) -> Option<Refusal> {
+    let mut reasons = reasons.into_iter();
+    let own = reasons.next().filter(|own| code(own) == CONDITION)?;
+    if is_expected(own.item.as_ref()) { refused(reasons.enumerate()) } else { None }
+}
+
+fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<Refusal> {
     let mut failed = Vec::new();
     for (index, reason) in theirs {
         if is_invalid(&reason) {
-            return invalid(Some(index), reason);
+            return Some(Refusal::Invalid(invalid(Some(index), reason)));
         }
         if code(&reason) == CONDITION {
             failed.push(Failed { index, item: reason.item });
         }
     }
     let mut failed = failed.into_iter();
-    match failed.next() {
-        Some(first) => {
-            Verdict::ConditionFailed(ConditionFailed { first, further: failed.collect() })
-        }
-        None => retry(),
-    }
+    let first = failed.next()?;
+    Some(Refusal::ConditionFailed(ConditionFailed { first, further: failed.collect() }))
 }
 
 const NONE: &str = "None";
@@ -65,9 +87,9 @@ fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
 
-fn invalid(index: Option<usize>, reason: CancellationReason) -> Verdict {
+fn invalid(index: Option<usize>, reason: CancellationReason) -> InvalidTransaction {
     let message = reason.message.or(reason.code).unwrap_or_default();
-    Verdict::Invalid(InvalidTransaction::Refused { index, message })
+    InvalidTransaction::Refused { index, message }
 }
 
 #[cfg(test)]
@@ -87,6 +109,28 @@ mod tests {
             Verdict::Invalid(other) => panic!("{other}"),
             Verdict::Retry(_) => "retry".to_owned(),
         }
+    }
+
+    /// Which of the caller's items a preview is refused for.
+    fn previewed(codes: &[&str], is_expected: bool) -> Option<Vec<usize>> {
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
+        match refusal(reasons.collect(), |_| is_expected)? {
+            Refusal::ConditionFailed(failed) => {
+                Some(failed.all().map(|(index, _)| index).collect())
+            }
+            Refusal::Invalid(_) => Some(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn a_preview_counts_where_its_record_is_the_one_that_was_expected() {
+        let (none, failed, conflict) = ("None", "ConditionalCheckFailed", "TransactionConflict");
+        assert_eq!(previewed(&[failed, none, failed], true), Some(vec![1]));
+        assert_eq!(previewed(&[failed, none, "ValidationError"], true), Some(vec![]));
+        assert_eq!(previewed(&[failed, none, conflict], true), None);
+        assert_eq!(previewed(&[failed, none, failed], false), None);
+        assert_eq!(previewed(&[conflict, failed], true), None);
+        assert_eq!(previewed(&[], true), None);
     }
 
     #[test]
