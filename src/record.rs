@@ -430,6 +430,19 @@ pub(crate) fn part_item(
     item
 }
 
+/// When a part of an answer expires, in epoch seconds.
+///
+/// # Errors
+/// [`ErrorKind::UnknownRecord`] for what is no part that this version knows.
+#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
+pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
+    let of = |attribute| item.get(schema.name(attribute));
+    let is_known = of(Attribute::Format) == Some(&AttributeValue::N(FORMAT.to_owned()))
+        && of(Attribute::Status).is_none();
+    let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
+    expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
+}
+
 /// An item that was found in the place of a part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {

@@ -113,6 +113,11 @@ impl<'a> Condition<'a> {
         }
     }
 
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools delete"))]
+    pub(super) fn expires_at_is(&mut self, seen: i64) {
+        self.equal(Attribute::ExpiresAt, ":seen_expires_at", record::number(seen));
+    }
+
     pub(super) fn lease_is(&mut self, seen: Timestamp) {
         self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(seen.millis()));
     }

@@ -12,6 +12,8 @@ mod inspect;
 mod parts;
 mod probe;
 mod resume;
+#[cfg(feature = "admin")]
+mod sweep;
 mod transact;
 
 use std::error::Error as StdError;
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::delete_item::{DeleteItemError, DeleteItemOutput};
 use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
 use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
@@ -46,6 +49,8 @@ pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::connections::Connections;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
+#[cfg(feature = "admin")]
+pub(crate) use self::sweep::Expired;
 pub(crate) use self::transact::{Guard, Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
@@ -432,6 +437,7 @@ macro_rules! metered {
     )*};
 }
 metered!(
+    DeleteItemOutput: "DeleteItem",
     GetItemOutput: "GetItem",
     PutItemOutput: "PutItem",
     UpdateItemOutput: "UpdateItem"
@@ -465,4 +471,4 @@ macro_rules! conditional {
         }
     )*};
 }
-conditional!(PutItemError, UpdateItemError);
+conditional!(DeleteItemError, PutItemError, UpdateItemError);
