@@ -111,6 +111,7 @@
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
+//! | `mcp` | no | [`mcp`]: tool calls of the Model Context Protocol |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
@@ -178,6 +179,8 @@ pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
 mod lease;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;

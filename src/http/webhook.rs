@@ -71,8 +71,10 @@ pub struct Webhook {
 enum Scheme {
     Stripe(Vec<Secret>),
     GitHub(Vec<Secret>),
-    Own(Arc<dyn Fn(&Parts, &[u8]) -> bool + Send + Sync>),
+    Own(IsSigned),
 }
+
+type IsSigned = Arc<dyn Fn(&Parts, &[u8]) -> bool + Send + Sync>;
 
 #[derive(Clone)]
 enum EventId {

@@ -40,6 +40,8 @@ mod late_writes;
 mod leases;
 mod local_cache;
 mod lost_responses;
+#[cfg(feature = "mcp")]
+mod mcp;
 #[cfg(feature = "messages")]
 mod messages;
 mod mismatch;

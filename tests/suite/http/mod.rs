@@ -28,6 +28,7 @@ mod lambda_events;
 mod leases;
 mod long_lived_server;
 mod on_store;
+mod openapi;
 mod places;
 mod problems;
 mod reconcile;
