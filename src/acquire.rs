@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 pub(crate) use self::adaptive::Replays;
 use self::reconcile::Resolved;
 use crate::clock::{Clock, End};
-use crate::engine::driver::{Contents, Unreadable, Wire};
+use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
@@ -99,7 +99,7 @@ impl Call {
     /// What it goes by.
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
         let times = (core.clock_tolerance, core.table.request_timeout);
-        self.policy.rules(self.deadline, reconciles, times)
+        self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
     }
 
     /// Whether what another call of the same request is told holds for this one too.
@@ -260,9 +260,10 @@ impl<'a> Acquirer<'a> {
         let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
             return Err(self.wire.take_error());
         };
+        let asked = self.wire.asked;
         let answer = Arc::new(self.open(stored).await?);
         let Call { key, fingerprint, policy, .. } = self.call;
-        self.core.remember((key, fingerprint), policy, expires_at, &answer);
+        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
         Ok(Acquisition::Replay(answer))
     }
 
@@ -311,7 +312,7 @@ impl Contents for Carried<'_> {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
+    ) -> Result<Option<AttributeValue>, Unsent> {
         match write.record.state {
             State::Completed | State::Failed => self.resolution(write, limit).await,
             State::Pending { .. } | State::Released => Ok(None),

@@ -3,7 +3,8 @@
 //! is over is ours, by both clocks.
 
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -23,10 +24,20 @@ const ENTRY_BYTES: usize = 256;
 /// What an answer takes, about: by it the room is planned for keys that were here lately.
 const USUAL_BYTES: usize = 2048;
 
+/// How many counts there are; keys with the same one are forgotten together, as far as late answers go.
+const STRIPES: usize = 64;
+
 pub(crate) struct Cache {
     max_bytes: usize,
     kept: Lru<Box<str>, Entry, Bytes>,
+    /// How often keys were forgotten, by their hash. Locked while `kept` is changed.
+    forgotten: [Mutex<u64>; STRIPES],
+    hasher: RandomState,
 }
+
+/// When a record was asked for: what is heard later is kept only if its key was not forgotten since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked(u64);
 
 #[derive(Clone)]
 struct Entry {
@@ -56,7 +67,28 @@ impl Cache {
                 Error::new(ErrorKind::Configuration, "`local_cache` is none").with_source(error)
             })?;
         let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Ok(Self { max_bytes, kept: Lru::with_options(options, Bytes, hasher, lifecycle) })
+        Ok(Self {
+            max_bytes,
+            kept: Lru::with_options(options, Bytes, hasher, lifecycle),
+            forgotten: std::array::from_fn(|_| Mutex::new(0)),
+            hasher: RandomState::new(),
+        })
+    }
+
+    fn forgotten(&self, pk: &str) -> MutexGuard<'_, u64> {
+        let stripe = self.hasher.hash_one(pk) % STRIPES as u64;
+        let stripe = usize::try_from(stripe).unwrap_or_default();
+        self.forgotten[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, pk: &str) -> Asked {
+        Asked(*self.forgotten(pk))
+    }
+
+    fn forget(&self, pk: &str) {
+        let mut forgotten = self.forgotten(pk);
+        *forgotten = forgotten.wrapping_add(1);
+        self.kept.remove(pk);
     }
 
     /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
@@ -76,8 +108,14 @@ impl Cache {
         is_its_own.then_some(entry.answer)
     }
 
-    fn insert(&self, pk: &str, fingerprint: Fingerprint, until: End, answer: Arc<Answer>) {
-        self.kept.insert(pk.into(), Entry { fingerprint, until, answer });
+    /// Keeps what was heard, unless the key was forgotten meanwhile; whether it has.
+    fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
+        let forgotten = self.forgotten(pk);
+        let is_valid = *forgotten == asked.0;
+        if is_valid {
+            self.kept.insert(pk.into(), entry);
+        }
+        is_valid
     }
 }
 
@@ -108,31 +146,45 @@ impl Core {
             && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
     }
 
-    /// Keeps an answer that a record has, to the record's end in epoch seconds.
+    /// Before a record is asked for, whose answer may be kept.
+    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
+        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
+    }
+
+    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
+    /// has.
     pub(crate) fn remember(
         &self,
+        asked: Option<Asked>,
         (key, fingerprint): (&RecordKey, &Fingerprint),
         policy: &Policy,
         expires_at: i64,
         answer: &Arc<Answer>,
-    ) {
+    ) -> bool {
         // A reason may go: another reader's limit is larger, a part is restored.
         let is_answer = !matches!(**answer, Answer::Unavailable(_));
-        if let Some(cache) = &self.cache
-            && is_answer
-            && self.remembers(key, policy, answer.bytes())
-        {
-            // Not past the retention, whatever this clock may be off by.
-            let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
-            let until = self.table.clock.end(end.minus(self.clock_tolerance));
-            cache.insert(key.as_str(), *fingerprint, until, Arc::clone(answer));
+        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
+        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
+            return false;
+        }
+        // Not past the retention, whatever this clock may be off by.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = self.table.clock.end(end.minus(self.clock_tolerance));
+        let entry = Entry { fingerprint: *fingerprint, until, answer: Arc::clone(answer) };
+        cache.insert(key.as_str(), asked, entry)
+    }
+
+    /// Nothing that this process keeps is to be had any more.
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.kept.clear();
         }
     }
 
     /// The record has changed, by this process's doing: what is kept of it is no more.
     pub(crate) fn forget(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {
-            cache.kept.remove(key.as_str());
+            cache.forget(key.as_str());
         }
     }
 }
@@ -182,7 +234,8 @@ mod tests {
     impl Kit {
         fn keep(&self, pk: &str, bytes: usize) {
             let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
-            self.cache.insert(pk, fingerprint("f"), until, answer(bytes));
+            let entry = Entry { fingerprint: fingerprint("f"), until, answer: answer(bytes) };
+            assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
         }
 
         fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
@@ -279,7 +332,9 @@ mod tests {
             (&execute, answer(1), false),
         ] {
             let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
-            core.remember((&key, &fingerprint("f")), policy, i64::MAX, &answer);
+            let asked = core.ask(&key);
+            let request = (&key, &fingerprint("f"));
+            assert_eq!(core.remember(asked, request, policy, i64::MAX, &answer), is_kept);
             let cache = core.cache.as_ref().unwrap();
             let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
             assert_eq!(found.is_some(), is_kept, "{answer:?}");

@@ -89,6 +89,11 @@ impl Clock {
         *learned = Some(Learned::observe(*learned, time));
     }
 
+    /// What the responses so far have told is void: they reached another machine.
+    pub(crate) fn forget(&self) {
+        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The time by which to judge a record that a response brought.
     pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         self.moment().judging(time, tolerance)
@@ -304,6 +309,15 @@ mod tests {
             told(&clock, 95_000_000);
             assert_ne!(clock.offset(), 0, "told anew");
         }
+    }
+
+    #[test]
+    fn what_is_forgotten_bounds_nothing() {
+        let clock = Clocks::default().clock();
+        told(&clock, 90_000_000);
+        clock.forget();
+        assert_eq!(clock.offset(), 0);
+        assert!(clock.store_now() < at(90_000_000), "{:?}", clock.store_now());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::clock::{Backoff, End, Timestamp, drawn};
-use crate::engine::driver::{Contents, Wire};
+use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::error::Error;
 use crate::execution::{Execution, Inner};
 use crate::idempotency::Core;
@@ -46,7 +46,7 @@ struct Completing<'a> {
 }
 
 impl Contents for Completing<'_> {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
         Ok(Some(self.response.clone()))
     }
 
@@ -70,7 +70,7 @@ impl Contents for Leave {
         &mut self,
         write: &Write,
         _: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
+    ) -> Result<Option<AttributeValue>, Unsent> {
         match write.record.state {
             State::Failed => Ok(self.0.clone()),
             State::Pending { .. } | State::Completed | State::Released => Ok(None),
@@ -109,11 +109,14 @@ impl Execution {
         let ended = wire.drive(&mut &self.inner.end, command, &mut completing).await;
         match ended {
             Ended::Stored => {
-                core.forget(&claim.key);
                 // Only what repeats will get: not where the record has a reason in its place.
-                if let Some(answer) = kept.filter(|_| !is_unavailable(&completing.response)) {
-                    let request = (&claim.key, &self.inner.fingerprint);
-                    core.remember(request, policy, expires_at, &answer);
+                let kept = kept.filter(|_| !is_unavailable(&completing.response));
+                let request = (&claim.key, &self.inner.fingerprint);
+                let is_remembered = kept.is_some_and(|answer| {
+                    core.remember(wire.asked, request, policy, expires_at, &answer)
+                });
+                if !is_remembered {
+                    core.forget(&claim.key);
                 }
                 self.stored()
             }

@@ -20,7 +20,7 @@ use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::LogKey;
-use crate::table::{Table, watchable};
+use crate::table::{Connections, Table, watchable};
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,9 +64,11 @@ pub(crate) struct Core {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
-    /// Through a copy of it: where its configuration names no `http_client`, as that of
-    /// `aws_config::load_defaults` does not, the copy has connections of its own.
-    /// [`client`](Self::client) gives your own code the ones that are there.
+    /// Through a copy of it, which shares its connections and credentials: what your own code sends by
+    /// that client goes over the connection that is open. Its interceptors take part in the crate's requests too;
+    /// here they see two calls begin (`read_before_execution`) that nothing is sent for. The copy
+    /// retries as your configuration says, switched off too, but waits between two tries no longer than
+    /// an eighth of [`request_timeout`](Builder::request_timeout).
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -525,10 +527,13 @@ impl Builder {
                  ({DISABLED_VARIABLE}, or Builder::disabled)"
             );
         }
+        let connections = Connections::default();
+        let client = watchable(&self.client, connections.clone(), self.request_timeout);
         // The client's own time source, so that both always tell the same time.
-        let source = self.client.config().time_source().unwrap_or_default();
+        let source = client.config().time_source().unwrap_or_default();
         let table = Table {
-            client: watchable(&self.client),
+            client,
+            connections,
             name: self.table,
             schema: self.schema,
             clock: Clock::new(source, self.clock_shift),

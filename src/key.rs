@@ -250,11 +250,19 @@ impl RecordKey {
 
     /// The key of a record that was found, its scope and the caller's key; `None` where no scope
     /// and key give that.
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find records"))]
     pub(crate) fn taken_apart(pk: &str) -> Option<(Self, &str, &str)> {
         let (scope, key) = pk.split_once('#')?;
         let is_whole = Scope::from_encoded(scope).is_ok() && !key.is_empty();
         is_whole.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
+    }
+
+    /// The key of an item of ours, be it a record or a part of an answer; `None` for any other text.
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
+    pub(crate) fn of_item(pk: &str) -> Option<Self> {
+        if Self::is_of_part(pk) {
+            return pk.find('#').map(|scope_len| Self { pk: pk.to_owned(), scope_len });
+        }
+        Self::taken_apart(pk).map(|(key, _, _)| key)
     }
 
     /// The key of a part of an answer that `name` tells from any other: `scope/%p/owner#digest/number`.
@@ -279,7 +287,6 @@ impl RecordKey {
     }
 
     /// Whether this is the key of a part of an answer.
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
     pub(crate) fn is_of_part(pk: &str) -> bool {
         pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
     }

@@ -107,8 +107,11 @@
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
+//! | `webhook` | no | [`http::webhook`]: signed webhooks, Stripe's and GitHub's among them; brings `http` |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
+//! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
+//! | `mcp` | no | [`mcp`]: tool calls of the Model Context Protocol |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
@@ -122,6 +125,10 @@
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "macros.rs"]
+pub mod __macros;
 mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
@@ -147,10 +154,13 @@ mod flight;
 mod from_env;
 #[cfg(all(
     doctest,
+    feature = "axum",
     feature = "from-env",
     feature = "lambda",
+    feature = "mcp",
     feature = "messages",
-    feature = "testing"
+    feature = "testing",
+    feature = "webhook"
 ))]
 mod guide;
 #[cfg(feature = "http")]
@@ -170,6 +180,8 @@ pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
 mod lease;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod mutant;
@@ -185,12 +197,15 @@ mod response;
 mod runner;
 mod schema;
 pub mod signals;
+mod snapshot;
 mod steps;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transaction;
 
+#[cfg(feature = "macros")]
+pub use crate::__macros::idempotent;
 pub use crate::answer_codec::{AnswerCodec, CodecError};
 pub use crate::derived_key::{DerivedKey, derive_key};
 pub use crate::error::{Error, ErrorKind, RunError};
@@ -210,6 +225,7 @@ pub use crate::policy::{
 pub use crate::preflight::Preflight;
 pub use crate::reconcile::{Abandoned, Reconciled};
 pub use crate::schema::{Attribute, TableSchema};
+pub use crate::snapshot::SnapshotHooks;
 pub use crate::steps::StepError;
 pub use crate::transaction::{
     CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,

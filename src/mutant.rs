@@ -50,7 +50,7 @@ pub enum Mutant {
     TrustTheMonotonicClock,
     ForgetWhatWasTaken,
     RunBeforeSettled,
-    TransactionLeftInDoubt,
+    ForgetDoubt,
 }
 
 #[cfg(not(feature = "fault-injection"))]

@@ -136,7 +136,7 @@ impl Policy {
     pub(crate) const fn rules(
         &self,
         deadline: Option<End>,
-        reconciles: bool,
+        (reconciles, is_disabled): (bool, bool),
         (tolerance, request_timeout): (Duration, Duration),
     ) -> Rules {
         Rules {
@@ -150,6 +150,7 @@ impl Policy {
             retention: self.retention,
             completion_timeout: self.completion_timeout,
             deadline,
+            is_disabled,
             tolerance,
             request_timeout,
         }

@@ -1,4 +1,4 @@
-//! The checks of a function's start, and of the command line's `doctor`.
+//! A function's start: its checks, which are those of the command line's `doctor` too, or the connection alone.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -55,6 +55,39 @@ impl Idempotency {
     /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
     pub fn preflight(&self) -> Preflight<'_> {
         Preflight { idempotency: self, scopes: Vec::new() }
+    }
+
+    /// Fetches credentials and opens the connection, by one request: for a function's start that is to
+    /// check nothing. [`preflight`](Self::preflight) does it too, and takes one round trip more.
+    ///
+    /// It asks for the table's state (`dynamodb:DescribeTable`), for 2 s at the most. That the caller may not ask, or is
+    /// told to ask later, is an answer as well: the connection is open. While idempotency is
+    /// [switched off](crate::Builder::disabled) nothing is asked.
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::from_env().await?;
+    /// if let Err(error) = idempotency.warm().await {
+    ///     eprintln!("the first request will have to connect: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] where there are no credentials, no region or no such table;
+    /// [`ErrorKind::Unavailable`] when DynamoDB does not answer.
+    pub async fn warm(&self) -> Result<(), Error> {
+        let table = &self.core.table;
+        if table.is_disabled {
+            return Ok(());
+        }
+        match table.describe(DESCRIBED_WITHIN).await {
+            Look::Seen(_) | Look::Denied(_) | Look::Declined(_) => Ok(()),
+            Look::Wrong(error) | Look::Silent(error) => Err(error),
+        }
     }
 }
 

@@ -360,7 +360,7 @@ fn common(
         (Attribute::Fingerprint, fingerprint),
         (Attribute::CreatedAt, number(created_at.millis())),
         (Attribute::ExpiresAt, number(expires_at)),
-        (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
+        (Attribute::Format, format()),
     ] {
         set(&mut item, schema, attribute, value);
     }
@@ -385,6 +385,19 @@ pub(crate) fn part_item(
         set(&mut item, schema, attribute, value);
     }
     item
+}
+
+/// When a part of an answer expires, in epoch seconds.
+///
+/// # Errors
+/// [`ErrorKind::UnknownRecord`] for what is no part that this version knows.
+#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
+pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
+    let of = |attribute| item.get(schema.name(attribute));
+    let is_known = of(Attribute::Format) == Some(&AttributeValue::N(FORMAT.to_owned()))
+        && of(Attribute::Status).is_none();
+    let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
+    expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
 }
 
 /// An item that was found in the place of a part of an answer.
@@ -429,6 +442,11 @@ pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
 
 fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: AttributeValue) {
     item.insert(schema.name(attribute).to_owned(), value);
+}
+
+/// The layout that is written.
+pub(crate) fn format() -> AttributeValue {
+    AttributeValue::N(FORMAT.to_owned())
 }
 
 pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {

@@ -106,6 +106,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
+    /// Delete what has been expired for more than an hour, where no time to live does
+    ///
+    /// Only what is still as it was read. Without `--delete` it is counted.
+    Sweep {
+        /// Delete it
+        #[arg(long)]
+        delete: bool,
+        #[command(flatten)]
+        scan: Scan,
+    },
     /// Release the record of a key, so that its next request runs anew
     ///
     /// It is shown first, and released only if it is still exactly that.

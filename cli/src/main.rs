@@ -16,6 +16,7 @@ mod scan;
 mod show;
 mod stats;
 mod stuck;
+mod sweep;
 mod table;
 mod watch;
 mod words;
@@ -99,7 +100,10 @@ async fn on_table(
             doctor::run(admin, &scopes, strict, json).await
         }
         Command::Show { key } => show::run(admin, &key, json).await,
-        Command::Stuck { scan, .. } | Command::Stats { scan, .. } | Command::Find { scan, .. }
+        Command::Stuck { scan, .. }
+        | Command::Stats { scan, .. }
+        | Command::Find { scan, .. }
+        | Command::Sweep { scan, .. }
             if scan.estimate =>
         {
             estimate::run(idempotency, &scan, json).await
@@ -109,6 +113,7 @@ async fn on_table(
             stuck::run(idempotency, &scan, older_than, json).await
         }
         Command::Stats { scopes, scan } => stats::run(idempotency, &scan, scopes, json).await,
+        Command::Sweep { delete, scan } => sweep::run(idempotency, &scan, delete, json).await,
         Command::Release { key, consent, audit } => {
             let audit = AuditLog::open(audit, table)?;
             release::run(admin, &key, consent, &audit, json).await

@@ -82,6 +82,18 @@ pub(crate) async fn scan(
     select: Select,
     take: impl FnMut(Page) -> Next,
 ) -> Result<Read, Failure> {
+    scan_after(idempotency, options, select, async |_| Ok(()), take).await
+}
+
+/// As [`scan`], with something to be done about each page first. A page of which that fails is not handed
+/// over: who goes on reads it again.
+pub(crate) async fn scan_after(
+    idempotency: &Idempotency,
+    options: &Scan,
+    select: Select,
+    work: impl AsyncFn(&Page) -> Result<(), Error>,
+    take: impl FnMut(Page) -> Next,
+) -> Result<Read, Failure> {
     let scope = options.scope.as_deref().map(Scope::from_encoded).transpose()?;
     let admin = idempotency.admin();
     let admin = scope.as_ref().map_or(admin, |scope| admin.within(scope));
@@ -99,7 +111,7 @@ pub(crate) async fn scan(
     });
     let pace = Pace::new(options.max_units);
     join_all(beginnings.into_iter().map(|(part, mut after)| {
-        let (progress, pace, bar) = (&progress, &pace, &bar);
+        let (progress, pace, bar, work) = (&progress, &pace, &bar, &work);
         async move {
             loop {
                 pace.wait().await;
@@ -107,6 +119,10 @@ pub(crate) async fn scan(
                     return;
                 }
                 let read = admin.page(part, parts, select, after.take()).await;
+                let read = match read {
+                    Ok(brought) => work(&brought).await.map(|()| brought),
+                    Err(error) => Err(error),
+                };
                 let mut progress = locked(progress);
                 let Ok(brought) = read.map_err(|error| progress.failed = Some(error)) else {
                     return;

@@ -1,25 +1,12 @@
 locals {
   region = split(":", local.table_arn)[3]
 
-  outcomes = [
-    "replay",
-    "in_progress",
-    "mismatch",
-    "takeover",
-    "released",
-    "lease_lost",
-    "lease_expired",
-    "unconfirmed",
-    "store_error",
-    "error",
-  ]
-
   graphs = [
     {
       title = "Functions"
       metrics = flatten([
         for function in var.functions : [
-          for metric in ["Invocations", "Errors"] :
+          for metric in module.contract.dashboard.functions :
           { path = ["AWS/Lambda", metric, "FunctionName", function.function_name] }
         ]
       ])
@@ -27,19 +14,13 @@ locals {
     {
       title = "Idempotency table"
       metrics = [
-        for metric in [
-          "ConsumedWriteCapacityUnits",
-          "ConsumedReadCapacityUnits",
-          "ConditionalCheckFailedRequests",
-          "ReadThrottleEvents",
-          "WriteThrottleEvents",
-        ] : { path = ["AWS/DynamoDB", metric, "TableName", local.table_name] }
+        for metric in module.contract.dashboard.table : { path = ["AWS/DynamoDB", metric, "TableName", local.table_name] }
       ]
     },
     {
       title = "How calls ended (but for first runs)"
       metrics = [
-        for outcome in local.outcomes : { path = [local.namespace, "${var.name}-Outcomes", "outcome", outcome] }
+        for outcome in module.contract.dashboard.outcomes : { path = [local.namespace, "${var.name}-Outcomes", "outcome", outcome] }
       ]
     },
   ]

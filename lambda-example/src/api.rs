@@ -2,12 +2,12 @@
 
 use dynamodb_idempotency::http::Tenant;
 use dynamodb_idempotency::http::tenant::header_sha256;
-use dynamodb_idempotency::lambda::LambdaResponse;
+use dynamodb_idempotency::lambda::{HttpService, LambdaResponse};
 use dynamodb_idempotency::{Execution, Idempotency};
 use lambda_http::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use lambda_http::http::request::Parts;
 use lambda_http::http::{HeaderMap, Method, StatusCode};
-use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+use lambda_http::{Body, Error, Request, Response, service_fn};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -23,11 +23,7 @@ pub const TRANSFERS_SCOPE: &str = "transfers";
 
 /// The handler, made idempotent: the same for Lambda and for the local server.
 #[must_use]
-pub fn service(
-    idempotency: &Idempotency,
-    payments: Payments,
-) -> impl Service<Request, Response = LambdaResponse, Error = Error, Future: Send> + Clone + Send + 'static
-{
+pub fn service(idempotency: &Idempotency, payments: Payments) -> impl HttpService {
     let network = payments.network();
     let ledger = payments.clone();
     // The API key is the tenant: hashed, because it is a secret.

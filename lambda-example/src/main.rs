@@ -1,5 +1,7 @@
 //! The payments API as a Lambda function: `IDEMPOTENCY_TABLE` and `PAYMENTS_TABLE` name its tables.
 
+use std::sync::Arc;
+
 use dynamodb_idempotency::{Idempotency, lambda};
 use lambda_example::{PAYMENTS_SCOPE, Payments, TRANSFERS_SCOPE, service, write_logs};
 use lambda_http::Error;
@@ -14,7 +16,10 @@ async fn main() -> Result<(), Error> {
         return Err("set PAYMENTS_TABLE to the name of the payments table".into());
     }
     let idempotency = Idempotency::from_env().await?;
+    // Called where the function starts from snapshots (SnapStart), and nowhere else.
+    let snapshots = Arc::new(idempotency.snapshot_hooks());
     idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;
     let payments = Payments::new(idempotency.client().clone(), table);
-    lambda::run_concurrent(service(&idempotency, payments)).await
+    let runtime = lambda::runtime(service(&idempotency, payments))?;
+    runtime.register_snapstart_resource(snapshots).run_concurrent().await
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{Acquirer, Acquisition, Carried};
+use crate::engine::driver::Unsent;
 use crate::error::Error;
 use crate::parts::Written;
 use crate::protocol::{Resolution, Write};
@@ -62,7 +63,7 @@ impl Carried<'_> {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
+    ) -> Result<Option<AttributeValue>, Unsent> {
         let Some(resolved) = &self.resolved else { return Ok(None) };
         if resolved.response.is_some() {
             return Ok(resolved.response.clone());

@@ -29,11 +29,13 @@ mod json;
 mod record;
 mod release;
 mod scan;
+mod sweep;
 
 pub use self::answer::{StoredAnswer, StoredBody};
 pub use self::record::{Danger, StoredRecord, StoredState, StoredStep};
 pub use self::release::Released;
 pub use self::scan::{Cursor, Page, Select, TableSize, Unreadable};
+pub use self::sweep::Expired;
 
 use crate::error::Error;
 use crate::idempotency::{Core, Idempotency};

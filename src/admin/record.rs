@@ -191,8 +191,7 @@ impl StoredRecord {
         let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
         let pk = pk(schema, &item).unwrap_or_default();
         let Some((record_key, scope, key)) = RecordKey::taken_apart(pk) else {
-            let message = format!("the key `{pk}` is not `scope#key`: it is no record's");
-            return Err(Error::new(ErrorKind::UnknownRecord, message));
+            return Err(no_key(pk));
         };
         let (scope, key) = (scope.to_owned(), key.to_owned());
         let record = Record::decode(schema, item.clone())?;
@@ -427,6 +426,16 @@ impl StoredRecord {
 }
 
 /// The value of the attribute that holds the record's key.
+pub(super) fn record_key(schema: &TableSchema, item: &Item) -> Result<RecordKey, Error> {
+    let pk = pk(schema, item).unwrap_or_default();
+    RecordKey::of_item(pk).ok_or_else(|| no_key(pk))
+}
+
+fn no_key(pk: &str) -> Error {
+    let message = format!("the key `{pk}` is not `scope#key`: it is no record's");
+    Error::new(ErrorKind::UnknownRecord, message)
+}
+
 pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
     let name = match schema.keys() {
         Keys::Partition { name } => name,

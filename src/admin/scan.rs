@@ -7,9 +7,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::record::pk;
-use super::{Admin, StoredRecord};
+use super::record::{pk, record_key};
+use super::{Admin, Expired, StoredRecord};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
+use crate::idempotency::Core;
 use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
 use crate::table::{Only, Part};
@@ -42,6 +44,9 @@ pub enum Select {
     All,
     /// Those of operations that have not ended.
     Pending,
+    /// None, but in [`Page::expired`] what has been expired for more than an hour, parts of large answers
+    /// too.
+    Expired,
 }
 
 /// Where a part of a scan goes on. As text it can be kept, and the scan be continued by another process: it
@@ -124,6 +129,8 @@ impl FromStr for Cursor {
 pub struct Page {
     /// The records.
     pub records: Vec<StoredRecord>,
+    /// Under [`Select::Expired`], what may go: [`Admin::delete_expired`] deletes it.
+    pub expired: Vec<Expired>,
     /// Items that are no records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
     /// Where this part goes on; `None` when it is read.
@@ -188,6 +195,21 @@ impl TableSize {
     #[must_use]
     pub const fn read_units(self) -> u64 {
         self.bytes.div_ceil(8 * 1024)
+    }
+}
+
+impl Page {
+    fn read(&mut self, core: &Core, item: Item, now: Timestamp) -> Result<(), Error> {
+        if !pk(&core.table.schema, &item).is_some_and(RecordKey::is_of_part) {
+            self.records.push(StoredRecord::read(core, item, now)?);
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self, core: &Core, item: Item, now: Timestamp) -> Result<(), Error> {
+        let key = record_key(&core.table.schema, &item)?;
+        self.expired.extend(core.table.long_expired(key, item, now)?.map(Expired));
+        Ok(())
     }
 }
 
@@ -284,7 +306,7 @@ impl<'a> Admin<'a> {
     ) -> Result<Page, Error> {
         let table = self.table();
         let status = match select {
-            Select::All => None,
+            Select::All | Select::Expired => None,
             Select::Pending => Some(Status::Pending),
         };
         let only = Only { status, prefix: self.scope.map(Scope::as_str) };
@@ -293,7 +315,8 @@ impl<'a> Admin<'a> {
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let read = reply.outcome.or_error(&table.name, table.scan_action())?;
         let mut page = Page {
-            records: Vec::with_capacity(read.items.len()),
+            records: Vec::new(),
+            expired: Vec::new(),
             unreadable: Vec::new(),
             next: read.next.map(Cursor),
             scanned: read.scanned,
@@ -301,12 +324,15 @@ impl<'a> Admin<'a> {
         };
         for item in read.items {
             let pk = pk(&table.schema, &item).map(str::to_owned);
-            if pk.as_deref().is_some_and(RecordKey::is_of_part) || !self.has(pk.as_deref()) {
+            if !self.has(pk.as_deref()) {
                 continue;
             }
-            match StoredRecord::read(self.core, item, now) {
-                Ok(record) => page.records.push(record),
-                Err(error) => page.unreadable.push(Unreadable { pk, reason: error.to_string() }),
+            let sorted = match select {
+                Select::Expired => page.sweep(self.core, item, now),
+                Select::All | Select::Pending => page.read(self.core, item, now),
+            };
+            if let Err(error) = sorted {
+                page.unreadable.push(Unreadable { pk, reason: error.to_string() });
             }
         }
         Ok(page)

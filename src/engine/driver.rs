@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
+use crate::cache::Asked;
 use crate::clock::Now;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -14,6 +15,19 @@ use crate::protocol::{Cause, Command, Form, Guard, Header, Machine, Outcome, Rep
 use crate::record::{Item, Owner, Record};
 use crate::table::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
 
+/// Why a write is not sent.
+pub(crate) enum Unsent {
+    /// As if DynamoDB had said so.
+    Error(Error),
+    ItemsRefused(ItemsRefusal),
+}
+
+impl From<Error> for Unsent {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
 /// What goes out with the writes of one call.
 pub(crate) trait Contents {
     /// The answer for a write that has one; made, and its parts stored, before the write is sent. An
@@ -22,7 +36,7 @@ pub(crate) trait Contents {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Error>;
+    ) -> Result<Option<AttributeValue>, Unsent>;
 
     /// The caller's items, for a transaction.
     fn items(&self) -> &[TransactWriteItem] {
@@ -49,7 +63,7 @@ pub(crate) trait Contents {
 pub(crate) struct Bare;
 
 impl Contents for Bare {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
         Ok(None)
     }
 }
@@ -72,6 +86,8 @@ pub(crate) struct Wire<'a> {
     unreadable: Unreadable,
     /// The record that a response has shown last.
     pub(crate) last: Option<Record>,
+    /// For the answer that the record may be found to have.
+    pub(crate) asked: Option<Asked>,
     /// The record that was taken over, or was tried to.
     pub(crate) taken: Option<Record>,
     /// What went wrong last.
@@ -96,6 +112,7 @@ impl<'a> Wire<'a> {
             me,
             unreadable,
             last: None,
+            asked: None,
             taken: None,
             error: None,
             not_given_back: None,
@@ -131,6 +148,7 @@ impl<'a> Wire<'a> {
             true => Consistency::Strong,
             false => Consistency::Eventual,
         };
+        self.asked = self.core.ask(self.key);
         let read = self.core.table.read(self.key, consistency, limit).await;
         let outcome = match (read.outcome, consistency) {
             (Ok(item), Consistency::Strong) => self.seen(item, Outcome::Found),
@@ -209,15 +227,22 @@ impl<'a> Wire<'a> {
         let response = match allowed {
             Ok(()) if matches!(write.guard, Guard::HeldOrAsBefore(_)) => Ok(self.failure_taken()),
             Ok(()) => contents.response(write, limit).await,
-            Err(error) => Err(error),
+            Err(error) => Err(Unsent::Error(error)),
         };
         let response = match response {
             Ok(response) => response,
-            Err(error) => {
-                let outcome = self.failed(error);
+            Err(unsent) => {
+                let outcome = match unsent {
+                    Unsent::Error(error) => self.failed(error),
+                    Unsent::ItemsRefused(refusal) => {
+                        self.refusal = Some(refusal);
+                        Outcome::ItemsRefused
+                    }
+                };
                 return Reply { outcome, is_in_doubt: false, time: None };
             }
         };
+        self.asked = self.core.ask(self.key);
         if write.form == Form::Transaction {
             return self.transact(write, response, limit, contents).await;
         }
@@ -275,8 +300,8 @@ impl<'a> Wire<'a> {
         let Sent { outcome, in_doubt, time } = sent;
         let outcome = match outcome {
             Transacted::Applied => Outcome::Applied,
-            Transacted::Refused(None) => Outcome::Refused(None),
-            Transacted::Refused(item) => self.seen(item, Outcome::Refused),
+            Transacted::Refused { record: None, .. } => Outcome::Refused(None),
+            Transacted::Refused { record, .. } => self.seen(record, Outcome::Refused),
             Transacted::ItemsRefused(refusal) => {
                 self.refusal = Some(refusal);
                 Outcome::ItemsRefused

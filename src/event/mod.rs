@@ -36,6 +36,7 @@
 
 mod run;
 mod service;
+mod snapstart;
 
 use std::future::Future;
 use std::sync::Arc;

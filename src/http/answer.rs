@@ -72,12 +72,17 @@ pub(super) fn draft_of<'a>(
     headers: &HeaderMap,
     body: BodyRef<'a>,
 ) -> Draft<'a> {
+    Draft::Http { status: status.as_u16(), headers: kept_headers(headers), body }
+}
+
+/// The headers that belong to the answer.
+pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let named = named_by_connection(headers);
     let kept = headers
         .iter()
         .filter(|(name, _)| !NEVER_STORED.contains(name) && !named.contains(*name))
         .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    Draft::Http { status: status.as_u16(), headers: kept.collect(), body }
+    kept.collect()
 }
 
 /// As [`draft`], as a copy.

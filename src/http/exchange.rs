@@ -188,7 +188,6 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 
 /// Takes a request whose whole effect is one transaction through the protocol. The handler runs
 /// before DynamoDB is asked.
-#[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Config,
     call: Call,
@@ -284,7 +283,6 @@ fn given<B: WholeBody>(config: &Config, found: Acquisition) -> Response<B> {
 
 /// The response of a handler whose request passes through: what it wants written would be written
 /// without any protection, and so is not written at all.
-#[cfg_attr(not(feature = "lambda"), expect(dead_code, reason = "only the Lambda wrapper calls it"))]
 pub(crate) fn pass_transaction<B: WholeBody>(
     config: &Config,
     transaction: Transaction<Response<B>>,

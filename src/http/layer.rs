@@ -17,13 +17,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::Config;
-use super::exchange::{Handled, exchange, ready, render};
+use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::problem::{Problem, ProblemKind, SOON};
-use super::request::{Concern, call, concern};
+use super::request::{Concern, call, concern, reads_body};
+use super::{Config, carried};
 use crate::acquire::Call;
 
-type BoxError = Box<dyn StdError + Send + Sync>;
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
 ///
@@ -47,12 +47,23 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
     config: Arc<Config>,
+    effect: Effect,
     owners: TaskTracker,
 }
 
+/// Where the effect of a request happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Effect {
+    /// In the handler: it runs once.
+    Handler,
+    /// In the transaction that the handler [carries](carried) to the layer: it is written once.
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "axum's handlers return them"))]
+    Transaction,
+}
+
 impl IdempotencyLayer {
-    pub(super) fn new(config: Arc<Config>) -> Self {
-        Self { config, owners: TaskTracker::new() }
+    pub(super) fn new(config: Config, effect: Effect) -> Self {
+        Self { config: Arc::new(config), effect, owners: TaskTracker::new() }
     }
 
     /// Waits until no handler of this layer's, or of its clones', is running: those too whose
@@ -84,7 +95,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService { config: Arc::clone(&self.config), owners: self.owners.clone(), inner }
+        IdempotencyService { layer: self.clone(), inner }
     }
 }
 
@@ -112,8 +123,7 @@ impl<S> Layer<S> for IdempotencyLayer {
 /// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyService<S> {
-    config: Arc<Config>,
-    owners: TaskTracker,
+    layer: IdempotencyLayer,
     inner: S,
 }
 
@@ -195,14 +205,12 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (config, owners) = (Arc::clone(&self.config), self.owners.clone());
-        ResponseFuture(Box::pin(answer(config, owners, self.inner.clone(), request)))
+        ResponseFuture(Box::pin(answer(self.layer.clone(), self.inner.clone(), request)))
     }
 }
 
 async fn answer<S, ReqBody, ResBody>(
-    config: Arc<Config>,
-    owners: TaskTracker,
+    layer: IdempotencyLayer,
     mut inner: S,
     request: Request<ReqBody>,
 ) -> Result<Response<ResponseBody<ResBody>>, S::Error>
@@ -217,20 +225,25 @@ where
     ResBody::Data: Send,
     ResBody::Error: Into<BoxError>,
 {
+    let IdempotencyLayer { config, effect, owners } = layer;
     let (parts, body) = request.into_parts();
     let key = match concern(&config, &parts) {
         Ok(Concern::Key(key)) => key,
         Ok(Concern::None) => {
             ready(&mut inner).await?;
-            return Ok(inner.call(Request::from_parts(parts, body)).await?.map(Either::Left));
+            let response = inner.call(Request::from_parts(parts, body)).await?;
+            return Ok(match effect {
+                Effect::Handler => response.map(Either::Left),
+                Effect::Transaction => carried::passed(&config, response).await,
+            });
         }
         Err(problem) => return Ok(whole(render(&config, &problem))),
     };
-    let prepared = if config.is_off() {
-        call(&config, &parts, &key, &[]).map(|call| (call, body))
-    } else {
+    let prepared = if reads_body(&config) {
         let read = read(body, config.max_body_bytes).await;
         read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
+    } else {
+        call(&config, &parts, &key, &[]).map(|call| (call, body))
     };
     // Counted before it looks: a drain waits for this request, or this request sees it.
     let arrival = owners.token();
@@ -239,7 +252,13 @@ where
         Ok(prepared) => prepared,
         Err(problem) => return Ok(whole(render(&config, &problem))),
     };
-    let owner = own(config, call, Request::from_parts(parts, body), inner);
+    let request = Request::from_parts(parts, body);
+    let owner = async move {
+        match effect {
+            Effect::Handler => own(&config, call, request, inner).await,
+            Effect::Transaction => own_transaction(&config, call, request, inner).await,
+        }
+    };
     let owner = owners.spawn(owner.instrument(Span::current()));
     drop(arrival);
     join(owner).await.map(whole)
@@ -250,7 +269,7 @@ fn shutting_down() -> Problem {
         .retry_after(SOON)
 }
 
-fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
+pub(super) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
     response.map(|body| Either::Right(Full::new(body)))
 }
 
@@ -274,7 +293,7 @@ where
 
 /// Takes the call through the protocol.
 async fn own<S, ReqBody, ResBody>(
-    config: Arc<Config>,
+    config: &Config,
     call: Call,
     mut request: Request<ReqBody>,
     mut inner: S,
@@ -288,7 +307,7 @@ where
     ResBody::Data: Send,
     ResBody::Error: Into<BoxError>,
 {
-    exchange(&config, call, |execution| {
+    exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
             if let Err(error) = ready(&mut inner).await {
@@ -307,6 +326,29 @@ where
         }
     })
     .await
+}
+
+/// Takes the call of a handler that is one transaction through the protocol.
+async fn own_transaction<S, ReqBody, ResBody>(
+    config: &Config,
+    call: Call,
+    request: Request<ReqBody>,
+    mut inner: S,
+) -> Result<Response<Bytes>, S::Error>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
+    S::Future: Send,
+    S::Error: Send,
+    ReqBody: Send,
+    ResBody: Body + Send,
+    ResBody::Data: Send,
+    ResBody::Error: Into<BoxError>,
+{
+    let handler = async {
+        ready(&mut inner).await?;
+        Ok(carried::transaction(config, inner.call(request).await?).await)
+    };
+    exchange_transaction(config, call, handler).await
 }
 
 /// The task's answer; its panic goes on here.

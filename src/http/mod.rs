@@ -56,6 +56,7 @@ pub(crate) mod answer;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
+mod carried;
 mod commit;
 mod exchange;
 pub(crate) mod key_header;
@@ -65,6 +66,8 @@ mod reconcile;
 mod request;
 mod statuses;
 pub mod tenant;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,9 +81,12 @@ pub use self::commit::CommittedBody;
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::tenant::Tenant;
+#[cfg(feature = "webhook")]
+pub use self::webhook::Webhook;
 
 use self::problem::Renderer;
 use self::statuses::Statuses;
+use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -129,6 +135,8 @@ impl Idempotency {
 }
 
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+type ReadKey =
+    Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Result<Option<String>, Problem> + Send + Sync>;
 type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
@@ -176,6 +184,9 @@ pub(crate) struct Config {
 enum KeyRule {
     Header(HeaderName),
     Found(FindKey),
+    /// In the body, which is checked before anything else.
+    #[cfg_attr(not(feature = "webhook"), expect(dead_code, reason = "webhooks have theirs there"))]
+    InBody(ReadKey),
 }
 
 /// Whose keys they are.
@@ -458,11 +469,11 @@ impl Http {
     /// use axum::{Router, routing::post};
     ///
     /// let layer = idempotency.http("payments").layer();
-    /// let router: Router = Router::new().route("/payments", post(async || "paid")).layer(layer);
+    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
     /// # }
     /// ```
     pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self.config))
+        IdempotencyLayer::new(self.config, layer::Effect::Handler)
     }
 }
 

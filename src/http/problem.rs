@@ -36,6 +36,8 @@ pub enum ProblemKind {
     TenantMissing,
     /// 400: the request names several tenants, or one that cannot be read.
     TenantInvalid,
+    /// 401: a webhook is not signed by its sender, or was signed too long ago. Nothing was looked up.
+    SignatureInvalid,
     /// 400: the request's body could not be read.
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
@@ -98,6 +100,9 @@ impl ProblemKind {
             Self::KeyInvalid => ("KeyInvalid", S::BAD_REQUEST, "Idempotency key is invalid"),
             Self::TenantMissing => ("TenantMissing", S::BAD_REQUEST, "Tenant is missing"),
             Self::TenantInvalid => ("TenantInvalid", S::BAD_REQUEST, "Tenant is invalid"),
+            Self::SignatureInvalid => {
+                ("SignatureInvalid", S::UNAUTHORIZED, "Webhook signature is invalid")
+            }
             Self::BodyUnreadable => {
                 ("BodyUnreadable", S::BAD_REQUEST, "Request body could not be read")
             }

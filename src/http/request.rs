@@ -21,8 +21,16 @@ use crate::response::{AnswerKind, Answers};
 pub(crate) enum Concern {
     /// Another method, or no key where none is needed: the handler gets it untouched.
     None,
-    /// The key that it came with.
-    Key(String),
+    /// It has a key.
+    Key(RequestKey),
+}
+
+/// The key of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RequestKey {
+    Found(String),
+    /// It is in the body, and with it what the body must be.
+    InBody,
 }
 
 /// Looks at the head alone, before the body is read.
@@ -33,11 +41,22 @@ pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem
     let found = match &config.key {
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
+        KeyRule::InBody(_) => return Ok(Concern::Key(RequestKey::InBody)),
     };
+    if !config.key_required && found == Ok(None) {
+        return Ok(Concern::None);
+    }
+    required(config, found).map(|key| Concern::Key(RequestKey::Found(key)))
+}
+
+/// The key of a request that needs one.
+fn required(
+    config: &Config,
+    found: Result<Option<String>, &'static str>,
+) -> Result<String, Problem> {
     match found {
-        Ok(Some(key)) => Ok(Concern::Key(key)),
-        Ok(None) if !config.key_required => Ok(Concern::None),
-        _ if config.is_off() => Ok(Concern::Key(key_of_its_own()?)),
+        Ok(Some(key)) => Ok(key),
+        _ if config.is_off() => key_of_its_own(),
         Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(&config.key))),
         Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
     }
@@ -48,7 +67,7 @@ fn asks_for_key(rule: &KeyRule) -> Cow<'static, str> {
         KeyRule::Header(name) => {
             format!("send a unique key for this request in the header {name}").into()
         }
-        KeyRule::Found(_) => "the request has no idempotency key".into(),
+        KeyRule::Found(_) | KeyRule::InBody(_) => "the request has no idempotency key".into(),
     }
 }
 
@@ -58,15 +77,30 @@ fn key_of_its_own() -> Result<String, Problem> {
     Ok(owner.as_str().to_owned())
 }
 
+/// Whether the request's body is needed before its handler runs.
+pub(super) fn reads_body(config: &Config) -> bool {
+    !config.is_off() || matches!(config.key, KeyRule::InBody(_))
+}
+
 /// The call that a request with its body makes. Where idempotency is switched off the body does not
-/// count, and what the request lacks is made up for.
+/// count, and what the request lacks is made up for; but for a signature.
 pub(crate) fn call(
     config: &Config,
     parts: &Parts,
-    key: &str,
+    key: &RequestKey,
     body: &[u8],
 ) -> Result<Call, Problem> {
     let core = &config.idempotency.core;
+    let key = match (key, &config.key) {
+        (RequestKey::InBody, KeyRule::InBody(read)) => {
+            let found = read(parts, body, core.table.clock.store_now())?;
+            &required(config, found.map(key_header::bounded).transpose())?
+        }
+        (RequestKey::InBody, KeyRule::Header(_) | KeyRule::Found(_)) => {
+            &required(config, Ok(None))?
+        }
+        (RequestKey::Found(key), _) => key,
+    };
     let explained = |error| problem::explain(Some(config.scope.operation()), &error);
     config.statuses.validate().map_err(explained)?;
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };

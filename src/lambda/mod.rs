@@ -25,5 +25,5 @@ pub mod tenant;
 mod transaction;
 
 pub use self::run::{HttpEvent, RepeatedHeaders, run, run_concurrent, runtime};
-pub use self::service::{Idempotent, LambdaResponse, ResponseFuture};
+pub use self::service::{HttpService, Idempotent, LambdaResponse, ResponseFuture};
 pub use self::transaction::IdempotentTransaction;

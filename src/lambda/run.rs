@@ -86,17 +86,15 @@ where
     runtime(service)?.run_concurrent().await
 }
 
-/// The runtime of [`run_concurrent`] before it runs, for layers and `SnapStartResource`s of one's
-/// own. Start it with its `run()` or `run_concurrent()`.
+/// The runtime of [`run_concurrent`] before it runs: for layers, for the
+/// [hooks](crate::SnapshotHooks) of `SnapStart`, and for `SnapStartResource`s of one's own. Start it with
+/// its `run()` or `run_concurrent()`.
 ///
 /// ```no_run
 /// use std::sync::Arc;
 ///
 /// use dynamodb_idempotency::{Idempotency, lambda};
-/// use lambda_http::{Body, Error, Request, Response, SnapStartResource, service_fn};
-///
-/// struct Pool;
-/// impl SnapStartResource for Pool {}
+/// use lambda_http::{Body, Error, Request, Response, service_fn};
 ///
 /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
 ///     Ok(Response::builder().status(201).body("paid".into())?)
@@ -105,8 +103,9 @@ where
 /// #[tokio::main]
 /// async fn main() -> Result<(), Error> {
 ///     let idempotency = Idempotency::from_env().await?;
+///     let hooks = Arc::new(idempotency.snapshot_hooks());
 ///     let service = idempotency.http("payments").wrap(service_fn(create_payment));
-///     lambda::runtime(service)?.register_snapstart_resource(Arc::new(Pool)).run_concurrent().await
+///     lambda::runtime(service)?.register_snapstart_resource(hooks).run_concurrent().await
 /// }
 /// ```
 ///

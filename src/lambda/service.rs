@@ -71,6 +71,51 @@ pub struct Idempotent<'a, S> {
     lifetime: PhantomData<fn() -> &'a ()>,
 }
 
+/// What [`lambda::run`](super::run) and [`run_concurrent`](super::run_concurrent) run, and what tests call:
+/// the bound for a function that makes a service. Each [`Idempotent`] and [`IdempotentTransaction`] is one.
+///
+/// [`IdempotentTransaction`]: super::IdempotentTransaction
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// use dynamodb_idempotency::Idempotency;
+/// use dynamodb_idempotency::lambda::HttpService;
+/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
+/// # use lambda_http::http;
+///
+/// /// For `main` and for tests.
+/// fn payments(idempotency: &Idempotency, currency: &'static str) -> impl HttpService {
+///     idempotency.http("payments").wrap(service_fn(move |_: Request| async move {
+///         Ok::<_, Error>(Response::new(Body::from(currency)))
+///     }))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # let sandbox = Sandbox::start().await?;
+/// let mut service = payments(&sandbox.idempotency(), "eur");
+/// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+/// let response = service.call(request.body(Body::Empty)?).await?.into_inner();
+/// assert_eq!(response.body().as_ref(), b"eur");
+/// # Ok(())
+/// # }
+/// ```
+pub trait HttpService<E = lambda_http::Error>:
+    Service<Request, Response = LambdaResponse, Error = E, Future: Send + 'static>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S, E> HttpService<E> for S where
+    S: Service<Request, Response = LambdaResponse, Error = E, Future: Send + 'static>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
 /// A response in the form in which Lambda takes it.
 ///
 /// A type of its own, because `lambda_http` turns every other response into that form itself, by its

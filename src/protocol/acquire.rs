@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::decide::{Decision, decide};
-use super::knowledge::{Knowledge, Seen, Settled};
+use super::knowledge::{Knowledge, NoEffect, Seen};
 use super::lease::Window;
 use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
@@ -16,9 +16,6 @@ use crate::record::Owner;
 
 /// How often one call tries to write before it gives a contended key up.
 const MAX_WRITES: u32 = 8;
-
-/// How often a transaction that is in doubt is closed off.
-const MAX_CLOSINGS: u32 = 3;
 
 /// How long a released record stays at least: longer than any request can be under way that was
 /// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
@@ -127,7 +124,7 @@ pub(crate) enum Reason {
 pub(crate) struct NothingHappened(());
 
 impl NothingHappened {
-    pub(super) const fn for_sure(_: &Settled<'_>) -> Self {
+    pub(super) const fn for_sure(_: &NoEffect<'_>) -> Self {
         Self(())
     }
 
@@ -205,6 +202,8 @@ enum Next {
     LookAnew,
     Look,
     Take(Take),
+    /// A transaction that is in doubt is closed off, once more.
+    Close,
 }
 
 /// A write in the place of what was seen.
@@ -244,6 +243,8 @@ impl Machine for Acquire {
                 self.look(now)
             }
             Step::Pausing(Next::Take(take)) => self.send(now, take),
+            Step::Pausing(Next::Close) => self.close_off(now),
+            Step::Repeating(..) if now.is_over(self.budget) => self.end(now, Reason::TimedOut),
             Step::Repeating(write, take) => self.dispatch(now, write, take),
             Step::Pausing(Next::Look)
             | Step::Idle
@@ -492,9 +493,6 @@ impl Acquire {
         let record = self.knowledge.seen().record();
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
-        if !matches!(decision, Decision::InProgress { .. }) {
-            self.obstacle = Obstacle::Nothing;
-        }
         match decision {
             Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
             Decision::Finished => match self.goal {
@@ -618,6 +616,10 @@ impl Acquire {
     }
 
     fn send(&mut self, now: Now, take: Take) -> Command {
+        let term = self.rules.term(now);
+        if term.is_err() && self.goal == Goal::Own {
+            return self.give_up(now, Reason::TooLate, Cause::Other);
+        }
         if now.is_over(self.budget) {
             return self.give_up(now, Reason::TimedOut, Cause::Outage);
         }
@@ -625,7 +627,7 @@ impl Acquire {
         if let Goal::Transact { .. } = self.goal {
             return self.transact(now, take);
         }
-        match self.rules.term(now) {
+        match term {
             Err(TooLate) => self.give_up(now, Reason::TooLate, Cause::Other),
             Ok(term) => {
                 let term = term.unlike(&self.stamped);
@@ -722,7 +724,7 @@ impl Acquire {
         self.knowledge.send(&write);
         let limit = match self.goal {
             Goal::Own | Goal::LookUp => self.limit(now),
-            Goal::Transact { .. } => self.limit(now).min(now.left(self.tries_until).max(MIN_LIMIT)),
+            Goal::Transact { .. } => self.limit(now).min(now.left(self.tries_until)).max(MIN_LIMIT),
         };
         self.step = Step::Sending { write: write.clone(), take };
         Command::Send { write, limit }
@@ -794,7 +796,7 @@ impl Acquire {
         match self.goal {
             Goal::Own | Goal::LookUp => Some(NothingHappened(())),
             Goal::Transact { .. } => {
-                self.knowledge.settled().map(|settled| NothingHappened::for_sure(&settled))
+                self.knowledge.no_effect().map(|proof| NothingHappened::for_sure(&proof))
             }
         }
     }
@@ -811,12 +813,10 @@ impl Acquire {
         // Nobody was told of the attempt.
         let attempt = self.attempt.saturating_sub(1);
         let failed = Header { attempt, ..self.header(State::Failed, Some(store), retained) };
-        let (form, record) = match as_found(self.taken.as_ref(), &failed) {
-            Some(as_found) => (Form::Update, as_found),
-            None => (Form::Put, self.released(now)),
-        };
+        let as_found = as_found(self.taken.as_ref(), &failed);
+        let record = as_found.unwrap_or_else(|| self.released(now));
         let before = self.knowledge.seen().record().map(Header::version);
-        let write = Write { form, guard: Guard::HeldOrAsBefore(before), record };
+        let write = Write { form: Form::Update, guard: Guard::HeldOrAsBefore(before), record };
         self.knowledge.send(&write);
         self.step = Step::GivingBack(reason);
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
@@ -845,7 +845,7 @@ impl Acquire {
         };
         let guard = match form {
             Form::Transaction => guard.unless(Mutant::TransactUnfenced),
-            Form::Put | Form::Update | Form::Stamp => guard,
+            Form::Put | Form::Update | Form::Stamp | Form::Touch => guard,
         };
         self.dispatch(now, Write { form, guard, record }, take)
     }
@@ -886,34 +886,55 @@ impl Acquire {
             let is_this = own.completed_at == self.completed_at();
             return tell(if is_this { Told::Executed } else { Told::Replay });
         }
-        if !self.is_in_doubt() || tries == MAX_CLOSINGS || mutant(Mutant::TransactionLeftInDoubt) {
+        if !self.is_in_doubt() {
             return self.tell_nothing(reason);
         }
+        #[cfg(feature = "fault-injection")]
+        if mutant(Mutant::DoubtLeftOpen) {
+            return tell(Told::Nothing(reason, NothingHappened::unproved()));
+        }
+        if self.rules.is_disabled {
+            // What is sent without a record, no record keeps from landing.
+            return tell(Told::Unknown);
+        }
         self.ending = Some((reason, tries + 1));
-        let Some(write) = self.closing(now) else { return tell(Told::Unknown) };
+        if tries > 0 {
+            let bound = self.pacing.next();
+            if bound >= now.left(self.budget) {
+                return tell(Told::Unknown);
+            }
+            self.step = Step::Pausing(Next::Close);
+            return Command::Pause { bound, max: bound };
+        }
+        self.close_off(now)
+    }
+
+    fn close_off(&mut self, now: Now) -> Command {
+        let write = self.closing(now);
         self.knowledge.send(&write);
         self.step = Step::ClosingOff(write.clone());
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
     }
 
     /// The record that a late transaction asks for, as another version that says the same. Whoever runs
-    /// under it keeps it. An answer is never put out of anybody's way.
-    fn closing(&self, now: Now) -> Option<Write> {
+    /// under it keeps it.
+    fn closing(&self, now: Now) -> Write {
+        let nobody = self.knowledge.me().nobody();
         let Seen::Record(seen) = self.knowledge.seen() else {
-            let record = Header { attempt: 0, released_attempts: 0, ..self.released(now) };
-            return Some(Write { form: Form::Put, guard: Guard::Absent, record });
+            let record = Header { owner: nobody, attempt: 0, ..self.released(now) };
+            return Write { form: Form::Put, guard: Guard::Absent, record };
         };
         let record = match seen.state {
-            State::Completed => return None,
+            // Its answer may have parts, which are its owner's.
+            State::Completed => Header { steps: Some(0), ..seen.clone() },
+            // Its owner is slow perhaps, and may complete it still.
             State::Pending { lease_expires_at } => {
-                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
+                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(-1) };
                 Header { state, ..seen.clone() }
             }
-            State::Failed | State::Released => {
-                Header { owner: self.knowledge.me().clone(), ..seen.clone() }
-            }
+            State::Failed | State::Released => Header { owner: nobody, ..seen.clone() },
         };
-        Some(Write { form: Form::Update, guard: Guard::Unchanged(seen.version()), record })
+        Write { form: Form::Touch, guard: Guard::Unchanged(seen.version()), record }
     }
 
     const fn completed_at(&self) -> Option<Timestamp> {

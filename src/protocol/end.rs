@@ -341,6 +341,12 @@ impl End {
         self.completed_at.map_or(store, |last| store.max(last.shifted(1)))
     }
 
+    /// The record of a commit that is about to be sent; nothing where another one was before.
+    pub(crate) fn preview(&self, (completed_at, expires_at): (Timestamp, i64)) -> Option<Header> {
+        let record = || self.header(State::Completed, Some(completed_at), expires_at);
+        (!self.has_committed).then(record)
+    }
+
     /// Sends the answer with its effect until `until`. `or`: what is left of the record where that is not
     /// heard of.
     pub(crate) fn commit(
@@ -565,6 +571,11 @@ impl End {
     fn found(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
+            Some((State::Completed, _))
+                if matches!(aim, Aim::Leave { .. }) && !self.has_committed =>
+            {
+                Command::Stop(Ended::Left)
+            }
             Some((State::Completed, completed_at)) => {
                 let is_this = completed_at.is_some() && completed_at == aim.completed_at();
                 self.concluded(aim, if is_this { Ended::Stored } else { Ended::Landed })
@@ -588,7 +599,7 @@ impl End {
 
     /// The record is in nobody's hands, or a failed one.
     fn given_up(&mut self, aim: Aim) -> Command {
-        let nothing = self.knowledge.settled().map(|settled| NothingHappened::for_sure(&settled));
+        let nothing = self.knowledge.no_effect().map(|proof| NothingHappened::for_sure(&proof));
         match (aim, nothing) {
             (Aim::Leave { .. }, _) if !self.has_commit_in_doubt() => Command::Stop(Ended::Left),
             (Aim::Leave { .. }, _) | (_, None) => self.over(Ended::Unknown),
@@ -598,7 +609,7 @@ impl End {
 
     /// The record is another's.
     fn lost(&mut self, now: Now, aim: Aim) -> Command {
-        let is_settled = self.knowledge.settled().is_some();
+        let is_settled = self.knowledge.no_effect().is_some();
         match aim {
             // Within the lease nobody has taken the record but after an earlier try.
             Aim::Leave { in_doubt: true }

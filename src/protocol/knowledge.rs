@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::record::{Header, State};
 use super::write::{Form, Guard, Outcome, Reply, Write};
+use crate::mutant::{Mutant, mutant};
 use crate::record::Owner;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +37,11 @@ impl Seen {
 /// not outlive the next write.
 #[derive(Debug)]
 pub(crate) struct Settled<'a>(PhantomData<&'a Knowledge>);
+
+/// Proof that no write of this call's can land any more that has an effect. It borrows as
+/// [`Settled`] does.
+#[derive(Debug)]
+pub(crate) struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 
 /// Whether a write may still land, by what was seen.
 enum Outlook {
@@ -80,7 +86,17 @@ impl Knowledge {
                 let record = write.applied_to(self.seen.record());
                 self.see(Some(record));
             }
-            (Outcome::Refused(Some(record)), _) => self.see(Some(record.clone())),
+            (Outcome::Refused(record), write) => {
+                // Of another write an earlier try may land: what was seen tells.
+                if let Some(write) = write.filter(|write| write.form == Form::Transaction)
+                    && !reply.is_in_doubt
+                {
+                    self.did_not_happen(write);
+                }
+                if let Some(record) = record {
+                    self.see(Some(record.clone()));
+                }
+            }
             (Outcome::Found(record), _) => self.see(record.clone()),
             (
                 Outcome::Conflict
@@ -89,6 +105,9 @@ impl Knowledge {
                 | Outcome::ItemsRefused,
                 Some(write),
             ) if !reply.is_in_doubt => self.did_not_happen(write),
+            (Outcome::Unknown, Some(write)) if mutant(Mutant::ForgetDoubt) => {
+                self.did_not_happen(write);
+            }
             _ => {}
         }
     }
@@ -126,6 +145,12 @@ impl Knowledge {
     /// The proof that nothing of ours is under way.
     pub(crate) fn settled(&self) -> Option<Settled<'_>> {
         self.may_land.is_empty().then_some(Settled(PhantomData))
+    }
+
+    /// The proof that nothing of ours is under way that has an effect: what completes the record.
+    pub(crate) fn no_effect(&self) -> Option<NoEffect<'_>> {
+        let has_effect = |write: &Write| write.record.is_completed();
+        (!self.may_land.iter().any(has_effect)).then_some(NoEffect(PhantomData))
     }
 
     /// Whether a transaction of ours may land.

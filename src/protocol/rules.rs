@@ -30,6 +30,8 @@ pub(crate) struct Rules {
     pub(crate) completion_timeout: Duration,
     /// When the caller's time is over.
     pub(crate) deadline: Option<End>,
+    /// Whether records are left alone: what is sent, is sent without them.
+    pub(crate) is_disabled: bool,
     /// What a `Date` may be wrong by.
     pub(crate) tolerance: Duration,
     /// How long an acquisition may take, all that it sends together.

@@ -21,10 +21,12 @@ pub(crate) enum Form {
     /// The whole record.
     Put,
     /// What the protocol changes of a record: its steps, its fingerprint, `created_at`, and attributes of
-    /// a later version stay.
+    /// a later version stay. Where there is none, the whole of it.
     Update,
     /// The lease, and until when the record is kept.
     Stamp,
+    /// What tells a version from others: its owner, its lease, an empty map of steps. It says the same.
+    Touch,
     /// The whole record, and the caller's items with it.
     Transaction,
 }
@@ -131,6 +133,12 @@ impl Write {
                 created_at: before.created_at,
                 is_same_request: before.is_same_request,
                 ..self.record.clone()
+            },
+            (Form::Touch, Some(before)) => Header {
+                owner: self.record.owner.clone(),
+                state: self.record.state,
+                steps: self.record.steps.or(before.steps),
+                ..before.clone()
             },
             (Form::Stamp, Some(before)) => Header {
                 state: self.record.state,

@@ -73,8 +73,7 @@ fn a_record_of_format_1_still_decodes() {
     ] {
         let response = HashMap::from([(response.0.to_owned(), response.1)]);
         item.insert("response".into(), AttributeValue::M(response));
-        let Some(answer) = Record::decode(&schema(), item.clone()).unwrap().answer
-        else {
+        let Some(answer) = Record::decode(&schema(), item.clone()).unwrap().answer else {
             panic!("not completed");
         };
         assert_eq!(answer, Stored::Readable(expected));

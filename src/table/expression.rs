@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
+use crate::fingerprint::StoredFingerprint;
 use crate::mutant::{Mutant, mutant};
 use crate::protocol::{Header, State, Status, Version};
 use crate::record::{self, Item, Owner};
@@ -136,6 +138,11 @@ impl<'a> Condition<'a> {
         }
     }
 
+    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools delete"))]
+    pub(super) fn expires_at_is(&mut self, seen: i64) {
+        self.equal(Attribute::ExpiresAt, ":seen_expires_at", record::number(seen));
+    }
+
     pub(super) fn lease_is(&mut self, seen: Timestamp) {
         self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(seen.millis()));
     }
@@ -235,6 +242,25 @@ impl<'a> Change<'a> {
         self.set_or_remove(Attribute::LeaseExpiresAt, lease);
         self.set_or_remove(Attribute::CompletedAt, record.completed_at.map(time));
         self.set_or_remove(Attribute::Response, response);
+    }
+
+    /// What no write changes later: it is set where there may be no record.
+    pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
+        let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
+        self.set(Attribute::Fingerprint, fingerprint);
+        self.set(Attribute::CreatedAt, record::number(record.created_at.millis()));
+        self.set(Attribute::Format, record::format());
+    }
+
+    /// Makes it another version, which says the same.
+    pub(super) fn touch(&mut self, record: &Header) {
+        self.set(Attribute::Owner, AttributeValue::S(record.owner.as_str().into()));
+        if let Some(end) = record.state.lease_expires_at() {
+            self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
+        }
+        if record.steps == Some(0) {
+            self.set(Attribute::Steps, AttributeValue::M(HashMap::new()));
+        }
     }
 
     /// Moves the end of the lease.

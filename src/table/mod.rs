@@ -3,6 +3,8 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod components;
+mod connections;
 mod create;
 mod expression;
 mod fault;
@@ -11,6 +13,8 @@ mod parts;
 mod probe;
 mod reasons;
 mod steps;
+#[cfg(feature = "admin")]
+mod sweep;
 mod transact;
 
 use std::error::Error as StdError;
@@ -19,6 +23,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::delete_item::{DeleteItemError, DeleteItemOutput};
 use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
 use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
@@ -44,9 +49,12 @@ use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::{Only, Part};
+pub(crate) use self::connections::Connections;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
 pub(crate) use self::reasons::ItemsRefusal;
+#[cfg(feature = "admin")]
+pub(crate) use self::sweep::Expired;
 pub(crate) use self::transact::{Sent, Transacted};
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
@@ -55,6 +63,7 @@ pub(crate) use self::transact::{Sent, Transacted};
 pub(crate) struct Table {
     /// A [watchable] one.
     pub(crate) client: Client,
+    pub(crate) connections: Connections,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,
@@ -121,7 +130,15 @@ impl Table {
             }
             Form::Update => {
                 let mut change = Change::on(condition);
+                if write.guard == Guard::HeldOrAsBefore(None) {
+                    change.beginning(of.1, &write.record);
+                }
                 change.record(&write.record, response);
+                self.update(of.0, change, limit).await
+            }
+            Form::Touch => {
+                let mut change = Change::on(condition);
+                change.touch(&write.record);
                 self.update(of.0, change, limit).await
             }
             Form::Stamp => {
@@ -355,6 +372,7 @@ macro_rules! metered {
     )*};
 }
 metered!(
+    DeleteItemOutput: "DeleteItem",
     GetItemOutput: "GetItem",
     PutItemOutput: "PutItem",
     UpdateItemOutput: "UpdateItem"
@@ -388,4 +406,4 @@ macro_rules! conditional {
         }
     )*};
 }
-conditional!(PutItemError, UpdateItemError);
+conditional!(DeleteItemError, PutItemError, UpdateItemError);

@@ -2,16 +2,21 @@
 //! same call may have been executed.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::interceptors::{
     BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
     FinalizerInterceptorContextRef,
 };
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedInterceptor};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use aws_smithy_runtime_api::client::connection::CaptureSmithyConnection;
 
+use super::components;
+use super::connections::Connections;
 use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
 tokio::task_local! {
@@ -29,15 +34,24 @@ pub(super) struct Probe {
 /// The interceptor. It belongs to the client: one of a single request would have the SDK put its
 /// configuration together anew each time.
 #[derive(Debug)]
-struct Lookout;
+struct Lookout(Connections);
 
-/// The same client, whose requests a [`Probe`] can watch. It has connections of its own, unless the
-/// configuration of the one that was given names an HTTP client.
-pub(crate) fn watchable(client: &Client) -> Client {
+/// The same client, with its connections and credentials, whose requests a [`Probe`] can watch.
+///
+/// Between two tries it waits for no more than an eighth of `request_timeout`. A call's first request may
+/// take half of that: four tries, as the SDK makes them, are over by then, though each was throttled.
+pub(crate) fn watchable(
+    client: &Client,
+    connections: Connections,
+    request_timeout: Duration,
+) -> Client {
+    let mut config = components::named(client);
+    let retries = client.config().retry_config().cloned().unwrap_or_else(RetryConfig::standard);
+    let longest = retries.max_backoff().min(request_timeout / 8);
+    config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
     // twenty hooks whether it is.
-    let mut config = client.config().to_builder();
-    config.push_interceptor(SharedInterceptor::permanent(Lookout));
+    config.push_interceptor(SharedInterceptor::permanent(Lookout(connections)));
     Client::from_conf(config.build())
 }
 
@@ -98,8 +112,9 @@ impl Intercept for Lookout {
         &self,
         context: &BeforeDeserializationInterceptorContextRef<'_>,
         _: &RuntimeComponents,
-        _: &mut ConfigBag,
+        config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
+        self.0.note(config.load::<CaptureSmithyConnection>());
         let date = context.response().headers().get("date").and_then(parse_date);
         with_probe(|seen, received| {
             seen.time = match (date, seen.sent) {

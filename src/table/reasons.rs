@@ -24,30 +24,33 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
         Transacted::Conflict(Error::new(ErrorKind::Unavailable, message))
     };
     match own {
-        Some(own) if code(&own) == CONDITION => return Transacted::Refused(own.item),
-        Some(own) if is_invalid(&own) => return invalid(None, own),
+        Some(own) if code(&own) == CONDITION => {
+            return Transacted::Refused { record: own.item, items: refused(theirs) };
+        }
+        Some(own) if is_invalid(&own) => return Transacted::ItemsRefused(invalid(None, own)),
         // The record's part was not judged: nothing can be said of the others either.
         Some(own) if code(&own) != NONE => return retry(),
         None => return retry(),
         Some(_) => {}
     }
+    refused(theirs).map_or_else(retry, Transacted::ItemsRefused)
+}
+
+/// What the caller's items were refused for, if they were.
+fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<ItemsRefusal> {
     let mut failed = Vec::new();
     for (index, reason) in theirs {
         if is_invalid(&reason) {
-            return invalid(Some(index), reason);
+            return Some(invalid(Some(index), reason));
         }
         if code(&reason) == CONDITION {
             failed.push(Failed { index, item: reason.item });
         }
     }
     let mut failed = failed.into_iter();
-    match failed.next() {
-        Some(first) => {
-            let failed = ConditionFailed { first, further: failed.collect() };
-            Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed))
-        }
-        None => retry(),
-    }
+    let first = failed.next()?;
+    let failed = ConditionFailed { first, further: failed.collect() };
+    Some(ItemsRefusal::ConditionFailed(failed))
 }
 
 const NONE: &str = "None";
@@ -61,10 +64,9 @@ fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
 
-fn invalid(index: Option<usize>, reason: CancellationReason) -> Transacted {
+fn invalid(index: Option<usize>, reason: CancellationReason) -> ItemsRefusal {
     let message = reason.message.or(reason.code).unwrap_or_default();
-    let invalid = InvalidTransaction::Refused { index, message };
-    Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid))
+    ItemsRefusal::Invalid(InvalidTransaction::Refused { index, message })
 }
 
 #[cfg(test)]
@@ -74,7 +76,7 @@ mod tests {
     fn judged(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
         match judge(reasons.collect()) {
-            Transacted::Refused(_) => "record".to_owned(),
+            Transacted::Refused { .. } => "record".to_owned(),
             Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed)) => {
                 format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
             }
@@ -111,5 +113,27 @@ mod tests {
         ] {
             assert_eq!(judged(&codes), expected, "{codes:?}");
         }
+    }
+
+    /// Which of the caller's items were refused beside the record.
+    fn beside(codes: &[&str]) -> Option<Vec<usize>> {
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
+        match judge(reasons.collect()) {
+            Transacted::Refused { items: Some(ItemsRefusal::ConditionFailed(failed)), .. } => {
+                Some(failed.all().map(|(index, _)| index).collect())
+            }
+            Transacted::Refused { items: Some(ItemsRefusal::Invalid(_)), .. } => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_the_items_were_refused_for_is_known_beside_the_record() {
+        let (none, failed, conflict) = ("None", "ConditionalCheckFailed", "TransactionConflict");
+        assert_eq!(beside(&[failed, none, failed]), Some(vec![1]));
+        assert_eq!(beside(&[failed, none, "ValidationError"]), Some(vec![]));
+        assert_eq!(beside(&[failed, none, conflict]), None);
+        assert_eq!(beside(&[conflict, failed]), None);
+        assert_eq!(beside(&[]), None);
     }
 }

@@ -31,9 +31,9 @@ use crate::transaction::InvalidTransaction;
 pub(crate) enum Transacted {
     /// All of it is in the tables.
     Applied,
-    /// The record is another one than its guard asks for; with it, where there is one. Nothing was
-    /// written.
-    Refused(Option<Item>),
+    /// The record is another one than its guard asks for; with it, where there is one, and with what the
+    /// items were refused for besides. Nothing was written.
+    Refused { record: Option<Item>, items: Option<ItemsRefusal> },
     /// The caller's items do not allow it. Nothing was written.
     ItemsRefused(ItemsRefusal),
     /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
@@ -51,7 +51,7 @@ impl Transacted {
     const fn name(&self) -> &'static str {
         match self {
             Self::Applied => "ok",
-            Self::Refused(_) | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
+            Self::Refused { .. } | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
             Self::TokenUsed(_) | Self::NotApplied(_) => "error",
             Self::Unknown(_) => "unknown",
         }

@@ -12,13 +12,15 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use serde::Serialize;
 
+use super::preview::preview;
 use super::{CommitError, InvalidTransaction, items, json, token};
+use crate::clock::{End, Timestamp};
 use crate::completion::Retries;
-use crate::engine::driver::{Contents, Wire};
+use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::error::{Error, ErrorKind};
-use crate::execution::Execution;
+use crate::execution::{Execution, Inner};
 use crate::protocol::{Ended, NoCommit, Write};
-use crate::record;
+use crate::record::{self, Item, Record};
 use crate::refusal::lease_lost;
 use crate::response::{Answer, AnswerKind, Draft, Packed};
 use crate::signals::Ending;
@@ -78,7 +80,7 @@ impl Contents for Committing<'_> {
         &mut self,
         write: &Write,
         _: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
+    ) -> Result<Option<AttributeValue>, Unsent> {
         // Where the commit is given up instead, there is no answer.
         Ok(write.record.is_completed().then(|| self.response.clone()))
     }
@@ -183,6 +185,11 @@ impl Execution {
         };
         let record = whole(response.clone());
         let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        if parts.is_some()
+            && let Some(refusal) = self.preview((completed_at, expires_at), until, &items).await
+        {
+            return Err(refused(refusal));
+        }
         if let Some(parts) = parts
             && let Err(error) = self.write_parts(&parts, expires_at, until).await
         {
@@ -201,6 +208,26 @@ impl Execution {
         let mut wire = self.wire();
         let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
         self.committed(ended, &mut wire, answer).await
+    }
+
+    /// What a commit would be refused for. Not where an earlier one may have landed: then its effect is
+    /// what the conditions meet.
+    async fn preview(
+        &self,
+        finished: (Timestamp, i64),
+        until: End,
+        items: &[TransactWriteItem],
+    ) -> Option<ItemsRefusal> {
+        let Inner { core, claim, fingerprint, .. } = &*self.inner;
+        let record = self.end().preview(finished)?;
+        let is_held = |item: Option<Item>| {
+            let schema = &core.table.schema;
+            let record = item.and_then(|item| Record::decode(schema, item).ok());
+            record.is_some_and(|record| record.header(fingerprint).is_pending_of(&claim.owner))
+        };
+        let limit = core.time_until(Some(until)) / 4;
+        let of = (&claim.key, &claim.fingerprint);
+        preview(core, of, &record, items, limit, is_held).await
     }
 
     fn no_commit(&self, refused: NoCommit) -> CommitError {
@@ -237,8 +264,7 @@ impl Execution {
                 Ok(())
             }
             Ended::Reopened | Ended::Left | Ended::Unconfirmed => Err(match wire.refusal.take() {
-                Some(ItemsRefusal::ConditionFailed(failed)) => CommitError::ConditionFailed(failed),
-                Some(ItemsRefusal::Invalid(invalid)) => invalid.into(),
+                Some(refusal) => refused(refusal),
                 None => CommitError::NotApplied(wire.take_error()),
             }),
             Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
@@ -333,8 +359,15 @@ impl Execution {
 struct NoAnswer;
 
 impl Contents for NoAnswer {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
         Ok(None)
+    }
+}
+
+fn refused(refusal: ItemsRefusal) -> CommitError {
+    match refusal {
+        ItemsRefusal::ConditionFailed(failed) => CommitError::ConditionFailed(failed),
+        ItemsRefusal::Invalid(invalid) => CommitError::Invalid(invalid),
     }
 }
 

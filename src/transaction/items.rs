@@ -41,6 +41,15 @@ pub(super) fn prepare(
     Ok(total)
 }
 
+/// Whether it may be refused for what is in its table.
+pub(super) fn has_condition(item: &TransactWriteItem) -> bool {
+    let TransactWriteItem { condition_check, put, delete, update, .. } = item;
+    condition_check.is_some()
+        || put.as_ref().is_some_and(|put| put.condition_expression.is_some())
+        || delete.as_ref().is_some_and(|delete| delete.condition_expression.is_some())
+        || update.as_ref().is_some_and(|update| update.condition_expression.is_some())
+}
+
 /// Whether the record goes with items of so many bytes.
 pub(super) fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
     let bytes = record::item_bytes(record);

@@ -8,6 +8,7 @@ mod error;
 mod items;
 mod once;
 mod operation;
+mod preview;
 
 use std::fmt;
 

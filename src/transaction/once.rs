@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
+use super::preview::preview;
 use super::{ConditionFailed, InvalidTransaction, items, token};
 use crate::acquire::{Acquisition, Call, in_progress, stored, timed_out, too_late};
 use crate::clock::Timestamp;
-use crate::engine::driver::{Contents, Unreadable, Wire};
+use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
 use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::idempotency::Core;
 use crate::parts::Written;
 use crate::protocol::{Acquire, Command, First, Form, Goal, Reason, State, Stop, Told, Write};
-use crate::record::{self, Claim, Item, Owner};
+use crate::record::{self, Claim, Item, Owner, Record};
 use crate::response::{Answer, Draft, Packed, Stored, Unstorable};
 use crate::signals::Ending;
 use crate::table::ItemsRefusal;
@@ -86,6 +88,7 @@ struct Caller<'a> {
 struct Carried<'a> {
     core: &'a Core,
     claim: &'a Claim,
+    request: &'a Fingerprint,
     answer: Packed<'a>,
     items: &'a [TransactWriteItem],
     /// What the items have, in bytes.
@@ -93,6 +96,8 @@ struct Carried<'a> {
     written: Written,
     /// The answer as it stands in the record, once its parts could not be written.
     in_record: Option<AttributeValue>,
+    /// Whether it was asked what the transaction would be refused for.
+    is_previewed: bool,
     /// What was sent last, and how many tokens were used.
     sent: Option<Write>,
     tokens: u32,
@@ -105,7 +110,7 @@ impl Contents for Carried<'_> {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
+    ) -> Result<Option<AttributeValue>, Unsent> {
         if !write.record.is_completed() {
             return Ok(None);
         }
@@ -113,6 +118,11 @@ impl Contents for Carried<'_> {
         let Some(parts) = self.answer.parts.as_ref().filter(|_| self.in_record.is_none()) else {
             return Ok(Some(whole.clone()));
         };
+        if !std::mem::replace(&mut self.is_previewed, true)
+            && let Some(refusal) = self.preview(write, limit / 4).await
+        {
+            return Err(Unsent::ItemsRefused(refusal));
+        }
         let (core, key, until) = (self.core, &self.claim.key, write.record.expires_at);
         let Err(error) = core.write_parts(key, parts, until, limit, &mut self.written).await else {
             return Ok(Some(whole.clone()));
@@ -123,7 +133,7 @@ impl Contents for Carried<'_> {
             items::fit(&item, self.others).is_ok()
         };
         self.in_record = parts.in_record().filter(fits);
-        self.in_record.clone().map(Some).ok_or(error)
+        self.in_record.clone().map(Some).ok_or(Unsent::Error(error))
     }
 
     fn items(&self) -> &[TransactWriteItem] {
@@ -198,7 +208,8 @@ impl<'a> Caller<'a> {
             None => First::Write,
         };
         let claim = self.claim.clone();
-        let mut carried = Carried::new(self.core, &claim, packed, (&items, others));
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&items, others));
         let command = self.machine.started(self.core.table.clock.moment(), first);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         if stop != Stop::AskInstead {
@@ -258,12 +269,14 @@ impl<'a> Caller<'a> {
             Ok(packed) => (packed, self.machine.instead(now, self.completed_at)),
             Err(unstorable) => {
                 let nothing = Packed { response: AttributeValue::Null(true), parts: None };
-                let mut carried = Carried::new(self.core, &claim, nothing, (&[], 0));
+                let mut carried =
+                    Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
                 carried.tokens = tokens;
                 return self.refused(carried, Once::Invalid(unstorable.into())).await;
             }
         };
-        let mut carried = Carried::new(self.core, &claim, packed, (&[], 0));
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         Ok(match self.told(stop).await? {
             Once::Executed => Once::Instead(answer),
@@ -279,7 +292,8 @@ impl<'a> Caller<'a> {
         let command: Command<Stop> = self.machine.started(self.core.table.clock.moment(), first);
         let nothing = Packed { response: AttributeValue::Null(true), parts: None };
         let claim = self.claim.clone();
-        let mut carried = Carried::new(self.core, &claim, nothing, (&[], 0));
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         match stop {
             Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
@@ -342,9 +356,10 @@ impl<'a> Caller<'a> {
         let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
             return Err(self.wire.take_error());
         };
+        let asked = self.wire.asked;
         let answer = Arc::new(self.open(stored).await?);
         let Call { key, fingerprint, policy, .. } = self.call;
-        self.core.remember((key, fingerprint), policy, expires_at, &answer);
+        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
         Ok(Acquisition::Replay(answer))
     }
 
@@ -390,12 +405,37 @@ impl<'a> Caller<'a> {
 impl<'a> Carried<'a> {
     fn new(
         core: &'a Core,
-        claim: &'a Claim,
+        (claim, request): (&'a Claim, &'a Fingerprint),
         answer: Packed<'a>,
         (items, others): (&'a [TransactWriteItem], usize),
     ) -> Self {
         let written = Written::default();
-        Self { core, claim, answer, items, others, written, in_record: None, sent: None, tokens: 0 }
+        Self {
+            core,
+            claim,
+            request,
+            answer,
+            items,
+            others,
+            written,
+            in_record: None,
+            is_previewed: false,
+            sent: None,
+            tokens: 0,
+        }
+    }
+
+    /// What the transaction would be refused for, where the record is the one that it asks for.
+    async fn preview(&self, write: &Write, limit: Duration) -> Option<ItemsRefusal> {
+        let Claim { key, owner, fingerprint, .. } = self.claim;
+        let is_expected = |item: Option<Item>| {
+            let schema = &self.core.table.schema;
+            let record = item.map(|item| Record::decode(schema, item)).transpose();
+            let header = record.map(|record| record.map(|record| record.header(self.request)));
+            header.is_ok_and(|header| write.guard.holds(owner, header.as_ref()))
+        };
+        let of = (key, fingerprint);
+        preview(self.core, of, &write.record, self.items, limit, is_expected).await
     }
 }
 

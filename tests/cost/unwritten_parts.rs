@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use dynamodb_idempotency::{
     CommitError, Compression, ErrorKind, Idempotency, Lease, Outcome, Policy, Reconciled, RunError,
-    Transaction,
+    Transaction, TransactionError,
 };
 
 use crate::bodies::Kind;
 use crate::sizes::{KIB, parts_of};
-use crate::support::effects::count;
+use crate::support::effects::{count, debit};
 use crate::support::raw::{self, status};
 use crate::support::{Act, Gate, Link, Runs, Store};
 
@@ -183,4 +183,56 @@ async fn an_answer_that_fits_no_record_has_parts_whatever_the_threshold() {
     assert!(parts_of(&store.record("charge#k").await).is_some());
     let repeat = run(&idempotency, &runs, TOO_LARGE).await.unwrap();
     assert!(repeat == Outcome::Replayed(answer(TOO_LARGE)));
+}
+
+/// How many parts there are of whatever answers.
+async fn parts_in(store: &Store) -> usize {
+    let all = store.raw.scan().table_name(store.table()).send().await.unwrap().items.unwrap();
+    all.iter().filter(|item| raw::text(item, "pk").contains("/%p/")).count()
+}
+
+/// A client that can have a condition fail would have ten megabytes written as often as it likes.
+#[tokio::test]
+async fn a_refused_effect_leaves_no_parts() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.builder(&link);
+    let idempotency =
+        idempotency.policy(|policy| policy.compression(Compression::Off)).build().unwrap();
+    store.deposit("alice", 3).await;
+    let items = || [count(store.table(), "effect"), debit(store.table(), "alice", 5)];
+    let commit = async || {
+        let operation = idempotency.operation("charge").key("k");
+        let run = operation.run_with_outcome(async |execution| {
+            execution.commit(&answer(LENGTH), items()).await?;
+            Ok(answer(LENGTH))
+        });
+        run.await
+    };
+    let transaction = async || {
+        let operation = idempotency.operation("pay").key("k");
+        let run = operation.run_transaction_with_outcome(async || {
+            Ok::<_, Infallible>(Transaction::new(answer(LENGTH)).items(items()))
+        });
+        run.await
+    };
+    for _ in 0..3 {
+        match commit().await.unwrap_err() {
+            RunError::Handler(CommitError::ConditionFailed(failed)) => {
+                assert_eq!(failed.index(), 1);
+            }
+            other => panic!("{other:?}"),
+        }
+        match transaction().await.unwrap_err() {
+            TransactionError::ConditionFailed(failed) => assert_eq!(failed.index(), 1),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(parts_in(&store).await, 0);
+    }
+    store.deposit("alice", 10).await;
+    assert!(commit().await.unwrap() == Outcome::Executed(answer(LENGTH)));
+    assert!(transaction().await.unwrap() == Outcome::Executed(answer(LENGTH)));
+    assert_eq!((store.counted("effect").await, parts_in(&store).await), (2, 6));
+    // A repeat's condition fails by now, and its record decides.
+    assert!(commit().await.unwrap() == Outcome::Replayed(answer(LENGTH)));
+    assert!(transaction().await.unwrap() == Outcome::Replayed(answer(LENGTH)));
 }

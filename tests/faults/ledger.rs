@@ -51,6 +51,8 @@ struct Party {
     has_completed: bool,
     /// How many of its writes changed something, as it was told.
     changes: u32,
+    /// Its last write was answered.
+    was_heard: bool,
     /// The last record that it was shown was its own.
     saw_itself: bool,
     /// The last record that it was shown was not the one that was there.
@@ -254,6 +256,7 @@ impl Ledger {
     pub(crate) fn unheard(&mut self, request: &Request) {
         // Whatever it was shown before, it has not gone by that alone.
         self.parties[request.caller].saw_stale &= request.is_of_a_part();
+        self.parties[request.caller].was_heard &= request.operation == Operation::Get;
     }
 
     fn overwritten(
@@ -289,7 +292,12 @@ impl Ledger {
         self.successes += u32::from(by_a_hook);
         // What nobody holds, the answer of an effect that has happened may replace.
         let completed = own.is_some_and(|own| status(own) == "COMPLETED");
-        let is_fair = taken.is_some() || settled || (status(before) == "RELEASED" && completed);
+        // A lease that is over ends a little earlier, so that no late write meets the one that it asks for.
+        let displaced = owner(after) == owner(before) && lease(after) < lease(before);
+        let is_fair = taken.is_some()
+            || settled
+            || (status(before) == "RELEASED" && completed)
+            || (status(after) == "PENDING" && displaced);
         self.check(is_fair, Guarantee::ForeignRecordStays, who.clone());
         self.check(!is_held(before, now), Guarantee::OneLiveOwner, format!("{who}, lease live"));
         if let Some(taken) = taken.filter(|_| !is_over) {
@@ -342,6 +350,7 @@ impl Ledger {
         }
         let me = request.caller;
         self.parties[me].saw_stale = false;
+        self.parties[me].was_heard |= request.operation != Operation::Get;
         let is_answer = executed.is_refused || request.operation == Operation::Get;
         let shown = executed.before.as_ref().filter(|_| is_answer);
         let own = |item: &&Item| owner(item) == me;
@@ -515,7 +524,14 @@ impl Ledger {
 
     fn refused(&mut self, me: usize, now: i64, kind: ErrorKind, work: Work, ended: &Ended) {
         match kind {
-            ErrorKind::OutcomeUnknown => self.unconfirmed(me, work, ended),
+            ErrorKind::OutcomeUnknown => {
+                let Party { was_heard, transaction, stamped, .. } = self.parties[me];
+                // Whoever takes no lease resolves its doubts as long as the store answers.
+                let is_whole = transaction == Transaction::Sent && stamped.is_none();
+                let detail = format!("{} was answered and knows nothing", name(me));
+                self.check(!(is_whole && was_heard), Guarantee::OutcomeFits, detail);
+                self.unconfirmed(me, work, ended);
+            }
             ErrorKind::LeaseLost => {
                 let itself = self.parties[me].saw_itself;
                 self.check(!itself, Guarantee::NotRejectedByItself, format!("{ended:?}"));

@@ -108,6 +108,10 @@ mutants! {
         by "A.start A.deliver A.succeed A.lose-reply tick A.wake A.deliver";
     leave_a_commit_in_doubt: [DoubtLeftOpen] in commit breaks EffectsOnce
         by "A.start A.deliver A.succeed A.hang tick A.wake arrive:0";
+    leave_a_transaction_in_doubt: [DoubtLeftOpen] in transaction breaks EffectsOnce
+        by "A.start A.late tick A.wake A.throttle tick A.wake A.throttle tick A.wake A.throttle arrive:0";
+    forget_that_a_transaction_is_in_doubt: [ForgetDoubt] in transaction breaks EffectsOnce
+        by "A.start A.late tick A.wake A.throttle tick A.wake A.throttle tick A.wake A.throttle arrive:0";
     settle_without_compare_and_set: [SettleUnfenced] in reconcile breaks OneLiveOwner
         by "A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver";
     release_after_unconfirmed: [ReleaseAfterUnconfirmed] in release breaks OneLiveOwner

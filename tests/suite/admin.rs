@@ -268,3 +268,36 @@ async fn a_silent_store_is_an_error_among_the_doctors_findings() {
     assert_eq!((&*finding.subject, finding.verdict), ("connection", Verdict::Error));
     assert!(finding.detail.contains("the request was lost"), "{finding}");
 }
+
+/// What a sweep has found, and somebody has changed since.
+#[tokio::test]
+async fn a_sweep_deletes_what_it_has_read_or_nothing() {
+    let expired = |pk: &str| with(raw::completed(pk, "1"), "expires_at", n(1_000_000_000));
+    let part = |expires_at: i64| {
+        let mut item = with(raw::completed("charge/%p/0a#1f/0", "1"), "expires_at", n(expires_at));
+        item.retain(|name, _| ["pk", "owner", "expires_at", "format"].contains(&name.as_str()));
+        item
+    };
+    let (store, link) = (Store::open().await, Link::default());
+    for item in [expired("charge#run again"), expired("charge#kept"), part(1_000_000_000)] {
+        store.put(item).await;
+    }
+    let tool = store.tool(&link);
+    let page = tool.admin().page(0, 1, Select::Expired, None).await.unwrap();
+    assert_eq!((page.expired.len(), page.records.len()), (3, 0));
+
+    let runs = Runs::default();
+    charge(store.idempotency().operation("charge").key("run again"), &runs).await.unwrap();
+    let later = with(expired("charge#kept"), "expires_at", n(2_000_000_000));
+    store.put(later.clone()).await;
+    store.put(part(2_000_000_000)).await;
+    for one in &page.expired {
+        assert!(!tool.admin().delete_expired(one).await.unwrap(), "{}", one.pk());
+    }
+    assert_eq!((store.record("charge#kept").await, runs.count()), (later, 1));
+    assert_eq!(store.status("charge#run again").await.as_deref(), Some("COMPLETED"));
+
+    store.delete("charge#kept").await;
+    let kept = page.expired.iter().find(|one| one.pk() == "charge#kept").unwrap();
+    assert!(!tool.admin().delete_expired(kept).await.unwrap());
+}

@@ -14,7 +14,7 @@ fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn the_faq_names_every_error() {
-    let transaction = include_str!("../../src/transaction/mod.rs");
+    let transaction = include_str!("../../src/transaction/error.rs");
     for (source, name, at_least) in [
         (include_str!("../../src/error.rs"), "ErrorKind", 15),
         (include_str!("../../src/http/problem.rs"), "ProblemKind", 23),

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use dynamodb_idempotency::{Completed, Idempotency, Operation, Outcome, Transaction};
 
 use crate::support::effects::count;
-use crate::support::{Link, Runs, Store, charge, executed, kind, replayed};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, replayed};
 
 fn keeping(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).local_cache(1 << 20).build().unwrap()
@@ -58,4 +58,37 @@ async fn an_answer_is_forgotten_as_soon_as_its_operation_is_taken_over() {
     });
     failing.await.unwrap_err();
     assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(2, 3));
+}
+
+/// A call that hears late what was there does not bring it back, once another of the process has put
+/// something else in its place: a replay, a transaction, a completion.
+#[tokio::test]
+async fn what_is_void_when_it_is_heard_is_not_kept() {
+    for slow in ["replay", "transaction", "completion"] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let (process, gate) = (keeping(&store, &link), Gate::default());
+        let held = || Act::HoldResponse(gate.clone());
+        if slow == "completion" {
+            link.wire.next("PutItem", Act::Deliver);
+        } else {
+            charge(on(&store.idempotency()), &runs).await.unwrap();
+        }
+        link.wire
+            .next(if slow == "transaction" { "TransactWriteItems" } else { "PutItem" }, held());
+        let hearing = async {
+            if slow == "transaction" {
+                let nothing = async || Ok::<_, Infallible>(Transaction::new("none".to_owned()));
+                on(&process).run_transaction(nothing).await.unwrap()
+            } else {
+                charge(on(&process), &runs).await.unwrap().into_inner()
+            }
+        };
+        let (heard, ()) = tokio::join!(hearing, async {
+            gate.reached().await;
+            assert_eq!(charge(again(&process), &runs).await.unwrap(), executed(2, 2), "{slow}");
+            gate.open();
+        });
+        assert_eq!(heard, "run 1, attempt 1", "{slow}");
+        assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(2, 2), "{slow}");
+    }
 }

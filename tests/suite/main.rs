@@ -11,6 +11,7 @@ mod admin;
 mod answer_codec;
 mod answers;
 mod bad_input;
+mod brought_client;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod canaries;
 #[cfg(feature = "http")]
@@ -39,6 +40,8 @@ mod late_writes;
 mod leases;
 mod local_cache;
 mod lost_responses;
+#[cfg(feature = "mcp")]
+mod mcp;
 #[cfg(feature = "messages")]
 mod messages;
 mod mismatch;
@@ -51,12 +54,14 @@ mod reconcile;
 mod replay;
 mod restoring;
 mod retention;
+mod retries;
 mod round_trips;
 #[cfg(feature = "testing")]
 mod sandbox;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
 mod single_flight;
+mod snapshots;
 mod steps;
 mod table;
 mod transaction;

@@ -58,6 +58,33 @@ async fn without_a_scope_it_costs_two_calls() {
 }
 
 #[tokio::test]
+async fn to_warm_up_takes_one_request_whatever_its_answer() {
+    for answer in [None, Some(DENIED), Some(Act::Answer(400, "ThrottlingException"))] {
+        let (store, link) = (Store::open().await, Link::without_retries());
+        if let Some(answer) = answer {
+            link.wire.every("DescribeTable", answer);
+        }
+        store.over(&link).warm().await.unwrap();
+        assert_eq!(link.wire.requests(), ["DescribeTable"]);
+    }
+}
+
+#[tokio::test]
+async fn what_keeps_the_connection_closed_is_told_by_warming_up() {
+    let missing = Store::without_table(TableSchema::default()).await;
+    let error = missing.idempotency().warm().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+
+    let (store, link) = (Store::open().await, Link::without_retries());
+    link.wire.down(Act::Answer(500, "InternalServerError"));
+    let error = store.over(&link).warm().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+
+    let off = store.builder(&link).disabled(true).build().unwrap();
+    off.warm().await.unwrap();
+}
+
+#[tokio::test]
 async fn however_many_scopes_it_takes_two_round_trips() {
     let (store, link) = (Store::open().await, Link::default());
     let (table, access) = (Gate::default(), Gate::default());

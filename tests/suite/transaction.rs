@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    ErrorKind, Failure, Idempotency, InProgress, InvalidTransaction, Operation, Outage, Outcome,
-    Takeover, Transaction, TransactionError,
+    Completed, ErrorKind, Failure, Idempotency, InProgress, InvalidTransaction, LeaseExpired,
+    Operation, Outage, Outcome, Takeover, Transaction, TransactionError,
 };
 use futures::future::join_all;
 
@@ -372,23 +372,111 @@ async fn one_that_has_landed_unheard_is_found_to_have() {
     link.wire.every("TransactWriteItems", Act::LoseResponse);
     let outcome = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
-    assert_eq!((link.wire.count("GetItem"), store.counted("effect").await), (1, 1));
+    assert_eq!((link.wire.count("PutItem"), store.counted("effect").await), (1, 1));
 }
 
 #[tokio::test]
 async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
-    for look in [Act::Deliver, Act::LoseRequest] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = hasty(&store, &link);
-        link.wire.every("TransactWriteItems", Act::LoseRequest);
-        link.wire.every("GetItem", look);
-        let operation = || idempotency.operation("o").key("k").policy(|p| p.outage(Outage::Open));
-        let result = transfer(operation(), store.table(), &runs).await;
-        assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
-        link.wire.up();
-        assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
-        assert_eq!(store.counted("effect").await, 1);
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.down(Act::LoseRequest);
+    let operation = || idempotency.operation("o").key("k").policy(|p| p.outage(Outage::Open));
+    let result = transfer(operation(), store.table(), &runs).await;
+    assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
+    link.wire.up();
+    assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+/// Whatever record its tries ask for: once it is told that nothing was written, none of them lands.
+#[tokio::test]
+async fn one_that_was_given_up_never_lands() {
+    let over = raw::now() / 1000 - 60;
+    let (released, failed) =
+        (raw::with(raw::failed("o#k"), "status", raw::s("RELEASED")), raw::failed("o#k"));
+    for (case, planted, completed, attempt) in [
+        ("none", None, Completed::Replay, 1),
+        ("released", Some(released), Completed::Replay, 2),
+        ("failed", Some(failed.clone()), Completed::Replay, 2),
+        (
+            "past its retention",
+            Some(raw::with(failed, "expires_at", raw::n(over))),
+            Completed::Replay,
+            1,
+        ),
+        ("abandoned", Some(raw::abandoned("o#k")), Completed::Replay, 2),
+        ("completed", Some(raw::completed("o#k", "1")), Completed::Execute, 2),
+    ] {
+        for fault in [None, Some(Act::LoseResponse), Some(Act::LoseRequest)] {
+            let (store, link) = (Store::open().await, Link::without_retries());
+            let (idempotency, runs) = (hasty(&store, &link), Runs::default());
+            if let Some(planted) = &planted {
+                store.put(planted.clone()).await;
+                // This one finds it.
+                link.wire.next("TransactWriteItems", Act::Deliver);
+            }
+            let (gate, write) =
+                (Gate::default(), if planted.is_some() { "UpdateItem" } else { "PutItem" });
+            link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
+            if let Some(fault) = fault {
+                link.wire.next(write, fault);
+            }
+            let operation = || {
+                let operation = idempotency.operation("o").key("k");
+                operation.policy(|policy| policy.completed(completed))
+            };
+            let result = transfer(operation(), store.table(), &runs).await;
+            assert_eq!(kind(result), ErrorKind::Unavailable, "{case}");
+            let left = store.record("o#k").await;
+            let late = link.wire.count("TransactWriteItems") - usize::from(planted.is_some());
+            gate.open();
+            link.wire.late_arrivals(u32::try_from(late).unwrap()).await;
+            assert_eq!(
+                (store.record("o#k").await, store.counted("effect").await),
+                (left.clone(), 0),
+                "{case}"
+            );
+            let before = planted.as_ref().map_or("RELEASED", |planted| status(planted));
+            assert_eq!(
+                (status(&left), left.get("response")),
+                (before, planted.as_ref().and_then(|planted| planted.get("response"))),
+                "{case}"
+            );
+            link.wire.up();
+            assert_eq!(
+                transfer(operation(), store.table(), &runs).await.unwrap(),
+                ran(2),
+                "{case}"
+            );
+            let record = store.record("o#k").await;
+            assert_eq!(
+                (number(&record, "attempt"), store.counted("effect").await),
+                (attempt, 1),
+                "{case}"
+            );
+        }
     }
+}
+
+/// Who is slow and has the answer is not turned away by a transaction that came to nothing.
+#[tokio::test]
+async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
+    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let link = Link::later(AN_HOUR);
+    let (owner, taker) = (store.idempotency(), hasty(&store, &link));
+    link.wire.next("TransactWriteItems", Act::Deliver);
+    link.wire.every("TransactWriteItems", Act::LoseRequest);
+    let first = owner.operation("transfers").key("k");
+    let first = first.policy(|policy| policy.lease_expired(LeaseExpired::Continue));
+    let first = charge_held(first, &runs, &gate);
+    let (first, ()) = tokio::join!(first, async {
+        gate.reached().await;
+        let second = transfer(taker.operation("transfers").key("k"), store.table(), &runs).await;
+        assert_eq!(kind(second), ErrorKind::Unavailable);
+        gate.open();
+    });
+    assert_eq!(first.unwrap(), executed(1, 1));
+    assert_eq!(store.counted("effect").await, 0);
 }
 
 #[tokio::test]
@@ -418,11 +506,14 @@ async fn a_late_copy_changes_nothing() {
 
 /// A try is under way when a later one is refused for a condition.
 #[tokio::test]
-async fn a_refusal_is_final_only_if_it_is_stored() {
+async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
     let refusal = || Act::Cancel(&["None", "None", "ConditionalCheckFailed"]);
-    for (answer, arrives_first) in
-        [(Some("insufficient funds"), false), (Some("insufficient funds"), true), (None, false)]
-    {
+    for (answer, arrives_first) in [
+        (Some("insufficient funds"), false),
+        (Some("insufficient funds"), true),
+        (None, false),
+        (None, true),
+    ] {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
         store.deposit("alice", 5).await;
         let idempotency = store.over(&link);
@@ -432,29 +523,28 @@ async fn a_refusal_is_final_only_if_it_is_stored() {
         link.wire.next("PutItem", Act::HoldRequest(held.clone()));
         let first = pay(idempotency.operation("o").key("k"), store.table(), answer);
         let (first, ()) = tokio::join!(first, async {
-            if answer.is_some() {
-                held.reached().await;
-                if arrives_first {
-                    gate.open();
-                    link.wire.late_arrivals(1).await;
-                }
-                held.open();
+            held.reached().await;
+            if arrives_first {
+                gate.open();
+                link.wire.late_arrivals(1).await;
             }
+            held.open();
         });
         match (answer, arrives_first) {
             (Some(answer), false) => {
                 assert_eq!(first.unwrap(), Outcome::Executed(answer.to_owned()));
             }
             (Some(_), true) => assert_eq!(first.unwrap(), Outcome::Replayed("paid".to_owned())),
-            (None, _) => assert_eq!(kind(first), ErrorKind::OutcomeUnknown),
+            (None, false) => {
+                assert!(matches!(first, Err(TransactionError::ConditionFailed(_))), "{first:?}");
+            }
+            (None, true) => assert_eq!(first.unwrap(), Outcome::Executed("paid".to_owned())),
         }
         if !arrives_first {
             gate.open();
             link.wire.late_arrivals(1).await;
         }
-        // With an answer stored, the late copy has not landed; without one, it has.
-        let landed = i64::from(arrives_first || answer.is_none());
-        assert_eq!(store.counted("effect").await, landed, "{answer:?}, {arrives_first}");
+        assert_eq!(store.counted("effect").await, i64::from(arrives_first), "{answer:?}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything on the embedded engine, the local example's page in a browser, then
-//! the suites that speak to a store once more on DynamoDB Local, and last some kills.
+//! `cargo xtask test`: everything on the embedded engine, the connections of a program with the SDK's own
+//! HTTP client, the local example's page in a browser, then the suites that speak to a store once more on DynamoDB Local, and last some kills.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
 //! narrower selection of packages would be another set of features for tokio and hyper, and build
@@ -27,6 +27,9 @@ use report::Report;
 /// The test targets that run on both engines: the library's, the command line's and the example's.
 const SUITES: &[&str] = &["suite", "cost", "cli", "api"];
 
+/// How the SDK retries: each engine has it one way.
+const NEW_RETRIES: &str = "AWS_NEW_RETRIES_2026";
+
 struct Run {
     engine: String,
     report: Report,
@@ -48,6 +51,10 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         bail!("the tests did not start");
     }
     let mut runs = vec![embedded];
+    // A filter asks for other tests than these.
+    if options.binary_args.is_empty() {
+        runs.push(run_one_pool(&workspace)?);
+    }
     let page = run_page(&workspace, options)?;
     let mut closing = None;
     let mut torture = None;
@@ -127,16 +134,25 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
         bail!("the examples could not be built");
     }
     let mut command = cargo_test(workspace, &["--lib", "--bins", "--tests"], options);
-    command.env_remove(ENDPOINT);
+    command.env_remove(ENDPOINT).env(NEW_RETRIES, "false");
     run_on("embedded engine", command, SUITES)
+}
+
+/// The connections of programs that use the SDK's own HTTP client: a crate beside the workspace, so that
+/// nothing else is built with that client.
+fn run_one_pool(workspace: &Workspace) -> Result<Run> {
+    let mut command = workspace.cargo(["test", "--manifest-path", "one-pool/Cargo.toml"]);
+    command.args(["--test", "one_connection", "--target-dir"]).arg(&workspace.target);
+    run_on("the SDK's own HTTP client", command, &["one_connection"])
 }
 
 /// The suites, and then the fault search's model store, which must answer as the real one does.
 fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Vec<Run>> {
     let targets: Vec<&str> = SUITES.iter().flat_map(|suite| ["--test", suite]).collect();
     let mut command = cargo_test(workspace, &targets, options);
-    command.env(ENDPOINT, server.endpoint());
-    let mut runs = vec![run_on(&format!("DynamoDB Local ({})", server.origin()), command, SUITES)?];
+    command.env(ENDPOINT, server.endpoint()).env(NEW_RETRIES, "true");
+    let engine = format!("DynamoDB Local ({}), {NEW_RETRIES}", server.origin());
+    let mut runs = vec![run_on(&engine, command, SUITES)?];
     if options.binary_args.is_empty() {
         let mut command = cargo_test(workspace, &["--test", "faults"], options);
         command.args(["--", "differential"]).env(ENDPOINT, server.endpoint());

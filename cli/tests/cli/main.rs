@@ -8,4 +8,5 @@ mod release;
 mod scans;
 mod show;
 mod support;
+mod sweep;
 mod watch;

@@ -18,8 +18,9 @@ import { beforeAll, describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
 import { IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
+import { deployment } from "./support/deployment";
 import { SIGNALS } from "./support/pages";
-import { KEY } from "./support/stacks";
+import { KEY, resources, VARIANTS } from "./support/stacks";
 
 const MODULE = path.resolve("../terraform");
 const TABLE = "arn:aws:dynamodb:eu-central-1:111122223333:table/idempotency";
@@ -122,6 +123,19 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     });
     const counted = Object.entries<{ pattern: string }>(plain["signals"]).map(([name, { pattern }]) => [name, pattern]);
     expect(counted.sort()).toEqual(patterns.sort());
+  });
+
+  it("shows on its dashboard what the CDK app shows of functions, table and outcomes", () => {
+    const { dashboard } = deployment(resources("CDK", VARIANTS["dev"]!)).resources;
+    const { metrics: shown } = dashboard as unknown as { metrics: string[] };
+    const { functions, table, outcomes } = plain["dashboard"] as { [of: string]: string[] };
+    expect([...new Set(shown.filter((metric) => /^[a-z_]+$/.test(metric)))]).toEqual(outcomes);
+    const first = shown.indexOf(table![0]!);
+    expect(shown.slice(first, first + table!.length)).toEqual(table);
+    expect(shown.slice(0, functions!.length)).toEqual(functions);
+    const body = fs.readFileSync(path.join(MODULE, "dashboard.tf"), "utf8");
+    const used = [...body.matchAll(/module\.contract\.dashboard\.(\w+)/g)].map(([, of]) => of);
+    expect(used.sort()).toEqual(Object.keys(plain["dashboard"]).sort());
   });
 
   it("deploys the example's function with what it reads and may do", () => {

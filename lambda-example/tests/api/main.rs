@@ -11,6 +11,7 @@ mod dynamodb;
 mod encrypted_answers;
 mod function;
 mod http;
+mod mcp_server;
 mod payment_events;
 mod payments;
 mod playground;

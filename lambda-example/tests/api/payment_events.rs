@@ -59,15 +59,15 @@ async fn the_function_books_once_and_reports_what_it_cannot_book() {
 }
 
 /// The example's binary lies beside the test's own.
-fn example() -> PathBuf {
+pub fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the test's own path");
     path.pop();
     path.pop();
     path.push("examples");
-    path.push(format!("local-queue{}", std::env::consts::EXE_SUFFIX));
+    path.push(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     assert!(
         path.exists(),
-        "{} is not there: `cargo build -p lambda-example --example local-queue`",
+        "{} is not there: `cargo build -p lambda-example --example {name}`",
         path.display()
     );
     path
@@ -76,7 +76,8 @@ fn example() -> PathBuf {
 #[tokio::test]
 async fn the_local_queue_books_each_payment_once() {
     let arguments = ["--seed", "1", "--payments", "8"];
-    let output = Command::new(example()).args(arguments).output().await.expect("an ending");
+    let output =
+        Command::new(example("local-queue")).args(arguments).output().await.expect("an ending");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
     assert!(told.contains("8 of 8 payments exactly once"), "{told}");

@@ -23,6 +23,7 @@ mod process;
 mod queue;
 mod runtime_api;
 mod settings;
+mod snapshot;
 
 use std::time::Duration;
 

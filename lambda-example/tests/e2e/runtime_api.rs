@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::PATIENCE;
 use crate::deployment::{Deployment, Function};
@@ -42,6 +42,15 @@ struct Shared {
     next: tokio::sync::Mutex<mpsc::UnboundedReceiver<Invocation>>,
     /// By the ids of their requests: who waits for the answers.
     under_way: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    snapshot: watch::Sender<Snapshot>,
+}
+
+/// Where an environment is that starts from a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Snapshot {
+    Ahead,
+    Taken,
+    Restored,
 }
 
 struct Invocation {
@@ -53,12 +62,42 @@ struct Invocation {
 impl Environment {
     /// Starts the function with `concurrency` invocations at once, and waits until it asks for all.
     pub async fn start(deployment: &Deployment, function: &Function, concurrency: usize) -> Self {
+        let variable = ("AWS_LAMBDA_MAX_CONCURRENCY", concurrency.to_string());
+        let environment = Self::serve(deployment, function, variable).await;
+        environment.waits_for(concurrency).await;
+        environment
+    }
+
+    /// Starts the function to where its snapshot is taken: it is not called before.
+    pub async fn snapshot(deployment: &Deployment, function: &Function) -> Self {
+        let variable = ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start".to_owned());
+        let environment = Self::serve(deployment, function, variable).await;
+        let mut snapshot = environment.shared.snapshot.subscribe();
+        let taken = snapshot.wait_for(|snapshot| *snapshot == Snapshot::Taken);
+        let taken = tokio::time::timeout(PATIENCE, taken).await;
+        taken.expect("a function that is ready for its snapshot").expect("a server");
+        assert_eq!(environment.shared.waiting.load(Ordering::SeqCst), 0);
+        environment
+    }
+
+    /// Lets it go on.
+    pub async fn restore(&self) {
+        self.shared.snapshot.send_replace(Snapshot::Restored);
+        self.waits_for(1).await;
+    }
+
+    async fn serve(
+        deployment: &Deployment,
+        function: &Function,
+        (name, value): (&str, String),
+    ) -> Self {
         let (events, next) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             waiting: AtomicUsize::new(0),
             events,
             next: tokio::sync::Mutex::new(next),
             under_way: Mutex::default(),
+            snapshot: watch::Sender::new(Snapshot::Ahead),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -75,15 +114,13 @@ impl Environment {
             .envs(deployment.lambda_environment(function))
             .env("AWS_LAMBDA_RUNTIME_API", address.to_string())
             .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
-            .env("AWS_LAMBDA_MAX_CONCURRENCY", concurrency.to_string())
+            .env(name, value)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a log"))
             .stderr(output)
             .spawn()
             .expect("the function");
-        let environment = Self { shared, process, log, server };
-        environment.waits_for(concurrency).await;
-        environment
+        Self { shared, process, log, server }
     }
 
     /// Waits until so many of the function's tasks ask for an invocation.
@@ -131,8 +168,17 @@ fn routes(shared: Arc<Shared>) -> Router {
         .route(&format!("{PREFIX}/invocation/next"), get(next))
         .route(&format!("{PREFIX}/invocation/{{id}}/response"), post(response))
         .route(&format!("{PREFIX}/invocation/{{id}}/error"), post(response))
+        .route(&format!("{PREFIX}/restore/next"), get(restore))
         .route(&format!("{PREFIX}/init/error"), post(StatusCode::ACCEPTED))
         .with_state(shared)
+}
+
+/// The function's first answer comes when the machine goes on.
+async fn restore(State(shared): State<Arc<Shared>>) -> StatusCode {
+    let mut snapshot = shared.snapshot.subscribe();
+    shared.snapshot.send_replace(Snapshot::Taken);
+    let restored = snapshot.wait_for(|snapshot| *snapshot == Snapshot::Restored).await;
+    restored.map(|_| StatusCode::OK).expect("a server")
 }
 
 async fn next(State(shared): State<Arc<Shared>>) -> (HeaderMap, Json<Value>) {

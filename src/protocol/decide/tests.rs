@@ -30,7 +30,7 @@ fn pending(lease_expires_at: Timestamp) -> Header {
 }
 
 fn rules(policy: &Policy, reconciles: bool) -> Rules {
-    policy.rules(None, reconciles, (Duration::from_secs(1), Duration::from_secs(5)))
+    policy.rules(None, (reconciles, false), (Duration::from_secs(1), Duration::from_secs(5)))
 }
 
 fn decided(record: &Header, policy: &Policy) -> Decision {

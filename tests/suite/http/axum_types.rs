@@ -2,11 +2,14 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::IntoResponse;
 use axum::routing::post as on_post;
 use bytes::Bytes;
 use dynamodb_idempotency::http::Problem;
-use dynamodb_idempotency::{CommitError, Execution, InvalidTransaction, RunError, Scope};
+use dynamodb_idempotency::{
+    CommitError, Execution, InvalidTransaction, RunError, Scope, StepError,
+};
 use futures::stream;
 
 use super::client;
@@ -91,6 +94,68 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
     assert!(is_replay(&repeat));
     assert_same(&first, &repeat);
     assert_eq!((store.counted("effect").await, &repeat.headers()["x-run"] == "1"), (1, true));
+}
+
+/// The first attempt fails after its step, the second gets the step's response back.
+#[tokio::test]
+async fn whatever_axum_makes_a_response_of_can_be_a_step() {
+    let (store, runs, steps) = (Store::open().await, Runs::default(), Runs::default());
+    let bytes = HeaderValue::from_bytes(b"caf\xe9").expect("a header");
+    let book = move |execution: Execution| {
+        let (run, steps, bytes) = (runs.add(), steps.clone(), bytes.clone());
+        async move {
+            let step = async {
+                let answer =
+                    (StatusCode::CREATED, [("x-bytes", bytes)], vec![0xff; steps.add() as usize]);
+                let mut answer = answer.into_response();
+                answer.headers_mut().insert("set-cookie", HeaderValue::from_static("a=b"));
+                Ok::<_, StatusCode>(answer)
+            };
+            let answer = execution.step_into_response("reserve", step).await.expect("it is stored");
+            let has_cookie = answer.headers().contains_key("set-cookie");
+            assert_eq!(has_cookie, run == 1, "a cookie is in the first response alone");
+            if run == 1 { StatusCode::BAD_GATEWAY.into_response() } else { answer }
+        }
+    };
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let server = listen(Router::new().route("/payments", route)).await;
+    assert_eq!(client::send(server, &post("k", "{}")).await.status(), 502);
+    for replayed in [false, true] {
+        let second = client::send(server, &post("k", "{}")).await;
+        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, replayed));
+        assert_eq!(
+            (second.headers()["x-bytes"].as_bytes(), &second.body()[..]),
+            (&b"caf\xe9"[..], &[0xff][..])
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_step_whose_response_breaks_off_is_not_done_again() {
+    let (store, steps) = (Store::open().await, Runs::default());
+    let counted = steps.clone();
+    let book = move |execution: Execution| {
+        let steps = counted.clone();
+        async move {
+            let step = async {
+                steps.add();
+                let pieces = stream::iter([Ok("half of "), Err(std::io::Error::other("gone"))]);
+                Ok::<_, StatusCode>(Body::from_stream(pieces))
+            };
+            let said = match execution.step_into_response("reserve", step).await {
+                Err(StepError::NotStored(error)) => format!("not stored: {:?}", error.kind()),
+                Err(StepError::NotRun(error)) => format!("not run: {:?}", error.kind()),
+                other => format!("{other:?}"),
+            };
+            (StatusCode::BAD_GATEWAY, said)
+        }
+    };
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let server = listen(Router::new().route("/payments", route)).await;
+    for expected in ["not stored: AnswerUnavailable", "not run: AnswerUnavailable"] {
+        assert_eq!(client::send(server, &post("k", "{}")).await.body(), expected);
+    }
+    assert_eq!(steps.count(), 1);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub(crate) mod site;
 
 mod answered_by;
 mod axum_router;
+mod axum_transactions;
 mod axum_types;
 mod commit;
 mod executions;
@@ -27,6 +28,7 @@ mod lambda_events;
 mod leases;
 mod long_lived_server;
 mod on_store;
+mod openapi;
 mod places;
 mod problems;
 mod reconcile;
@@ -37,6 +39,8 @@ mod statuses;
 mod switched_off;
 mod tenants;
 mod transaction;
+#[cfg(feature = "webhook")]
+mod webhooks;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);

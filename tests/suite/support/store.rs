@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
+use aws_smithy_types::retry::RetrySpec;
 use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
 use tokio::net::TcpListener;
 
@@ -17,23 +18,23 @@ use super::{LocalClock, Wire};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     pub(crate) wire: Wire,
     pub(crate) clock: LocalClock,
-    tries: u32,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self { wire: Wire::default(), clock: LocalClock::default(), tries: 3 }
-    }
+    /// Where it is not the SDK's own number.
+    tries: Option<u32>,
 }
 
 impl Link {
     /// A connection whose SDK sends each request once.
     pub(crate) fn without_retries() -> Self {
-        Self { tries: 1, ..Self::default() }
+        Self { tries: Some(1), ..Self::default() }
+    }
+
+    /// How often its SDK sends a request, at the most.
+    pub(crate) fn tries(&self) -> u32 {
+        self.tries.unwrap_or(retries().max_attempts())
     }
 
     /// The same connection with another clock.
@@ -197,10 +198,26 @@ async fn embedded() -> String {
     format!("http://{address}")
 }
 
+/// Whether the SDK retries as it does from 2026 on; `cargo xtask test` has it both ways.
+fn has_new_retries() -> bool {
+    std::env::var("AWS_NEW_RETRIES_2026").is_ok_and(|set| set.eq_ignore_ascii_case("true"))
+}
+
+/// The SDK's retries before and after that, as `aws-config` and the client set them for DynamoDB; but
+/// hardly a wait after a throttling.
+fn retries() -> RetryConfig {
+    let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
+    if !has_new_retries() {
+        return retries;
+    }
+    let spec = RetrySpec::v2_1().with_non_throttling_initial_backoff(Duration::from_millis(25));
+    retries.with_retry_spec(spec).with_max_attempts(4)
+}
+
 fn client(endpoint: &str, link: &Link) -> Client {
-    let retries = RetryConfig::standard()
-        .with_max_attempts(link.tries)
-        .with_initial_backoff(Duration::from_millis(1));
+    let retries = retries();
+    let tries = link.tries.unwrap_or(retries.max_attempts());
+    let retries = retries.with_max_attempts(tries);
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))

@@ -4,8 +4,11 @@
 //!    argument. For a request that has none the answer is a 500 that says why. `Option<Execution>` is for
 //!    handlers that such requests reach too.
 //! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer answers with.
-//! 3. [`Execution::commit_into_response`] commits whatever axum makes a response of.
-//! 4. What an extractor refuses (400, 415, 422) leaves the key free: see
+//! 3. [`Execution::commit_into_response`] commits whatever axum makes a response of, and
+//!    [`Execution::step_into_response`] makes a step of it.
+//! 4. A handler whose whole effect is one transaction returns it: see
+//!    [`Http::transaction_layer`](super::Http::transaction_layer).
+//! 5. What an extractor refuses (400, 415, 422) leaves the key free: see
 //!    [`Http::stored`](super::Http::stored).
 //!
 //! ```
@@ -45,9 +48,13 @@
 //! # }
 //! ```
 //!
-//! Put the layer on routes (`route_layer`), as above. On a whole router (`Router::layer`) it is in front
-//! of the router's fallback as well: a `POST` to a path that does not exist is then asked for a key, with
-//! 400, before it is told 404.
+//! Put the layer on routes: `route_layer` of a route, as above, or of a whole `Router`. Under `Router::layer`
+//! it is in front of the router's fallback as well: a `POST` without a key to a path that does not exist is
+//! then a 400 and not a 404. The layer cannot tell such a request from one for a fallback that charges
+//! somebody, so it asks for a key.
+
+mod step;
+mod transaction;
 
 use std::convert::Infallible;
 

@@ -1,0 +1,59 @@
+//! `idempotency sweep`
+
+use std::cell::Cell;
+use std::process::ExitCode;
+
+use dynamodb_idempotency::admin::{Page, Select};
+use dynamodb_idempotency::{Error, Idempotency};
+use futures_util::future::try_join_all;
+use serde_json::json;
+
+use crate::args::Scan;
+use crate::failure::Failure;
+use crate::output;
+use crate::scan::{Next, scan_after};
+use crate::stuck::{document, tell, text_of};
+use crate::words::count;
+
+/// How many items a part of the scan deletes at once.
+const AT_ONCE: usize = 16;
+
+pub(crate) async fn run(
+    idempotency: &Idempotency,
+    options: &Scan,
+    delete: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let admin = idempotency.admin();
+    let (deleted, mut expired, mut unreadable) = (Cell::new(0_u64), 0_u64, Vec::new());
+    let sweep = async |page: &Page| -> Result<(), Error> {
+        if !delete {
+            return Ok(());
+        }
+        for some in page.expired.chunks(AT_ONCE) {
+            let gone = try_join_all(some.iter().map(|one| admin.delete_expired(one))).await?;
+            let gone = gone.into_iter().filter(|is_gone| *is_gone).count() as u64;
+            deleted.set(deleted.get() + gone);
+        }
+        Ok(())
+    };
+    let read = scan_after(idempotency, options, Select::Expired, sweep, |page| {
+        expired += page.expired.len() as u64;
+        unreadable.extend(page.unreadable);
+        Next::GoesOn
+    })
+    .await?;
+    let deleted = deleted.get();
+    if json {
+        output::document(json!({"expired": expired, "deleted": deleted, "read": document(&read)}))?;
+    } else {
+        let items = count(expired, "item has", "items have");
+        let hint = if delete { "" } else { " (--delete deletes them)" };
+        output::line(format!(
+            "{items} been expired for more than an hour, {deleted} deleted{hint}"
+        ))?;
+        output::line(text_of(&read))?;
+    }
+    tell(&unreadable, json);
+    read.end().map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,235 @@
+//! From the attribute and its function to the plain call.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token};
+
+/// One argument of the attribute: `name = value`.
+struct Argument {
+    name: Ident,
+    value: Expr,
+}
+
+impl Parse for Argument {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let name = input.parse()?;
+        input.parse::<Token![=]>()?;
+        Ok(Self { name, value: input.parse()? })
+    }
+}
+
+pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<TokenStream> {
+    let function: ItemFn = syn::parse2(function)?;
+    let arguments = Arguments::of(arguments)?;
+    let Some(_) = function.sig.asyncness else {
+        return Err(Error::new(function.sig.fn_token.span, "an idempotent function is `async`"));
+    };
+    let ReturnType::Type(_, answer) = &function.sig.output else {
+        let message = "an idempotent function returns `Result<T, RunError<E>>`";
+        return Err(Error::new(function.sig.ident.span(), message));
+    };
+    let idempotency = arguments.idempotency(&function)?;
+    let Arguments { scope, key, execution, calls, .. } = &arguments;
+    let execution = execution.as_ref().map_or_else(|| quote!(_), |name| quote!(#name));
+    let key = quote_spanned! {at(key)=> ::std::string::ToString::to_string(&(#key)) };
+    let ItemFn { attrs, vis, sig, block } = &function;
+    // Spanned as the type: where it is none of those, the error points at it.
+    let own = quote_spanned! {at(answer)=>
+        <#answer as ::dynamodb_idempotency::__macros::Answer>::Own
+    };
+    let statements = &block.stmts;
+    Ok(quote! {
+        #(#attrs)*
+        #vis #sig {
+            (#idempotency)
+                .operation(#scope)
+                .key(#key)
+                #(#calls)*
+                .run(async move |#execution: ::dynamodb_idempotency::Execution| -> #own { #(#statements)* })
+                .await
+        }
+    })
+}
+
+/// The place of what the user has written, for errors; and lints still know that it is expanded.
+fn at(written: &impl Spanned) -> Span {
+    Span::mixed_site().located_at(written.span())
+}
+
+struct Arguments {
+    scope: Expr,
+    key: Expr,
+    idempotency: Option<Expr>,
+    execution: Option<Ident>,
+    /// Of `Operation`'s methods, in the order in which they stand.
+    calls: Vec<TokenStream>,
+}
+
+impl Arguments {
+    fn of(tokens: TokenStream) -> Result<Self> {
+        let parse = Punctuated::<Argument, Token![,]>::parse_terminated;
+        let (mut scope, mut key, mut idempotency, mut execution) = (None, None, None, None);
+        let mut calls = Vec::new();
+        let mut seen: Vec<Ident> = Vec::new();
+        for Argument { name, value } in syn::parse::Parser::parse2(parse, tokens)? {
+            if seen.contains(&name) {
+                return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+            }
+            match name.to_string().as_str() {
+                "scope" => scope = Some(value),
+                "key" => key = Some(value),
+                "idempotency" => idempotency = Some(value),
+                "execution" => execution = Some(named(&value)?),
+                "payload" => calls.push(quote_spanned! {at(&value)=> .payload(&(#value)) }),
+                "run" | "run_with_outcome" | "run_transaction" | "run_transaction_with_outcome" => {
+                    let message = format!("`{name}` ends the call: write the plain call instead");
+                    return Err(Error::new(name.span(), message));
+                }
+                _ => calls.push(quote! { .#name(#value) }),
+            }
+            seen.push(name);
+        }
+        let missing = |what| Error::new(Span::call_site(), format!("`{what} = ..` is missing"));
+        let scope = scope.ok_or_else(|| missing("scope"))?;
+        let key = key.ok_or_else(|| missing("key"))?;
+        Ok(Self { scope, key, idempotency, execution, calls })
+    }
+
+    /// Where the `Idempotency` is: as is said, or in the function's argument of that name.
+    fn idempotency(&self, function: &ItemFn) -> Result<TokenStream> {
+        if let Some(idempotency) = &self.idempotency {
+            return Ok(quote!(#idempotency));
+        }
+        let arguments = function.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(argument) => match &*argument.pat {
+                Pat::Ident(pattern) => Some(&pattern.ident),
+                _ => None,
+            },
+            FnArg::Receiver(_) => None,
+        });
+        let found = arguments.into_iter().find(|name| *name == "idempotency");
+        found.map(|name| quote!(#name)).ok_or_else(|| {
+            let message = "no argument is named `idempotency`: add it, or say where it is by \
+                           `idempotency = self.idempotency`";
+            Error::new(function.sig.ident.span(), message)
+        })
+    }
+}
+
+/// The name that the body knows its execution by.
+fn named(value: &Expr) -> Result<Ident> {
+    match value {
+        Expr::Path(path) if path.path.get_ident().is_some() => path.path.require_ident().cloned(),
+        other => Err(Error::new(other.span(), "this is the name that the body uses")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use super::*;
+
+    fn tokens(text: &str) -> TokenStream {
+        TokenStream::from_str(text).expect("these are tokens")
+    }
+
+    /// The message, and the text of the line that it points at from its first column on.
+    fn refused(arguments: &str, function: &str) -> (String, String) {
+        let error = expand(tokens(arguments), tokens(function)).expect_err("it is refused");
+        (error.to_string(), error.span().source_text().unwrap_or_default())
+    }
+
+    const PAY: &str = "async fn pay(idempotency: &Idempotency, order: &Order) -> Answer { body() }";
+
+    #[test]
+    fn an_error_points_at_what_is_wrong() {
+        let good = "scope = \"charge\", key = order.id";
+        for (arguments, function, message, at) in [
+            ("scope = \"a\", key = b, scope = \"c\"", PAY, "`scope` is given twice", "scope"),
+            (
+                "scope = \"a\", key = b, execution = 1 + 1",
+                PAY,
+                "this is the name that the body uses",
+                "1 + 1",
+            ),
+            (
+                "scope = \"a\", key = b, run = c",
+                PAY,
+                "`run` ends the call: write the plain call instead",
+                "run",
+            ),
+            ("scope \"a\"", PAY, "expected `=`", "\"a\""),
+            (
+                good,
+                "fn pay(idempotency: &Idempotency) -> Answer {}",
+                "an idempotent function is `async`",
+                "fn",
+            ),
+            (
+                good,
+                "async fn pay(idempotency: &Idempotency) {}",
+                "an idempotent function returns `Result<T, RunError<E>>`",
+                "pay",
+            ),
+            (good, "struct Pay;", "expected `fn`", "struct"),
+        ] {
+            let (said, pointed) = refused(arguments, function);
+            assert_eq!((said.as_str(), pointed.as_str()), (message, at), "{arguments}");
+        }
+        for (arguments, missing) in [("key = a", "scope"), ("scope = \"a\"", "key"), ("", "scope")]
+        {
+            assert_eq!(refused(arguments, PAY).0, format!("`{missing} = ..` is missing"));
+        }
+        let (said, at) = refused(good, "async fn pay(order: &Order) -> Answer {}");
+        assert!(said.starts_with("no argument is named `idempotency`"), "{said}");
+        assert_eq!(at, "pay");
+    }
+
+    #[test]
+    fn it_expands_to_the_plain_call() {
+        let arguments = "scope = \"charge\", key = order.id, payload = order, deadline = end, execution = execution";
+        let expanded = expand(tokens(arguments), tokens(PAY)).expect("it expands");
+        let expected = tokens(
+            "async fn pay(idempotency: &Idempotency, order: &Order) -> Answer {
+                (idempotency)
+                    .operation(\"charge\")
+                    .key(::std::string::ToString::to_string(&(order.id)))
+                    .payload(&(order))
+                    .deadline(end)
+                    .run(async move |execution: ::dynamodb_idempotency::Execution|
+                        -> <Answer as ::dynamodb_idempotency::__macros::Answer>::Own { body() })
+                    .await
+            }",
+        );
+        let text = |tokens: TokenStream| tokens.to_string().replace(' ', "");
+        assert_eq!(text(expanded), text(expected));
+    }
+
+    /// The compiler's errors about a value are then at that value.
+    #[test]
+    fn a_value_keeps_its_place() {
+        let arguments = "scope = \"charge\", key = order.id, payload = other";
+        let expanded = expand(tokens(arguments), tokens(PAY)).expect("it expands");
+        let places = |text: &str, of: TokenStream| {
+            flat(of).into_iter().filter(|(token, ..)| token == text).collect::<Vec<_>>()
+        };
+        for value in ["\"charge\"", "id", "other"] {
+            let here = places(value, tokens(arguments));
+            let there = places(value, expanded.clone());
+            // Lines and columns within a text of its own each.
+            assert_eq!(here[0].1, there[0].1, "{value}");
+        }
+    }
+
+    fn flat(tokens: TokenStream) -> Vec<(String, usize)> {
+        let each = tokens.into_iter().flat_map(|tree| match tree {
+            proc_macro2::TokenTree::Group(group) => flat(group.stream()),
+            other => vec![(other.to_string(), other.span().start().column)],
+        });
+        each.collect()
+    }
+}

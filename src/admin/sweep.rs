@@ -1,0 +1,88 @@
+//! Deleting what is long expired, by hand.
+
+use super::Admin;
+use crate::error::{Error, ErrorKind};
+use crate::table::{self, WriteOutcome};
+
+/// A record, or a part of a large answer, that has been expired for more than an hour;
+/// [`Page::expired`](super::Page::expired) has them.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::admin::{Expired, Select};
+///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// sandbox.clock().advance(Duration::from_secs(26 * 3600)); // a day is the default retention
+/// let page = idempotency.admin().page(0, 1, Select::Expired, None).await?;
+/// assert_eq!(page.expired.iter().map(Expired::pk).collect::<Vec<_>>(), ["payments#order-42"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Expired(pub(super) table::Expired);
+
+impl Expired {
+    /// `scope#key`, as the table has it.
+    ///
+    /// ```
+    /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
+    ///     println!("{}", expired.pk());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn pk(&self) -> &str {
+        self.0.key.as_str()
+    }
+}
+
+impl Admin<'_> {
+    /// Deletes an item that is still exactly as it was read; `false` if it is not, and nothing is deleted.
+    ///
+    /// DynamoDB does that by the time to live, for nothing. A table that has none (a global table of strong
+    /// consistency) grows without this. No function needs the permission, `dynamodb:DeleteItem`.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::admin::Select;
+    ///
+    /// let record = sandbox.record("payments", "order-42");
+    /// record.completed("re_1").await?;
+    /// sandbox.clock().advance(Duration::from_secs(26 * 3600));
+    /// let admin = idempotency.admin();
+    /// for expired in admin.page(0, 1, Select::Expired, None).await?.expired {
+    ///     assert!(admin.delete_expired(&expired).await?);
+    /// }
+    /// assert!(record.read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: it may be deleted, and to try again is
+    /// safe; others as everywhere.
+    pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
+        match self.table().delete_expired(&expired.0).await.outcome {
+            WriteOutcome::Applied => Ok(true),
+            WriteOutcome::Refused(_) => Ok(false),
+            WriteOutcome::Conflict(error)
+            | WriteOutcome::Invalid(error)
+            | WriteOutcome::NotApplied(error) => Err(error),
+            WriteOutcome::Unknown(error) => {
+                let message = "whether the item is deleted is not known: sweep again";
+                Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The hooks around a snapshot, as `lambda_runtime` takes them.
+
+use lambda_runtime::{BoxFuture, Error, SnapStartResource};
+
+use crate::snapshot::SnapshotHooks;
+
+/// For `Runtime::register_snapstart_resource`. Register them behind what the AWS client itself needs,
+/// credentials of your own for instance.
+impl SnapStartResource for SnapshotHooks {
+    fn before_snapshot(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(Self::before_snapshot(self)?) })
+    }
+
+    fn after_restore(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async {
+            Self::after_restore(self).await;
+            Ok(())
+        })
+    }
+}

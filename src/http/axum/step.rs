@@ -1,0 +1,135 @@
+//! Steps whose results are responses.
+
+use std::future::Future;
+
+use axum_core::body::Body;
+use axum_core::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::error::{Error, ErrorKind};
+use crate::execution::Execution;
+use crate::http::answer;
+use crate::steps::StepError;
+
+impl Execution {
+    /// As [`step`](Self::step), for whatever axum makes a response of: a later attempt gets the response
+    /// back. Its body is read into memory. Cookies, the date and hop-by-hop headers are
+    /// [not stored](crate::http): they are in the first response alone.
+    ///
+    /// ```no_run
+    /// use axum::http::StatusCode;
+    /// use axum::response::Response;
+    /// use dynamodb_idempotency::{Execution, StepError};
+    ///
+    /// async fn reserve() -> Result<(StatusCode, &'static str), StatusCode> {
+    ///     Ok((StatusCode::CREATED, "seat 1A"))
+    /// }
+    ///
+    /// async fn book(execution: Execution) -> Result<Response, StepError<StatusCode>> {
+    ///     execution.step_into_response("reserve", reserve()).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As `step`. A response whose body ends with an error is a result that cannot be stored:
+    /// [`StepError::NotStored`] with [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the
+    /// step.
+    pub async fn step_into_response<R, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<R, E>>,
+    ) -> Result<Response, StepError<E>>
+    where
+        R: IntoResponse,
+    {
+        let work = async { Ok(Kept::of(work.await?.into_response()).await) };
+        let kept = self.step(name, work).await?;
+        kept.into_response().ok_or_else(|| {
+            let message = format!("the stored result of step `{name}` is no response");
+            StepError::NotRun(Error::new(ErrorKind::AnswerUnreadable, message))
+        })
+    }
+}
+
+/// A response as a step's result.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    status: u16,
+    headers: Vec<(String, Content)>,
+    #[serde(serialize_with = "whole", deserialize_with = "read")]
+    body: Result<Content, String>,
+    /// What goes out once.
+    #[serde(skip)]
+    once: HeaderMap,
+}
+
+/// Text is readable in the console.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+fn whole<S: Serializer>(body: &Result<Content, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    match body {
+        Ok(content) => content.serialize(serializer),
+        Err(reason) => Err(S::Error::custom(reason)),
+    }
+}
+
+fn read<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Result<Content, String>, D::Error> {
+    Content::deserialize(deserializer).map(Ok)
+}
+
+impl Content {
+    fn of(bytes: Vec<u8>) -> Self {
+        String::from_utf8(bytes).map_or_else(|error| Self::Bytes(error.into_bytes()), Self::Text)
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.into_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Kept {
+    async fn of(response: Response) -> Self {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await;
+        let body = body.map(|body| Content::of(body.to_bytes().into()));
+        let stored = answer::kept_headers(&head.headers);
+        let mut once = head.headers;
+        for (name, _) in &stored {
+            once.remove(name);
+        }
+        let headers = stored.into_iter().map(|(name, value)| (name, Content::of(value)));
+        Self {
+            status: head.status.as_u16(),
+            headers: headers.collect(),
+            body: body.map_err(|error| format!("the response's body ended with an error: {error}")),
+            once,
+        }
+    }
+
+    /// `None` where it is not one.
+    fn into_response(self) -> Option<Response> {
+        let mut response = Response::new(Body::from(Bytes::from(self.body.ok()?.into_bytes())));
+        *response.status_mut() = StatusCode::from_u16(self.status).ok()?;
+        let headers = response.headers_mut();
+        for (name, value) in self.headers {
+            let name = HeaderName::try_from(name).ok()?;
+            headers.append(name, HeaderValue::try_from(value.into_bytes()).ok()?);
+        }
+        headers.extend(self.once);
+        Some(response)
+    }
+}

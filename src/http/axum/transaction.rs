@@ -1,0 +1,75 @@
+//! Handlers whose whole effect is one transaction.
+
+use axum_core::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+
+use super::super::Http;
+use super::super::carried::{Carried, Whole};
+use super::super::layer::{Effect, IdempotencyLayer};
+use super::super::problem::{Problem, ProblemKind};
+use crate::transaction::{OnConditionFailed, Transaction};
+
+impl Http {
+    /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, the first
+    /// time as in a repeat. It is to [`layer`](Self::layer) what
+    /// [`run_transaction`](crate::Operation::run_transaction) is to [`run`](crate::Operation::run).
+    ///
+    /// The handler returns a [`Transaction`] of whatever axum makes a response of, or a `Result` of one. It
+    /// runs before DynamoDB is asked, in a repeat as well, and must have no effect of its own. It has no
+    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored whatever its
+    /// status. A response without a transaction, such as an extractor's refusal, goes out unstored and
+    /// leaves the key free.
+    ///
+    /// The body of the response for [`on_condition_failed`](Transaction::on_condition_failed) must be whole,
+    /// as text and JSON are: of a stream the client gets [`ProblemKind::ConditionFailed`].
+    /// Layers that change the response belong around this one: those below it do not see it.
+    ///
+    /// A request that passes through, by its method or for want of a key that is not required, has no
+    /// protection: its response goes out if there are no writes to make, else it is a 500.
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// # fn debit_and_credit(_: u32) -> [TransactWriteItem; 2] {
+    /// #     [(); 2].map(|()| TransactWriteItem::builder().build())
+    /// # }
+    /// use axum::http::StatusCode;
+    /// use axum::{Json, Router, routing::post};
+    /// use dynamodb_idempotency::{Idempotency, Transaction};
+    ///
+    /// async fn transfer(Json(amount): Json<u32>) -> Transaction<(StatusCode, &'static str)> {
+    ///     Transaction::new((StatusCode::CREATED, "transferred"))
+    ///         .items(debit_and_credit(amount))
+    ///         .on_condition_failed(|_| Some((StatusCode::PAYMENT_REQUIRED, "insufficient funds")))
+    /// }
+    ///
+    /// fn router(idempotency: &Idempotency) -> Router {
+    ///     let layer = idempotency.http("transfers").transaction_layer();
+    ///     Router::new().route("/transfers", post(transfer).route_layer(layer))
+    /// }
+    /// ```
+    pub fn transaction_layer(self) -> IdempotencyLayer {
+        IdempotencyLayer::new(self.config, Effect::Transaction)
+    }
+}
+
+/// For handlers below [`Http::transaction_layer`]. Without that layer nothing is written, and the response
+/// is [`ProblemKind::Misconfigured`].
+impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
+    fn into_response(self) -> Response {
+        let Self { response, items, on_condition_failed, nothing_executed } = self;
+        let on_condition_failed = on_condition_failed.map(|answer| -> OnConditionFailed<_> {
+            Box::new(move |failed| answer(failed).map(whole))
+        });
+        let response = whole(response);
+        let carried = Transaction { response, items, on_condition_failed, nothing_executed };
+        let detail = "The handler wants a transaction, and no transaction layer is around its route: \
+                      nothing was written.";
+        let mut unlayered = Problem::new(ProblemKind::Misconfigured, detail).into_response();
+        unlayered.extensions_mut().insert(Carried::new(carried));
+        unlayered
+    }
+}
+
+fn whole(response: impl IntoResponse) -> http::Response<Whole> {
+    response.into_response().map(|body| body.map_err(Into::into).boxed_unsync())
+}

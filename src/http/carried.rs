@@ -1,0 +1,123 @@
+//! A transaction on its way from a handler to the layer around it, in the extensions of a response that
+//! says that it has not arrived.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Response;
+use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either};
+
+use super::Config;
+use super::exchange::{pass_transaction, render};
+use super::layer::{BoxError, ResponseBody, whole};
+use super::problem::{Problem, ProblemKind};
+use crate::transaction::{OnConditionFailed, Transaction};
+
+/// The body of whatever a handler answers with.
+pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Extensions are cloned, and a transaction happens once.
+#[derive(Clone)]
+pub(super) struct Carried(Arc<Mutex<Load>>);
+
+struct Load(Option<Transaction<Response<Whole>>>);
+
+impl Carried {
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "axum's handlers return them"))]
+    pub(super) fn new(transaction: Transaction<Response<Whole>>) -> Self {
+        Self(Arc::new(Mutex::new(Load(Some(transaction)))))
+    }
+
+    fn taken_from<B>(response: &mut Response<B>) -> Option<Transaction<Response<Whole>>> {
+        let Self(load) = response.extensions_mut().remove()?;
+        load.lock().unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            tracing::error!(
+                "a handler wants a transaction, and no transaction layer is around its route"
+            );
+        }
+    }
+}
+
+/// What a handler below the layer wants written. A response without a transaction leaves nothing.
+pub(super) async fn transaction<B>(
+    config: &Config,
+    mut response: Response<B>,
+) -> Transaction<Response<Bytes>>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let Some(carried) = Carried::taken_from(&mut response) else {
+        return Transaction::nothing_executed(
+            read(config, response).await.unwrap_or_else(|broken| broken),
+        );
+    };
+    let Transaction { response, items, on_condition_failed, nothing_executed } = carried;
+    match read(config, response).await {
+        Ok(response) => Transaction {
+            response,
+            items,
+            on_condition_failed: on_condition_failed.map(at_once),
+            nothing_executed,
+        },
+        Err(broken) => Transaction::nothing_executed(broken),
+    }
+}
+
+/// What a request gets that passes through: nothing is written for it.
+pub(super) async fn passed<B>(
+    config: &Config,
+    mut response: Response<B>,
+) -> Response<ResponseBody<B>>
+where
+    B: Body,
+{
+    let Some(carried) = Carried::taken_from(&mut response) else {
+        return response.map(Either::Left);
+    };
+    let Transaction { response, items, .. } = carried;
+    whole(match read(config, response).await {
+        Ok(response) => pass_transaction(config, Transaction::new(response).items(items)),
+        Err(broken) => broken,
+    })
+}
+
+/// The whole response; or what the client gets where its body ends with an error.
+async fn read<B>(config: &Config, response: Response<B>) -> Result<Response<Bytes>, Response<Bytes>>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = response.into_parts();
+    match body.collect().await {
+        Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+        Err(error) => {
+            let error = error.into();
+            tracing::error!(%error, "the body of a handler's response ended with an error");
+            let detail = "The response could not be produced. Nothing was written.";
+            Err(render(config, &Problem::new(ProblemKind::BodyBroken, detail)))
+        }
+    }
+}
+
+/// The answer for a condition that does not hold is asked for at an instant: a body that is not there by
+/// then is none.
+fn at_once(answer: OnConditionFailed<Response<Whole>>) -> OnConditionFailed<Response<Bytes>> {
+    Box::new(move |failed| {
+        let (head, body) = answer(failed)?.into_parts();
+        let Some(Ok(body)) = body.collect().now_or_never() else {
+            tracing::error!("the answer for a failed condition has no whole body");
+            return None;
+        };
+        Some(Response::from_parts(head, body.to_bytes()))
+    })
+}

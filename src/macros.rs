@@ -1,0 +1,129 @@
+//! What the attribute `#[idempotent]` expands to needs.
+
+/// Makes an async function idempotent: its callers get one answer a key, its body runs once.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// use dynamodb_idempotency::{Idempotency, RunError, idempotent};
+/// use serde::Serialize;
+///
+/// #[derive(Serialize)]
+/// struct Order { id: u64, amount: u32 }
+///
+/// #[derive(Debug)]
+/// struct Declined;
+///
+/// #[idempotent(scope = "charge", key = order.id, payload = order)]
+/// async fn charge(idempotency: &Idempotency, order: &Order) -> Result<String, RunError<Declined>> {
+///     if order.amount > 1_000 {
+///         return Err(Declined);
+///     }
+///     Ok(format!("charged {}", order.amount))
+/// }
+///
+/// let order = Order { id: 42, amount: 5 };
+/// assert_eq!(charge(&sandbox.idempotency(), &order).await.unwrap(), "charged 5");
+/// # assert_eq!(charge(&sandbox.idempotency(), &order).await.unwrap(), "charged 5");
+/// # let refused = charge(&sandbox.idempotency(), &Order { id: 43, amount: 2_000 }).await;
+/// # assert!(matches!(refused, Err(RunError::Handler(Declined))));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It expands to the plain call:
+///
+/// ```
+/// # use dynamodb_idempotency::{Idempotency, RunError};
+/// # use serde::Serialize;
+/// # #[derive(Serialize)]
+/// # struct Order { id: u64, amount: u32 }
+/// # #[derive(Debug)]
+/// # struct Declined;
+/// async fn charge(idempotency: &Idempotency, order: &Order) -> Result<String, RunError<Declined>> {
+///     idempotency
+///         .operation("charge")
+///         .key(order.id.to_string())
+///         .payload(&order)
+///         .run(async move |_| -> Result<String, Declined> {
+///             if order.amount > 1_000 {
+///                 return Err(Declined);
+///             }
+///             Ok(format!("charged {}", order.amount))
+///         })
+///         .await
+/// }
+/// ```
+///
+/// The function's type is what callers see, `Result<T, RunError<E>>`; the body ends in `Result<T, E>`.
+///
+/// | argument | |
+/// |---|---|
+/// | `scope = ..` | required: the [operation](crate::Idempotency::operation) |
+/// | `key = ..` | required: the [key](crate::Operation::key), of any type that implements `Display` |
+/// | `payload = ..` | the [payload](crate::Operation::payload), by reference |
+/// | `execution = name` | the name by which the body knows its [`Execution`] |
+/// | `idempotency = ..` | where the [`Idempotency`] is: `self.idempotency`. By default the function has an argument of that name |
+/// | any other name | the [`Operation`]'s method of that name: `deadline = context.deadline()`, `policy = \|policy\| policy.max_answer_bytes(1024)` |
+///
+/// An error is reported at the argument that it is about.
+///
+/// ```
+/// use dynamodb_idempotency::{Failure, Idempotency, RunError, StepError, idempotent};
+///
+/// struct Shop { idempotency: Idempotency }
+///
+/// impl Shop {
+///     #[idempotent(
+///         scope = "book",
+///         key = seat,
+///         idempotency = self.idempotency,
+///         execution = execution,
+///         policy = |policy| policy.failure(Failure::Retain { max_attempts: 3 }),
+///     )]
+///     async fn book(&self, seat: &str) -> Result<u32, RunError<StepError<std::io::Error>>> {
+///         execution.step("reserve", async { Ok(7) }).await
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = dynamodb_idempotency::testing::Sandbox::start().await?;
+/// # let shop = Shop { idempotency: sandbox.idempotency() };
+/// # assert_eq!(shop.book("1A").await.unwrap(), 7);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It does not compile for a function of another type:
+///
+/// ```compile_fail,E0277
+/// use dynamodb_idempotency::{Idempotency, idempotent};
+///
+/// #[idempotent(scope = "charge", key = "order-42")]
+/// async fn charge(idempotency: &Idempotency) -> Result<u32, std::io::Error> {
+///     Ok(5)
+/// }
+/// ```
+///
+/// [`Execution`]: crate::Execution
+/// [`Idempotency`]: crate::Idempotency
+/// [`Operation`]: crate::Operation
+pub use dynamodb_idempotency_macros::idempotent;
+
+use crate::error::RunError;
+
+/// What an idempotent function returns, and its body.
+#[diagnostic::on_unimplemented(
+    message = "an idempotent function returns `Result<T, RunError<E>>`, not `{Self}`",
+    label = "its body ends in `Result<T, E>`"
+)]
+pub trait Answer {
+    /// The body's.
+    type Own;
+}
+
+impl<T, E> Answer for Result<T, RunError<E>> {
+    type Own = Result<T, E>;
+}

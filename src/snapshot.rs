@@ -1,0 +1,120 @@
+//! Snapshots of the machine, as Lambda `SnapStart` takes them: what must not go into one, and what has to
+//! be made anew after it.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+use crate::idempotency::Idempotency;
+
+/// Set by Lambda: `snap-start` where a snapshot will be taken.
+const INITIALIZATION_TYPE: &str = "AWS_LAMBDA_INITIALIZATION_TYPE";
+
+impl Idempotency {
+    /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call them
+    /// around any other snapshot of the process.
+    ///
+    /// Make them before the first request, a [`preflight`](Self::preflight) for instance: which
+    /// connections are open is noted from then on, unless Lambda says that it takes no snapshot of this
+    /// environment. Register them once.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// // For `lambda::runtime(..)?.register_snapstart_resource(hooks)`.
+    /// let hooks = std::sync::Arc::new(idempotency.snapshot_hooks());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn snapshot_hooks(&self) -> SnapshotHooks {
+        let kind = std::env::var(INITIALIZATION_TYPE);
+        if kind.map_or(true, |kind| kind == "snap-start") {
+            self.core.table.connections.watch();
+        }
+        SnapshotHooks { idempotency: self.clone() }
+    }
+}
+
+/// What is done around a snapshot of the machine; made by [`Idempotency::snapshot_hooks`].
+///
+/// With the feature `event` it is a `SnapStartResource` of `lambda_runtime`'s, whose runtime calls both.
+///
+/// ```
+/// # use dynamodb_idempotency::testing::Sandbox;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sandbox = Sandbox::start().await?;
+/// # let idempotency = sandbox.idempotency();
+/// let hooks = idempotency.snapshot_hooks();
+/// idempotency.preflight().scope("payments").await?;
+///
+/// hooks.before_snapshot()?;
+/// // Here the machine is stopped, and goes on elsewhere at another time.
+/// hooks.after_restore().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SnapshotHooks {
+    idempotency: Idempotency,
+}
+
+impl SnapshotHooks {
+    /// Leaves nothing in the process that another machine could take for its own: the connections that
+    /// were opened since the hooks were made are used no more, what was learned of DynamoDB's clock is
+    /// dropped, and the [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// let hooks = idempotency.snapshot_hooks();
+    /// hooks.before_snapshot()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] where the hooks of this [`Idempotency`], or of a clone of it, have run
+    /// before this snapshot already: they are registered twice.
+    pub fn before_snapshot(&self) -> Result<(), Error> {
+        let core = &self.idempotency.core;
+        if !core.table.connections.give_up() {
+            let message = format!(
+                "the snapshot hooks of the table `{}` ran twice before one snapshot: register what \
+                 Idempotency::snapshot_hooks gives once",
+                core.table.name
+            );
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        core.table.clock.forget();
+        core.forget_all();
+        Ok(())
+    }
+
+    /// Opens a connection by [`warm`](Idempotency::warm), which learns DynamoDB's time as well: the first
+    /// invocation finds both.
+    ///
+    /// An error of `warm`'s is a warning in the log: the first call tries again. For another snapshot make
+    /// the hooks anew.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let hooks = idempotency.snapshot_hooks();
+    /// hooks.after_restore().await;
+    /// # }
+    /// ```
+    pub async fn after_restore(&self) {
+        let table = &self.idempotency.core.table;
+        table.connections.restored();
+        if let Err(error) = self.idempotency.warm().await {
+            tracing::warn!(
+                table = table.name,
+                error = error.in_full(),
+                "no connection could be opened when a snapshot was restored"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for SnapshotHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SnapshotHooks").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! Deleting what is long expired, for tables without a time to live. No function does it.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+
+use super::expression::Condition;
+use super::{Reply, Table, WriteOutcome};
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::key::RecordKey;
+use crate::record::{self, Item, Record, Version};
+
+/// How long an item has to be expired. A copy of a request that is late may be let in where there is no
+/// record: AWS takes none more than half an hour after it was signed (`docs/protocol.md`).
+const LATE_COPIES_ARE_DEAD: Duration = Duration::from_secs(3600);
+
+/// An item that may go, as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Expired {
+    pub(crate) key: RecordKey,
+    expires_at: i64,
+    /// That of a record. A part of an answer has none: it only ever comes to expire later.
+    version: Option<Version>,
+}
+
+impl Table {
+    /// The item of this key, if it has been expired for long enough at `now`, in store time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for what this version does not
+    /// understand: it is left alone.
+    pub(crate) fn long_expired(
+        &self,
+        key: RecordKey,
+        item: Item,
+        now: Timestamp,
+    ) -> Result<Option<Expired>, Error> {
+        let before = now.minus(LATE_COPIES_ARE_DEAD);
+        let (expires_at, version) = if RecordKey::is_of_part(key.as_str()) {
+            (record::part_expires_at(&self.schema, &item)?, None)
+        } else {
+            let record = Record::decode(&self.schema, item)?;
+            (record.expires_at, Some(record.version()))
+        };
+        let is_over = |end: Timestamp| end < before;
+        let lease_is_over =
+            version.as_ref().and_then(|seen| seen.lease_expires_at).is_none_or(is_over);
+        let retention_is_over = is_over(Timestamp::from_millis(expires_at.saturating_mul(1000)));
+        let may_go = retention_is_over && lease_is_over;
+        Ok(may_go.then_some(Expired { key, expires_at, version }))
+    }
+
+    /// Deletes an item that is still as it was seen.
+    pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteOutcome> {
+        let mut condition = Condition::new(&self.schema);
+        condition.expires_at_is(seen.expires_at);
+        if let Some(version) = &seen.version {
+            condition.version(version);
+        }
+        let (expression, names, values) = condition.finish();
+        let request = self
+            .client
+            .delete_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, &seen.key)))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .set_return_consumed_capacity(self.capacity.clone());
+        self.write(Box::pin(request.send()), self.request_timeout).await
+    }
+}

@@ -1,0 +1,194 @@
+//! What the crate takes over from the client that it is given, and what that client notices of it. That
+//! connections are shared is shown in `one-pool/`, where the SDK has a default HTTP client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use aws_credential_types::provider::{ProvideCredentials, future};
+use aws_sdk_dynamodb::config::interceptors::{
+    BeforeSerializationInterceptorContextMut, BeforeSerializationInterceptorContextRef,
+    FinalizerInterceptorContextMut, FinalizerInterceptorContextRef,
+};
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{
+    BehaviorVersion, Builder, ConfigBag, Credentials, Intercept, Region, RuntimeComponents,
+};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_sdk_dynamodb::operation::list_tables::ListTablesInput;
+use aws_sdk_dynamodb::{Client, Config};
+use dynamodb_idempotency::{ErrorKind, Idempotency};
+
+use crate::support::{Link, Runs, Store, charge, kind};
+
+/// A count that is shared.
+#[derive(Clone, Debug, Default)]
+struct Count(Arc<AtomicU32>);
+
+impl Count {
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl ProvideCredentials for Count {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        self.add();
+        let credentials = Credentials::new("test", "test", None, None, "test");
+        future::ProvideCredentials::ready(Ok(credentials))
+    }
+}
+
+fn config(store: &Store, link: &Link) -> Builder {
+    Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+        .endpoint_url(store.endpoint())
+        .http_client(link.wire.clone())
+}
+
+/// The client has a cache that its configuration does not name.
+#[tokio::test]
+async fn credentials_are_fetched_once_for_business_and_crate() {
+    let (store, link, fetched) = (Store::open().await, Link::default(), Count::default());
+    let config = config(&store, &link).credentials_provider(fetched.clone());
+    let business = Client::from_conf(config.build());
+    let idempotency = Idempotency::new(business.clone(), store.table());
+    let other = Idempotency::builder(business.clone(), store.table()).build().unwrap();
+
+    business.describe_table().table_name(store.table()).send().await.unwrap();
+    for idempotency in [idempotency, other] {
+        charge(idempotency.operation("charge").key("k"), &Runs::default()).await.unwrap();
+    }
+    assert_eq!(fetched.get(), 1);
+}
+
+/// A mock's interceptor, say, that takes no call but those which it expects; and one that counts.
+#[derive(Clone, Debug, Default)]
+struct Strict {
+    begun: Count,
+    ended: Count,
+}
+
+impl Intercept for Strict {
+    fn name(&self) -> &'static str {
+        "Strict"
+    }
+
+    fn read_before_execution(
+        &self,
+        _: &BeforeSerializationInterceptorContextRef<'_>,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.begun.add();
+        Ok(())
+    }
+
+    fn modify_before_serialization(
+        &self,
+        context: &mut BeforeSerializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        assert!(context.input().downcast_ref::<ListTablesInput>().is_none(), "nobody asked for it");
+        Ok(())
+    }
+
+    fn modify_before_completion(
+        &self,
+        _: &mut FinalizerInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.ended.add();
+        Ok(())
+    }
+
+    fn read_after_execution(
+        &self,
+        _: &FinalizerInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.ended.add();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_clients_interceptors_see_no_call_that_nobody_made() {
+    let (store, link, strict) = (Store::open().await, Link::default(), Strict::default());
+    let client = Client::from_conf(config(&store, &link).interceptor(strict.clone()).build());
+    let idempotency = Idempotency::new(client, store.table());
+    assert_eq!((strict.begun.get(), strict.ended.get()), (2, 0));
+    assert!(link.wire.requests().is_empty());
+
+    charge(idempotency.operation("charge").key("k"), &Runs::default()).await.unwrap();
+    assert_eq!((strict.begun.get(), strict.ended.get()), (4, 4));
+}
+
+/// Fails each call at its beginning.
+#[derive(Debug)]
+struct Failing;
+
+impl Intercept for Failing {
+    fn name(&self) -> &'static str {
+        "Failing"
+    }
+
+    fn read_before_execution(
+        &self,
+        _: &BeforeSerializationInterceptorContextRef<'_>,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        Err("not today".into())
+    }
+}
+
+#[tokio::test]
+async fn an_interceptor_that_fails_is_told_as_the_sdk_tells_it() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let client = Client::from_conf(config(&store, &link).interceptor(Failing).build());
+    let idempotency = Idempotency::new(client, store.table());
+    let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
+    assert!(format!("{error:?}").contains("not today"), "{error:?}");
+    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_client_without_region_fails_as_the_sdk_does() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+        .http_client(link.wire.clone());
+    let client = Client::from_conf(config.build());
+    let theirs = client.list_tables().send().await.unwrap_err();
+    assert!(format!("{theirs:?}").contains("Missing Region"), "{theirs:?}");
+
+    let idempotency = Idempotency::new(client, store.table());
+    let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
+    assert!(format!("{error:?}").contains("Missing Region"), "{error:?}");
+    assert_eq!((kind::<u32, _>(Err(error)), runs.count()), (ErrorKind::Configuration, 0));
+}
+
+/// Time-outs of the SDK need a runtime, once they begin.
+#[test]
+fn it_is_made_where_no_runtime_is() {
+    let timeouts = TimeoutConfig::builder()
+        .operation_timeout(Duration::from_secs(1))
+        .operation_attempt_timeout(Duration::from_secs(1));
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .timeout_config(timeouts.build());
+    let _idempotency = Idempotency::new(Client::from_conf(config.build()), "idempotency");
+}

@@ -1,0 +1,181 @@
+//! Handlers of axum's whose whole effect is one transaction.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post as on_post;
+use axum::{Json, Router};
+use bytes::Bytes;
+use dynamodb_idempotency::Transaction;
+use dynamodb_idempotency::http::Http;
+use futures::stream;
+use serde::Deserialize;
+
+use super::client;
+use super::message::{assert_same, by, is_replay, post, problem, to, without};
+use super::site::listen;
+use crate::support::effects::{count, debit};
+use crate::support::{Link, Runs, Store};
+
+#[derive(Deserialize)]
+struct Order {
+    act: String,
+}
+
+type Shared = (String, Runs);
+
+/// Takes 5 of `alice`; or what the body says.
+async fn transfer(
+    State((table, runs)): State<Shared>,
+    Json(order): Json<Order>,
+) -> Result<Transaction<Response>, StatusCode> {
+    let answer = |status: StatusCode, text: String| (status, [("set-cookie", "a=b")], text);
+    let done = answer(StatusCode::CREATED, format!("run {}", runs.add())).into_response();
+    let writes = [count(&table, "effect"), debit(&table, "alice", 5)];
+    let transaction = Transaction::new(done).items(writes);
+    let instead = move |status| answer(status, "not done".to_owned()).into_response();
+    Ok(match order.act.as_str() {
+        "bare" => transaction,
+        "poor" => {
+            transaction.on_condition_failed(move |_| Some(instead(StatusCode::PAYMENT_REQUIRED)))
+        }
+        "busy" => transaction.on_condition_failed(move |_| Some(instead(StatusCode::CONFLICT))),
+        "slow" => transaction.on_condition_failed(move |_| {
+            let never = stream::pending::<Result<Bytes, std::io::Error>>();
+            Some(Body::from_stream(never).into_response())
+        }),
+        "broken" => {
+            let pieces = stream::iter([Ok("half of "), Err(std::io::Error::other("gone"))]);
+            Transaction::new(Body::from_stream(pieces).into_response())
+                .items([count(&table, "effect")])
+        }
+        "read" => Transaction::nothing_executed("read".into_response()),
+        "plain" => return Err(StatusCode::OK),
+        "fail" => return Err(StatusCode::SERVICE_UNAVAILABLE),
+        "panic" => panic!("before anything happens"),
+        other => panic!("{other} is no case"),
+    })
+}
+
+struct Api {
+    store: Store,
+    link: Link,
+    server: SocketAddr,
+}
+
+impl Api {
+    /// `/transfers` under the transaction layer, `/plain` under the other one, `/bare` under none.
+    async fn open(change: impl FnOnce(Http) -> Http) -> Self {
+        let (store, link) = (Store::open().await, Link::default());
+        let http = change(store.over(&link).http("transfers"));
+        let router = Router::new()
+            .route(
+                "/transfers",
+                on_post(transfer).put(transfer).route_layer(http.clone().transaction_layer()),
+            )
+            .route("/plain", on_post(transfer).put(transfer).route_layer(http.layer()))
+            .route("/bare", on_post(transfer).put(transfer))
+            .with_state((store.table().to_owned(), Runs::default()));
+        Self { server: listen(router).await, store, link }
+    }
+
+    async fn send(&self, request: http::Request<Bytes>) -> http::Response<Bytes> {
+        self.link.wire.forget();
+        client::send(self.server, &request).await
+    }
+
+    async fn effects(&self) -> (i64, i64) {
+        (self.store.counted("effect").await, self.store.counted("alice").await)
+    }
+}
+
+fn order(key: &str, act: &str) -> http::Request<Bytes> {
+    to(post(key, format!(r#"{{"act":"{act}"}}"#)), "/transfers")
+}
+
+#[tokio::test]
+async fn first_and_repeat_take_one_round_trip_each() {
+    let api = Api::open(|http| http).await;
+    api.store.deposit("alice", 5).await;
+    let mut first = api.send(order("k", "bare")).await;
+    assert_eq!((first.status().as_u16(), first.body().as_ref()), (201, &b"run 1"[..]));
+    assert_eq!(api.link.wire.requests(), ["TransactWriteItems"]);
+    assert!(first.headers_mut().remove("set-cookie").is_some());
+    let repeat = api.send(order("k", "bare")).await;
+    assert_eq!(api.link.wire.requests(), ["TransactWriteItems"]);
+    assert!(is_replay(&repeat));
+    assert_same(&first, &repeat);
+    problem(&api.send(order("k", "poor")).await, 422, "Mismatch");
+    assert_eq!(api.effects().await, (1, 0));
+}
+
+#[tokio::test]
+async fn a_condition_that_fails_gets_its_answer_stored_or_not_by_its_status() {
+    let api = Api::open(|http| http).await;
+    let poor = api.send(order("poor", "poor")).await;
+    assert_eq!((poor.status().as_u16(), is_replay(&poor)), (402, false));
+    problem(&api.send(order("bare", "bare")).await, 409, "ConditionFailed");
+    assert_eq!(api.send(order("busy", "busy")).await.body().as_ref(), b"not done");
+    // Its body is not there when it is asked for.
+    problem(&api.send(order("slow", "slow")).await, 409, "ConditionFailed");
+    api.store.deposit("alice", 50).await;
+    let poor = api.send(order("poor", "poor")).await;
+    assert_eq!((poor.status().as_u16(), is_replay(&poor)), (402, true));
+    for key in ["bare", "busy", "slow"] {
+        assert_eq!(api.send(order(key, key)).await.status(), 201, "{key}");
+    }
+    assert_eq!(api.effects().await, (3, 35));
+}
+
+#[tokio::test]
+async fn what_wants_nothing_written_leaves_nothing() {
+    let api = Api::open(|http| http).await;
+    api.store.deposit("alice", 5).await;
+    assert_eq!(api.send(order("k", "read")).await.body().as_ref(), b"read");
+    assert_eq!(api.send(order("k", "fail")).await.status(), 503);
+    for _ in 0..2 {
+        let plain = api.send(order("k", "plain")).await;
+        assert_eq!((plain.status().as_u16(), is_replay(&plain)), (200, false));
+    }
+    let no_json = to(post("k", "{"), "/transfers");
+    assert_eq!(api.send(no_json).await.status(), 400);
+    // Whether there is an answer already.
+    assert_eq!(api.link.wire.requests(), ["GetItem"]);
+    problem(&api.send(order("k", "panic")).await, 500, "HandlerPanicked");
+    problem(&api.send(order("k", "broken")).await, 500, "BodyBroken");
+    assert_eq!(api.send(order("k", "bare")).await.status(), 201);
+    assert!(is_replay(&api.send(order("k", "bare")).await));
+    assert_eq!(api.effects().await, (1, 0));
+}
+
+/// Nothing is written without protection.
+#[tokio::test]
+async fn what_passes_through_may_read_and_not_write() {
+    let api = Api::open(|http| http.key_required(false)).await;
+    let keyless = |act| without(order("", act), "idempotency-key");
+    for request in [by("PUT", order("k", "read")), keyless("read")] {
+        assert_eq!(api.send(request).await.body().as_ref(), b"read");
+    }
+    for request in [by("PUT", order("k", "bare")), keyless("bare")] {
+        problem(&api.send(request).await, 500, "Misconfigured");
+    }
+    assert_eq!(api.send(keyless("fail")).await.status(), 503);
+    assert_eq!(api.link.wire.requests(), [""; 0]);
+    assert_eq!(api.effects().await, (0, 0));
+}
+
+#[tokio::test]
+async fn a_transaction_that_no_layer_takes_is_no_success() {
+    let api = Api::open(|http| http).await;
+    api.store.deposit("alice", 5).await;
+    for path in ["/plain", "/bare"] {
+        for _ in 0..2 {
+            let told = problem(&api.send(to(order("k", "bare"), path)).await, 500, "Misconfigured");
+            assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("transaction")));
+        }
+    }
+    assert_eq!(api.effects().await, (0, 5));
+}

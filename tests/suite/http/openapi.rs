@@ -1,0 +1,182 @@
+//! `docs/openapi.yaml` says what is sent.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use yaml_rust2::{Yaml, YamlLoader};
+
+use super::message::{is_replay, post, values, with, without};
+use super::site::{Site, everywhere};
+use crate::support::{Act, Gate, Link};
+
+const TEXT: &str = include_str!("../../../docs/openapi.yaml");
+
+fn document() -> Yaml {
+    YamlLoader::load_from_str(TEXT).expect("it is YAML").remove(0)
+}
+
+/// The node that a `$ref` leads to, or the node itself.
+fn resolved<'a>(document: &'a Yaml, node: &'a Yaml) -> &'a Yaml {
+    let Some(reference) = node["$ref"].as_str() else { return node };
+    let path = reference.strip_prefix("#/").expect("a reference into the document");
+    let found = path.split('/').fold(document, |node, name| &node[name]);
+    assert!(!found.is_badvalue(), "{reference} leads nowhere");
+    found
+}
+
+/// What the document says about a status of the example's operation.
+fn response<'a>(document: &'a Yaml, status: &str) -> &'a Yaml {
+    let responses = &document["paths"]["/payments"]["post"]["responses"];
+    let said = resolved(document, &responses[status]);
+    assert!(!said.is_badvalue(), "nothing is said about {status}");
+    said
+}
+
+fn names(yaml: &Yaml) -> BTreeSet<&str> {
+    yaml.as_hash().into_iter().flatten().filter_map(|(name, _)| name.as_str()).collect()
+}
+
+/// Holds an answer of the crate's own against the document.
+fn assert_documented(document: &Yaml, answer: &Response<Bytes>) {
+    let status = answer.status();
+    let said = response(document, status.as_str());
+    let content = &said["content"];
+    assert_eq!(values(answer.headers(), "content-type"), Vec::from_iter(names(content)));
+    let is_announced = !names(&said["headers"]).is_empty();
+    assert_eq!(answer.headers().contains_key("retry-after"), is_announced, "{status}");
+    for name in names(&said["headers"]) {
+        let header = &resolved(document, &said["headers"][name])["schema"];
+        let sent = values(answer.headers(), "retry-after");
+        assert_eq!((name, sent.len()), ("Retry-After", 1));
+        assert!(
+            sent[0].parse::<i64>().expect("a number") >= header["minimum"].as_i64().expect("one")
+        );
+    }
+    let schemas = &content["application/problem+json"]["schema"]["allOf"];
+    let (every, this) = (resolved(document, &schemas[0]), &schemas[1]["properties"]);
+    let body: serde_json::Value = serde_json::from_slice(answer.body()).expect("JSON");
+    let members = body.as_object().expect("an object");
+    let sent: BTreeSet<_> = members.keys().map(String::as_str).collect();
+    let required = every["required"].as_vec().expect("a list");
+    assert_eq!(sent, required.iter().filter_map(Yaml::as_str).collect());
+    assert_eq!(
+        (every["additionalProperties"].as_bool(), &sent),
+        (Some(false), &names(&every["properties"]))
+    );
+    for (name, value) in members {
+        let kind = every["properties"][name.as_str()]["type"].as_str();
+        assert_eq!(kind, Some(if value.is_string() { "string" } else { "integer" }), "{name}");
+    }
+    assert_eq!(body["status"].as_i64(), this["status"]["const"].as_i64());
+    let types = this["type"]["enum"].as_vec().expect("a list");
+    assert!(types.iter().any(|known| known.as_str() == body["type"].as_str()), "{body}");
+}
+
+#[tokio::test]
+async fn what_is_sent_is_what_the_document_says() {
+    let document = document();
+    everywhere(async |site| {
+        let site = Site { link: Link::without_retries(), ..site };
+        let gate = Gate::default();
+        let (held, runs) = (gate.clone(), site.runs.clone());
+        let handler = move |request: Request<Bytes>| {
+            let (held, run) = (held.clone(), runs.add());
+            async move {
+                if request.body() == "held" {
+                    held.pass().await;
+                }
+                super::site::paid(run)
+            }
+        };
+        let api = site.serve(site.http(), handler).await;
+        let parameter = &document["paths"]["/payments"]["post"]["parameters"][0];
+        let parameter = resolved(&document, parameter);
+        let name = parameter["name"].as_str().expect("a name").to_lowercase();
+        assert_eq!(
+            (name.as_str(), parameter["required"].as_bool()),
+            ("idempotency-key", Some(true))
+        );
+        let bytes = |limit: &str| {
+            "k".repeat(
+                usize::try_from(parameter["schema"][limit].as_i64().expect("a limit"))
+                    .expect("one"),
+            )
+        };
+
+        assert_documented(&document, &api.send(without(post("k", "{}"), "idempotency-key")).await);
+        for (key, status) in [
+            (bytes("minLength"), 201),
+            (bytes("maxLength"), 201),
+            (bytes("minLength")[1..].to_owned(), 400),
+            (bytes("maxLength") + "k", 400),
+        ] {
+            let answer = api.send(with(post("k", "{}"), "idempotency-key", &key)).await;
+            assert_eq!(answer.status(), status, "{} bytes", key.len());
+            if status == 400 {
+                assert_documented(&document, &answer);
+            }
+        }
+        let said = &response(&document, "201")["headers"];
+        let replay = api.send(post("k", "{}")).await;
+        assert!(is_replay(&replay));
+        let marker = names(said).into_iter().next().expect("a header").to_lowercase();
+        let value = &resolved(&document, &said["Idempotency-Replayed"])["schema"]["const"];
+        assert_eq!(replay.headers()[&marker], value.as_str().expect("a text"));
+        assert_documented(&document, &api.send(post("k", "[]")).await);
+
+        let beside = async {
+            gate.reached().await;
+            let beside = api.send(post("held", "held")).await;
+            gate.open();
+            beside
+        };
+        let (first, beside) = tokio::join!(api.send(post("held", "held")), beside);
+        assert_eq!((first.status().as_u16(), beside.status().as_u16()), (201, 409));
+        assert_documented(&document, &beside);
+
+        site.link.wire.down(Act::LoseRequest);
+        let down = api.send(post("down", "{}")).await;
+        assert_eq!(down.status(), 503);
+        assert_documented(&document, &down);
+    })
+    .await;
+}
+
+/// By the statuses in the documentation of `ProblemKind`.
+#[test]
+fn the_document_knows_every_problem_of_its_statuses() {
+    let document = document();
+    let source = include_str!("../../../src/http/problem.rs");
+    let (_, source) = source.split_once("pub enum ProblemKind {").expect("the enum");
+    let source = source.split("\n}").next().expect("its end");
+    let mut status = "";
+    let mut found = 0;
+    for line in source.lines().map(str::trim) {
+        if let Some(said) = line.strip_prefix("/// ").filter(|said| said.as_bytes()[..3].is_ascii())
+        {
+            if said[..3].bytes().all(|byte| byte.is_ascii_digit()) {
+                status = &said[..3];
+            }
+        } else if let Some(kind) = line.strip_suffix(',') {
+            let documented = ["400", "409", "422", "503"].contains(&status);
+            let uri = format!("#variant.{kind}");
+            assert_eq!(
+                TEXT.lines().any(|line| line.ends_with(&uri)),
+                documented,
+                "{kind}, {status}"
+            );
+            if documented {
+                let types = &response(&document, status)["content"]["application/problem+json"];
+                let types = types["schema"]["allOf"][1]["properties"]["type"]["enum"].as_vec();
+                let types = types.expect("a list");
+                assert!(
+                    types.iter().any(|one| one.as_str().is_some_and(|one| one.ends_with(&uri))),
+                    "{kind}"
+                );
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 17, "{found}");
+}
