@@ -39,13 +39,13 @@ impl Owner {
         Ok(Self(hex.into()))
     }
 
-    /// An owner that nobody is, and another one for each owner: its name with other digits.
+    /// An owner that nobody is, and another one for each owner: its name with other digits at the end.
     pub(crate) fn nobody(&self) -> Self {
-        let other = |digit: char| match digit.to_digit(16) {
-            Some(value) => char::from_digit(15 - value, 16).unwrap_or(digit),
-            None => digit,
+        let other = |(place, digit): (usize, char)| match digit.to_digit(16) {
+            Some(value) if place >= 16 => char::from_digit(15 - value, 16).unwrap_or(digit),
+            Some(_) | None => digit,
         };
-        Self(self.0.chars().map(other).collect::<String>().into())
+        Self(self.0.chars().enumerate().map(other).collect::<String>().into())
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -620,7 +620,9 @@ impl Acquire {
         if term.is_err() && self.goal == Goal::Own {
             return self.give_up(now, Reason::TooLate, Cause::Other);
         }
-        if now.is_over(self.budget) {
+        // The key is ours: a machine that was frozen may be back.
+        let is_ours = matches!(take, Take::Restamp { .. });
+        if now.is_over(self.budget) && !is_ours {
             return self.give_up(now, Reason::TimedOut, Cause::Outage);
         }
         self.note_taken(now, take);
@@ -675,16 +677,10 @@ impl Acquire {
         let at = self.resolved_at;
         let retained = at.plus(self.rules.retention).seconds_up();
         let (form, guard, record) = match take {
-            Take::Create if mutant(Mutant::TakeReleasedUnfenced) => {
-                (Form::Put, Guard::FreeOrHeld, pending)
-            }
             Take::Create => (Form::Put, Guard::Absent.unless(Mutant::CreateUnfenced), pending),
             Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
             Take::TakeOver => {
                 (Form::Update, self.unchanged().unless(Mutant::TakeOverUnfenced), pending)
-            }
-            Take::Restamp { .. } if mutant(Mutant::RestampMayShorten) => {
-                (Form::Stamp, Guard::Held, pending)
             }
             Take::Restamp { lease_expires_at } => {
                 (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
@@ -723,7 +719,12 @@ impl Acquire {
     fn dispatch(&mut self, now: Now, write: Write, take: Take) -> Command {
         self.knowledge.send(&write);
         let limit = match self.goal {
-            Goal::Own | Goal::LookUp => self.limit(now),
+            Goal::Own | Goal::LookUp => match take {
+                Take::Restamp { .. } => self.limit(now).max(MIN_LIMIT),
+                Take::Create | Take::Replace { .. } | Take::TakeOver | Take::Settle(_) => {
+                    self.limit(now)
+                }
+            },
             Goal::Transact { .. } => self.limit(now).min(now.left(self.tries_until)).max(MIN_LIMIT),
         };
         self.step = Step::Sending { write: write.clone(), take };

@@ -275,11 +275,7 @@ impl End {
             self.replaced.push(wrong);
         }
         let term = self.rules.renewed_term(now).not_before(held.lease_expires_at);
-        let guard = match mutant(Mutant::RestampMayShorten) {
-            true => Guard::Held,
-            false => Guard::HeldUntil(wrong),
-        };
-        Some(self.stamp(term.unlike(&self.replaced), guard))
+        Some(self.stamp(term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
     }
 
     fn stamp(&self, term: Term, guard: Guard) -> Write {

@@ -176,7 +176,11 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
     match guard {
         Guard::Absent => alive(record.is_none()),
         Guard::Unchanged(_) => alive(is_unseen || guard.holds(me, record)),
-        Guard::Held | Guard::HeldUntil(_) | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
+        Guard::HeldUntil(end) => {
+            let lease = record.and_then(|record| record.state.lease_expires_at());
+            held(lease == Some(*end))
+        }
+        Guard::Held | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
             held(guard.holds(me, record))
         }
         Guard::HeldOrAsBefore(_) => match is_unseen || guard.holds(me, record) {
@@ -190,8 +194,9 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
         Guard::FreeOrHeld => alive(record.is_none_or(|record| !has_completed(record))),
         #[cfg(feature = "fault-injection")]
         Guard::Owned => held(true),
+        // Whoever does without a guard does not know it.
         #[cfg(feature = "fault-injection")]
-        Guard::Unfenced => Outlook::Alive,
+        Guard::Unfenced => Outlook::Dead,
     }
 }
 

@@ -79,9 +79,11 @@ impl Guard {
         let is_free = record.is_none_or(|record| record.state == State::Released);
         let is_free = is_free && !(mutant(Mutant::ReleasedRefuses) && record.is_some());
         match self {
+            Self::Absent if mutant(Mutant::TakeReleasedUnfenced) => is_free,
             Self::Absent => record.is_none(),
             Self::Unchanged(seen) => record.is_some_and(|record| seen.is_of(record)),
             Self::Held => is_held,
+            Self::HeldUntil(_) if mutant(Mutant::RestampMayShorten) => is_held,
             Self::HeldUntil(end) => is_held && lease == Some(*end),
             Self::HeldForLess(end) => is_held && lease < Some(*end),
             Self::HeldWithoutSteps => {

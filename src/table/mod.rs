@@ -153,12 +153,17 @@ impl Table {
     fn condition(&self, guard: &Guard, me: &Owner) -> Condition<'_> {
         let mut condition = Condition::new(&self.schema);
         match guard {
+            Guard::Absent if mutant(Mutant::TakeReleasedUnfenced) => {
+                condition.free_or_held_by(me);
+            }
             Guard::Absent => condition.absent(),
             Guard::Unchanged(seen) => condition.version(seen),
             Guard::Held => condition.held_by(me),
             Guard::HeldUntil(end) => {
                 condition.held_by(me);
-                condition.lease_is(*end);
+                if !mutant(Mutant::RestampMayShorten) {
+                    condition.lease_is(*end);
+                }
             }
             Guard::HeldForLess(end) => {
                 condition.held_by(me);
