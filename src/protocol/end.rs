@@ -548,6 +548,7 @@ impl End {
             {
                 Command::Stop(Ended::Reopened)
             }
+            Outcome::Unknown if mutant(Mutant::UnknownIsRefused) => self.lost(now, aim),
             Outcome::Unknown => {
                 let aim = match aim {
                     Aim::Leave { .. } => Aim::Leave { in_doubt: true },

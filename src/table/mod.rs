@@ -325,12 +325,6 @@ impl Table {
             },
         };
         stopwatch.store(O::ACTION, outcome.name(), units);
-        let outcome = match outcome {
-            WriteOutcome::Unknown(_) if mutant(Mutant::UnknownIsRefused) => {
-                WriteOutcome::Refused(None)
-            }
-            outcome => outcome,
-        };
         Reply { outcome, time: seen.time }
     }
 
