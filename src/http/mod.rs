@@ -45,14 +45,16 @@
 //!    answered is in each response's extensions: [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory, without trailers: an answer is stored before its first byte is sent. Leave
-//! responses that stream without end outside.
+//! held in memory, without trailers: an answer is stored before its first byte is sent. What passes
+//! through streams, and so does, by choice, what is too long to be stored
+//! ([`Http::stream_large_answers`]).
 //!
 //! **Authenticate first.** A replay is given before the handler runs, to whoever sends the key and
 //! the same request: put authentication outside of this layer (an authorizer, a layer above) and
 //! keep clients apart by [`Http::tenant`].
 
 pub(crate) mod answer;
+mod answer_body;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
@@ -76,6 +78,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
+pub use self::answer_body::AnswerBody;
 pub use self::answered_by::AnsweredBy;
 pub use self::commit::CommittedBody;
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
@@ -98,6 +101,7 @@ pub(crate) use self::{
     answer::WholeBody,
     commit::sealed::Sealed,
     exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
+    layer::{BoxError, own, whole},
     request::{Concern, call, concern},
 };
 
@@ -129,6 +133,7 @@ impl Idempotency {
                 on_store: None,
                 on_replay: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+                stream_large: false,
             },
         }
     }
@@ -177,6 +182,7 @@ pub(crate) struct Config {
     on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
     max_body_bytes: usize,
+    stream_large: bool,
 }
 
 /// Where the key is.
@@ -456,6 +462,33 @@ impl Http {
     /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.config.max_body_bytes = bytes;
+        self
+    }
+
+    /// Whether an answer whose body is over [`max_answer_bytes`](crate::Policy::max_answer_bytes) goes out
+    /// as it comes. Default: it is read to its end first, however long it is.
+    ///
+    /// In both cases the request is completed with the reason in place of the answer: the client that
+    /// asked first gets the answer, repeats get [`ProblemKind::AnswerUnavailable`], and the handler never
+    /// runs again. With `true` that is written as soon as the body is too long, before its first byte goes
+    /// out, and no more than about so many bytes of it are held in memory. A body that ends in an error
+    /// after that breaks its client's connection, as without this crate. A response whose status is not
+    /// stored ([`stored`](Self::stored)) frees its key, or is a failure, at the same moment.
+    ///
+    /// For [`layer`](Self::layer) and `wrap_streaming`; of [`wrap`](Self::wrap) Lambda takes whole bodies
+    /// only.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let layer = idempotency
+    ///     .http("reports")
+    ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
+    ///     .stream_large_answers(true)
+    ///     .layer();
+    /// # }
+    /// ```
+    pub fn stream_large_answers(mut self, stream: bool) -> Self {
+        self.config.stream_large = stream;
         self
     }
 

@@ -36,6 +36,7 @@ mod replays;
 mod round_trips;
 mod sizes;
 mod statuses;
+mod streaming;
 mod switched_off;
 mod tenants;
 mod transaction;
