@@ -19,6 +19,7 @@ use tracing::{Instrument, Span};
 
 use super::answer_body::AnswerBody;
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
+use super::grpc::Trailers;
 use super::problem::{Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
 use super::{Config, carried};
@@ -63,8 +64,8 @@ pub(super) enum Effect {
 }
 
 impl IdempotencyLayer {
-    pub(super) fn new(config: Config, effect: Effect) -> Self {
-        Self { config: Arc::new(config), effect, owners: TaskTracker::new() }
+    pub(super) fn new(config: Arc<Config>, effect: Effect) -> Self {
+        Self { config, effect, owners: TaskTracker::new() }
     }
 
     /// Waits until no handler of this layer's, or of its clones', is running: those too whose
@@ -321,19 +322,24 @@ where
     ResBody::Error: Into<BoxError>,
 {
     let most = if config.stream_large { config.policy.max_answer_bytes } else { usize::MAX };
-    exchange(config, call, |execution| {
+    let answered = exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
             if let Err(error) = ready(&mut inner).await {
                 execution.nothing_executed();
                 return Err(error);
             }
-            let (head, body) = inner.call(request).await?.into_parts();
+            let (mut head, body) = inner.call(request).await?.into_parts();
             match AnswerBody::read(body, most).await {
-                Ok(body) if body.is_whole() => {
-                    Ok(Handled::Response(Response::from_parts(head, body)))
-                }
-                Ok(body) => Ok(Handled::Flowing(Response::from_parts(head, body))),
+                Ok(mut body) => Ok(match body.trailers().map(Option::take) {
+                    Some(trailers) => {
+                        if let Some(trailers) = trailers.filter(|_| config.grpc) {
+                            head.extensions.insert(Trailers(trailers));
+                        }
+                        Handled::Response(Response::from_parts(head, body))
+                    }
+                    None => Handled::Flowing(Response::from_parts(head, body)),
+                }),
                 Err(error) => {
                     tracing::error!(%error, "the body of a handler's response ended with an error");
                     Ok(Handled::Broken(Some(head.status)))
@@ -341,7 +347,14 @@ where
             }
         }
     })
-    .await
+    .await;
+    answered.map(|mut response| {
+        let trailers = response.extensions_mut().remove::<Trailers>();
+        if let Some(place) = response.body_mut().trailers() {
+            *place = trailers.map(|Trailers(trailers)| trailers);
+        }
+        response
+    })
 }
 
 /// Takes the call of a handler that is one transaction through the protocol.

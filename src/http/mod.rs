@@ -61,6 +61,7 @@ pub mod axum;
 mod carried;
 mod commit;
 mod exchange;
+mod grpc;
 pub(crate) mod key_header;
 mod layer;
 mod problem;
@@ -134,6 +135,7 @@ impl Idempotency {
                 on_replay: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
                 stream_large: false,
+                grpc: false,
             },
         }
     }
@@ -183,6 +185,7 @@ pub(crate) struct Config {
     on_replay: Option<OnReplay>,
     max_body_bytes: usize,
     stream_large: bool,
+    grpc: bool,
 }
 
 /// Where the key is.
@@ -492,6 +495,35 @@ impl Http {
         self
     }
 
+    /// Whether gRPC requests are served. Default: those with a key are refused
+    /// ([`ProblemKind::GrpcUnsupported`]), since a gRPC answer has its status in trailers, behind a status
+    /// of HTTP that is always 200.
+    ///
+    /// With `true` trailers are stored and replayed. An answer is judged by the HTTP status that its gRPC
+    /// status stands for ([`stored`](Self::stored)): OK and `NOT_FOUND` are stored, `INVALID_ARGUMENT` frees
+    /// the key, `UNAVAILABLE` is a failure. The crate's own answers are gRPC's too, unless there is a
+    /// [renderer](Self::problem). The key comes in the metadata, under the header's name. A call with an
+    /// answer of many messages is held until its end, as any answer is.
+    ///
+    /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` refuse gRPC all the
+    /// same, and so do handlers that are one transaction.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// // Around a service of tonic's, say.
+    /// let layer = idempotency.http("payments").grpc(true).layer();
+    /// # }
+    /// ```
+    pub fn grpc(mut self, serve: bool) -> Self {
+        self.config.grpc = serve;
+        self
+    }
+
+    /// This configuration, where trailers are not carried.
+    pub(crate) fn without_trailers(self) -> Arc<Config> {
+        Arc::new(Config { grpc: false, ..self.config })
+    }
+
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
@@ -506,7 +538,7 @@ impl Http {
     /// # }
     /// ```
     pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(self.config, layer::Effect::Handler)
+        IdempotencyLayer::new(Arc::new(self.config), layer::Effect::Handler)
     }
 }
 

@@ -41,7 +41,7 @@ impl Http {
     where
         S: Service<Request>,
     {
-        IdempotentStream { config: Arc::new(self.config), inner: service }
+        IdempotentStream { config: self.without_trailers(), inner: service }
     }
 }
 

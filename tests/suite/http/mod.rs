@@ -21,6 +21,7 @@ mod commit;
 mod executions;
 mod failures;
 mod fingerprints;
+mod grpc;
 mod hooks;
 mod in_progress;
 mod key_header;
