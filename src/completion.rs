@@ -70,18 +70,19 @@ impl Execution {
         let is_kept = core.remembers(&claim.key, policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
         let (mut response, in_parts) = self.put_away(draft, completed_at, &retries).await;
+        let mut attempt = claim.attempt;
         loop {
             // The lease may be renewed between two tries, and no record expires before it ends.
             let expires_at = in_parts.unwrap_or_else(|| self.expires_at(completed_at));
             let asked = core.ask(&claim.key);
             let finished = Finished { completed_at, expires_at, response: response.clone() };
-            let whole = self.finished_item(finished);
+            let whole = self.finished_item(attempt, finished);
             let Reply { outcome, .. } = if self.inner.commits.were_sent() {
                 // A commit may land late, and its answer must not be overwritten.
-                let guard = Guard::FreeOrHeld(&claim.owner);
+                let guard = Guard::FreeOrHeld(&claim.owner, attempt);
                 table.put_guarded(whole, guard, retries.limit()).await
             } else {
-                table.complete(&claim.owner, whole, retries.limit()).await
+                table.complete(&claim.owner, attempt, whole, retries.limit()).await
             };
             let error = match outcome {
                 Write::Applied => {
@@ -95,7 +96,14 @@ impl Execution {
                     }
                     return self.stored();
                 }
-                Write::Refused(Some(item)) => return self.refused(item, completed_at).await,
+                Write::Refused(Some(item)) => match self.released_attempt(&item) {
+                    // In nobody's hands after all, and what was told of it stays told.
+                    Some(later) if later > attempt => {
+                        attempt = later;
+                        continue;
+                    }
+                    Some(_) | None => return self.refused(item, completed_at).await,
+                },
                 Write::Refused(None) => {
                     match table.get(&claim.key, retries.limit()).await.outcome {
                         Ok(Some(item)) => return self.refused(item, completed_at).await,
@@ -193,10 +201,23 @@ impl Execution {
     }
 
     /// The finished record, as it stands in the table.
-    pub(crate) fn finished_item(&self, finished: Finished) -> Item {
+    pub(crate) fn finished_item(&self, attempt: u32, finished: Finished) -> Item {
         let (schema, claim) = (&self.inner.core.table.schema, &self.inner.claim);
         let Finished { completed_at, expires_at, response } = finished;
-        record::completed_item(schema, claim, completed_at, expires_at, response)
+        let mut item = record::completed_item(schema, claim, completed_at, expires_at, response);
+        if attempt != claim.attempt {
+            record::set_attempt(schema, &mut item, attempt);
+        }
+        item
+    }
+
+    /// The attempt of a record that is in nobody's hands.
+    pub(crate) fn released_attempt(&self, item: &Item) -> Option<u32> {
+        let record = Record::decode(&self.inner.core.table.schema, item.clone()).ok()?;
+        match record.state {
+            State::Released => Some(record.attempt),
+            State::Pending { .. } | State::Completed { .. } | State::Failed { .. } => None,
+        }
     }
 
     /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,

@@ -491,6 +491,11 @@ pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
 }
 
+/// Gives a whole record another attempt.
+pub(crate) fn set_attempt(schema: &TableSchema, item: &mut Item, attempt: u32) {
+    set(item, schema, Attribute::Attempt, number(attempt));
+}
+
 /// Whose record it is.
 pub(crate) fn owner<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
     item.get(schema.name(Attribute::Owner))?.as_s().ok().map(String::as_str)

@@ -120,7 +120,7 @@ impl Table {
     pub(crate) async fn create(&self, claim: &Claim, term: Term, limit: Duration) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         if mutant(Mutant::TakeReleasedUnfenced) {
-            condition.free_or_held_by(&claim.owner);
+            condition.free_or_held_by(&claim.owner, u32::MAX);
         } else if !mutant(Mutant::CreateUnfenced) {
             condition.absent();
         }
@@ -205,16 +205,18 @@ impl Table {
     }
 
     /// Writes the finished record over the owner's own, or where it is in nobody's hands: the effect
-    /// has happened, whoever released or deleted the record.
+    /// has happened, whoever released or deleted the record. The item has this attempt, and a released
+    /// record with a later one refuses it.
     pub(crate) async fn complete(
         &self,
         owner: &Owner,
+        attempt: u32,
         item: Item,
         limit: Duration,
     ) -> Reply<Write> {
         let mut condition = Condition::new(&self.schema);
         if !mutant(Mutant::CompleteUnfenced) {
-            condition.free_or_owned_by(owner);
+            condition.free_or_owned_by(owner, attempt);
         }
         self.put(item, condition, limit).await
     }

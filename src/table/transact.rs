@@ -30,8 +30,8 @@ pub(crate) enum Guard<'a> {
     Absent,
     /// The owner's own, PENDING.
     Held(&'a Owner),
-    /// In nobody's hands (none, or RELEASED), or the owner's own, PENDING.
-    FreeOrHeld(&'a Owner),
+    /// In nobody's hands (none, or RELEASED after no later attempt than this), or the owner's own, PENDING.
+    FreeOrHeld(&'a Owner, u32),
     /// Exactly the one that was seen.
     Version(&'a Version),
     /// One of an owner that there is not: it never lands.
@@ -204,7 +204,7 @@ impl Table {
             Guard::Absent => condition.absent(),
             Guard::Held(owner) if mutant(Mutant::CommitAnyStatus) => condition.owned_by(owner),
             Guard::Held(owner) => condition.held_by(owner),
-            Guard::FreeOrHeld(owner) => condition.free_or_held_by(owner),
+            Guard::FreeOrHeld(owner, attempt) => condition.free_or_held_by(owner, attempt),
             Guard::Version(version) => condition.version(version),
             Guard::Never(nobody) => condition.owned_by(nobody),
         }

@@ -358,6 +358,8 @@ struct Attempt<'a> {
     execution: &'a Execution,
     ledger: MutexGuard<'a, Ledger>,
     record: Item,
+    /// The record's.
+    attempt: u32,
     items: Vec<TransactWriteItem>,
     ours: Ours,
     in_doubt: bool,
@@ -399,7 +401,8 @@ impl<'a> Attempt<'a> {
             Some(_) => execution.parts_expire_at(completed_at),
             None => execution.expires_at(completed_at),
         };
-        let mut record = execution.finished_item(Finished { completed_at, expires_at, response });
+        let mut record = execution
+            .finished_item(inner.claim.attempt, Finished { completed_at, expires_at, response });
         let mut items = commit.items;
         let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
         let retries = execution.retries();
@@ -407,7 +410,7 @@ impl<'a> Attempt<'a> {
         if parts.is_some() && !inner.commits.were_sent() {
             let empty = AttributeValue::Null(true);
             let finished = Finished { completed_at, expires_at, response: empty };
-            let probe = execution.finished_item(finished);
+            let probe = execution.finished_item(inner.claim.attempt, finished);
             let is_held = |found: Option<&Item>| found.is_some_and(|item| execution.holds(item));
             let limit = retries.limit() / 4;
             match preview(&inner.core, probe, &items, limit, is_held).await {
@@ -420,7 +423,10 @@ impl<'a> Attempt<'a> {
             && let Err(error) = execution.write_parts(&parts, expires_at, &retries).await
         {
             let whole = parts.in_record().map(|response| {
-                execution.finished_item(Finished { completed_at, expires_at, response })
+                execution.finished_item(
+                    inner.claim.attempt,
+                    Finished { completed_at, expires_at, response },
+                )
             });
             match whole.filter(|whole| items::fit(whole, others).is_ok()) {
                 Some(whole) => record = whole,
@@ -430,7 +436,8 @@ impl<'a> Attempt<'a> {
         ledger.completed_at = Some(completed_at);
         ledger.tokens += 1;
         let ours = Ours { completed_at, answer: commit.answer };
-        Ok(Self { execution, ledger, record, items, ours, in_doubt, retries })
+        let attempt = inner.claim.attempt;
+        Ok(Self { execution, ledger, record, attempt, items, ours, in_doubt, retries })
     }
 
     async fn run(mut self) -> Result<(), CommitError> {
@@ -457,7 +464,7 @@ impl<'a> Attempt<'a> {
         let guard = if self.execution.is_protected() {
             Guard::Held(owner)
         } else {
-            Guard::FreeOrHeld(owner)
+            Guard::FreeOrHeld(owner, self.attempt)
         };
         let token = token(owner.as_str(), self.ledger.tokens);
         let sent =
@@ -504,6 +511,16 @@ impl<'a> Attempt<'a> {
             None => inner.core.table.get(&inner.claim.key, limit).await.outcome,
         };
         let is_protected = self.execution.is_protected();
+        let later = found.as_ref().ok().and_then(Option::as_ref);
+        let later = later.and_then(|item| self.execution.released_attempt(item));
+        if let Some(later) = later.filter(|later| !is_protected && *later > self.attempt) {
+            // In nobody's hands, and what was told of it stays told.
+            self.attempt = later;
+            record::set_attempt(&inner.core.table.schema, &mut self.record, later);
+            self.ledger.tokens += 1;
+            let message = "the record was released after a later attempt";
+            return Step::Again(Error::new(ErrorKind::Unavailable, message));
+        }
         let found = match found {
             Ok(Some(item)) => self.execution.found(item, Some(&self.ours)).await,
             Ok(None) if is_protected => Some(Fate::LeaseLost(None).into()),
