@@ -54,6 +54,7 @@ impl<'a> Condition<'a> {
         if !mutant(Mutant::ReleasedRefuses) {
             self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
             let name = self.name(Attribute::Attempt);
+            let attempt = if mutant(Mutant::AttemptMayFall) { u32::MAX } else { attempt };
             self.value(":later", record::number(attempt.saturating_add(1)));
             self.expression.extend(["(", status, " = :released AND ", name, " < :later) OR "]);
         }
