@@ -39,12 +39,12 @@ const COLD: [&str; 2] = ["HTTP", "TLS"];
 const STARTS: usize = 3;
 
 /// The crate's side; as it is built to deploy, it is the first, with which every other is compared.
-const OURS: &str = "ours";
+pub(super) const OURS: &str = "ours";
 
 /// One way to do the work.
-struct Side {
-    argument: &'static str,
-    label: &'static str,
+pub(super) struct Side {
+    pub(super) argument: &'static str,
+    pub(super) label: &'static str,
     /// The program and its first arguments.
     command: Vec<String>,
     has_cache: bool,
@@ -54,7 +54,7 @@ struct Side {
     zipped: Option<u64>,
 }
 
-fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
+pub(super) fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = |profile, argument, label| {
         let program = program(workspace, profile, "end-to-end");
@@ -179,7 +179,7 @@ pub(super) fn measure(
 }
 
 impl Side {
-    fn run(&self, endpoint: &str, case: &str) -> Command {
+    pub(super) fn run(&self, endpoint: &str, case: &str) -> Command {
         let mut program = Command::new(&self.command[0]);
         program
             .args(&self.command[1..])
