@@ -95,13 +95,13 @@ fn in_a_share(
         }
     };
     if !options.built {
-        build(workspace, PLAIN)?;
         build(workspace, RELEASE)?;
     }
     println!("\n==> in a function of {megabytes} MB");
     let memory = memory::measure(workspace, &server(workspace)?, options, &share)?;
     let title = format!("A process of {megabytes} MB that makes one call by HTTPS");
-    document.replace("memory", &memory.tables())?;
+    let tables = format!("{}\n{}", machine::described(options)?, memory.tables());
+    document.replace("memory", &tables)?;
     document.picture("memory", chart(&title, "milliseconds", None, &memory.bars())?)?;
     document.save()?;
     println!("\nwritten: docs/benchmarks.md");

@@ -54,7 +54,12 @@ pub(super) struct Side {
     zipped: Option<u64>,
 }
 
-pub(super) fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
+/// Those of our own in these profiles, and the peers where they are asked for.
+pub(super) fn sides(
+    workspace: &Workspace,
+    profiles: &[&str],
+    options: &BenchOptions,
+) -> Result<Vec<Side>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = |profile, argument, label| {
         let program = program(workspace, profile, "end-to-end");
@@ -68,13 +73,17 @@ pub(super) fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec
             zipped: if is_ours { Some(archive::zipped(&[&program])?) } else { None },
         })
     };
-    let mut sides = vec![
-        own(RELEASE, OURS, "the crate, built to deploy")?,
-        own(RELEASE, "bare", "SDK by hand, built to deploy")?,
-        own(PLAIN, OURS, "the crate, built plainly")?,
-        own(PLAIN, "bare", "SDK by hand, built plainly")?,
-        own(PLAIN, "bare-threads", "SDK by hand, built plainly, many threads")?,
+    let all = [
+        (RELEASE, OURS, "the crate, built to deploy"),
+        (RELEASE, "bare", "SDK by hand, built to deploy"),
+        (PLAIN, OURS, "the crate, built plainly"),
+        (PLAIN, "bare", "SDK by hand, built plainly"),
+        (PLAIN, "bare-threads", "SDK by hand, built plainly, many threads"),
     ];
+    let all = all.into_iter().filter(|(profile, ..)| profiles.contains(profile));
+    let mut sides = all
+        .map(|(profile, argument, label)| own(profile, argument, label))
+        .collect::<Result<Vec<_>>>()?;
     if options.peers {
         let (peers, sources) =
             (workspace.target.join("peers"), workspace.root.join("benches/peers"));
@@ -135,7 +144,7 @@ pub(super) fn measure(
     server: &Server,
     options: &BenchOptions,
 ) -> Result<Sockets> {
-    let sides = sides(workspace, options)?;
+    let sides = sides(workspace, &[PLAIN, RELEASE], options)?;
     let front = Front::start(workspace, server.endpoint())?;
     let java = if options.peers { Some(front.java_options()?) } else { None };
     let (mut results, mut cold) =
