@@ -10,6 +10,7 @@ macro_rules! pages {
 
 pages! {
     Readme: "../README.md",
+    Agents: "../docs/agents.md",
     Deploy: "../docs/deploy.md",
     Messages: "../docs/messages.md",
     Signals: "../docs/signals.md",
@@ -25,6 +26,7 @@ pages! {
     MigratingFromPowertools: "../docs/guide/migrating-from-powertools.md",
     SnapStart: "../docs/guide/snapstart.md",
     DurableFunctions: "../docs/guide/durable-functions.md",
+    Guarantees: "../docs/guide/guarantees.md",
     HowItRelates: "../docs/guide/how-it-relates.md",
     EncryptAnswers: "../docs/guide/encrypt-answers.md",
     Testing: "../docs/guide/testing.md",

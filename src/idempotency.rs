@@ -136,7 +136,7 @@ impl Idempotency {
     /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
     /// until it is active: for tests, examples and first steps.
     ///
-    /// Of a table that is there already, with the same keys, only the TTL is enabled.
+    /// Of a table that is there already, with the same keys, only the TTL is enabled: then this is `false`.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -150,7 +150,7 @@ impl Idempotency {
     /// credentials, or where a table of that name has other keys;
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB fails
     /// or the table is not active after a minute.
-    pub async fn create_table(&self) -> Result<(), Error> {
+    pub async fn create_table(&self) -> Result<bool, Error> {
         self.core.table.create_table().await
     }
 }

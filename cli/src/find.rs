@@ -32,7 +32,7 @@ pub(crate) async fn run(
         if json {
             output::document(record::document(record))?;
         } else {
-            output::print(record::text(record))?;
+            output::print(record::text(record) + &record::next(record))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -86,11 +86,13 @@ async fn on_table(
     let admin = idempotency.admin();
     match command {
         Command::CreateTable => {
-            idempotency.create_table().await?;
+            let is_new = idempotency.create_table().await?;
             if json {
-                output::document(json!({"created": true}))?;
+                output::document(json!({"created": is_new}))?;
+            } else if is_new {
+                output::line(format!("table `{table}` was created, with its time to live on"))?;
             } else {
-                output::line("the table is there, and its time to live is on")?;
+                output::line(format!("table `{table}` was there already; its time to live is on"))?;
             }
             Ok(ExitCode::SUCCESS)
         }

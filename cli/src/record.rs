@@ -1,11 +1,12 @@
 //! One record, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dynamodb_idempotency::admin::{
-    Admin, Danger, StoredAnswer, StoredBody, StoredRecord, StoredState, StoredStep,
+    Admin, Danger, Select, StoredAnswer, StoredBody, StoredRecord, StoredState, StoredStep,
 };
 use dynamodb_idempotency::{Error, KeyForm, Scope};
 use serde_json::{Value, json};
@@ -20,12 +21,85 @@ pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRec
     admin.record(&Scope::from_encoded(&key.scope)?, &key.text, form).await
 }
 
+/// How many scopes are suggested.
+const SUGGESTIONS: usize = 5;
+
 /// What is said where there is no record.
-pub(crate) fn absent(key: &Key) -> String {
-    let mut said = format!("there is no record `{}#{}`", key.scope, key.text);
+pub(crate) fn no_record(key: &Key) -> String {
     let hashed = if key.sha256 { "" } else { "; with KeyForm::Sha256, ask with --sha256" };
-    let _ = write!(said, " (a tenant is part of the scope: `payments/%t/acme`{hashed})");
+    format!(
+        "there is no record `{}#{}` (a tenant is part of the scope: `payments/%t/acme`{hashed})",
+        key.scope, key.text
+    )
+}
+
+/// As [`no_record`], with scopes that there are.
+pub(crate) async fn absent(admin: Admin<'_>, key: &Key) -> String {
+    let mut said = no_record(key);
+    let _ = match scopes(admin).await {
+        Ok(scopes) if scopes.is_empty() => write!(said, "; no scope was found in the table"),
+        Ok(scopes) if scopes.contains(&key.scope) => write!(said, "; the scope is right"),
+        Ok(scopes) => {
+            write!(said, "; scopes that exist: {}", nearest(&key.scope, scopes).join(", "))
+        }
+        Err(_) => write!(said, "; `idempotency stats --scopes` lists those that exist"),
+    };
     said
+}
+
+/// The scopes in the first megabyte of the table: one request.
+async fn scopes(admin: Admin<'_>) -> Result<BTreeSet<String>, Error> {
+    let page = admin.page(0, 1, Select::All, None).await?;
+    Ok(page.records.into_iter().map(|record| record.scope).collect())
+}
+
+/// Those that begin most like what was asked for.
+fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
+    let alike = |scope: &String| {
+        let pairs = asked.chars().zip(scope.chars());
+        pairs.take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count()
+    };
+    let mut scopes: Vec<_> = scopes.into_iter().collect();
+    scopes.sort_by_key(|scope| std::cmp::Reverse(alike(scope)));
+    scopes.truncate(SUGGESTIONS);
+    scopes.iter().map(|scope| format!("`{}`", plain(scope))).collect()
+}
+
+/// What to do now.
+pub(crate) fn next(record: &StoredRecord) -> String {
+    let name = format!("{} {}", word(&record.scope), word(&record.key));
+    let what = match &record.state {
+        _ if record.is_expired() => "nothing: the next request runs it".to_owned(),
+        StoredState::Pending { .. } if record.lease_left().is_some() => {
+            format!("wait for it: idempotency watch {name}")
+        }
+        StoredState::Pending { .. } => format!(
+            "{LOOK}; the next request takes it over and runs it again; \
+             under Takeover::Reject: idempotency release {name}"
+        ),
+        StoredState::Completed { .. } => "nothing: repeats get the answer".to_owned(),
+        StoredState::Failed { .. } => format!(
+            "the next request runs it again or gets the failure, by the policy; \
+             to run it anew: idempotency release {name}"
+        ),
+        StoredState::Released => "nothing: the next request runs it".to_owned(),
+    };
+    format!("next: {what}\n")
+}
+
+/// What an owner that has vanished leaves to be done by people.
+pub(crate) const LOOK: &str =
+    "look in the system that it writes to whether its effect has happened";
+
+/// For a shell: as it is, or in quotes.
+pub(crate) fn word(text: &str) -> String {
+    let text = plain(text);
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-./%:@+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_bare) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 /// Where the operation is, in words.
@@ -215,5 +289,30 @@ pub(crate) fn warning(danger: Danger) -> &'static str {
         Danger::LiveLease => "its owner's lease is live: the operation may run twice at once",
         Danger::Completed => "the operation is done: the next request does it again",
         Danger::Steps => "steps of it are done: the next request does them again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_can_be_pasted_into_a_shell() {
+        for (text, expected) in [
+            ("payments/%t/acme", "payments/%t/acme"),
+            ("order 42", "'order 42'"),
+            ("o'clock;rm", r"'o'\''clock;rm'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word(text), expected);
+        }
+    }
+
+    #[test]
+    fn the_scopes_that_begin_alike_come_first() {
+        let scopes = ["charge", "payments", "payouts", "refunds", "a", "b", "c"].map(str::to_owned);
+        let nearest = nearest("paymnets", scopes.into());
+        assert_eq!(nearest[..2], ["`payments`", "`payouts`"]);
+        assert_eq!(nearest.len(), SUGGESTIONS);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(
         return Err(Failure::Usage("nobody is asked with --json: add --yes".to_owned()));
     }
     let Some(record) = record::find(admin, key).await? else {
-        return Err(Failure::Absent(record::absent(key)));
+        return Err(Failure::Absent(record::absent(admin, key).await));
     };
     // What is shown is what is agreed to; programs get one document, at the end.
     if !json {
@@ -33,10 +33,30 @@ pub(crate) async fn run(
         let warnings = warnings.join("; ");
         return Err(Failure::Refused(format!("{warnings}; nothing was written: --force does it")));
     }
-    if !consent.yes && !agreed(&warnings)? {
+    let notes: Vec<_> =
+        warnings.iter().map(|warning| (*warning).to_owned()).chain(abandoned(&record)).collect();
+    if !consent.yes && !agreed(&notes)? {
         return Err(Failure::Refused("nothing was written".to_owned()));
     }
     report(admin, &record, consent, audit, json).await
+}
+
+/// What to think of before the record of a vanished owner is released.
+fn abandoned(record: &StoredRecord) -> Vec<String> {
+    if record.is_expired() || record.abandoned_for().is_none() {
+        return Vec::new();
+    }
+    let mut notes = vec![
+        "Has its effect happened? Its owner ended without an answer, and may have got that far."
+            .to_owned(),
+        format!("First {}: by the key, the time it started, or a derived key.", record::LOOK),
+    ];
+    notes.push(
+        "A release is needed under Takeover::Reject only: else the next request takes over by itself."
+            .to_owned(),
+    );
+    notes.push("Either way the next request runs it again.".to_owned());
+    notes
 }
 
 async fn report(
@@ -75,23 +95,23 @@ async fn report(
 }
 
 /// Asks, where there is somebody to ask.
-fn agreed(warnings: &[&str]) -> Result<bool, Failure> {
+fn agreed(notes: &[String]) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         let message = "nobody is there to ask, so nothing was written: --yes does it";
         return Err(Failure::Refused(message.to_owned()));
     }
-    Ok(ask(warnings, &mut input.lock(), &mut std::io::stderr())?)
+    Ok(ask(notes, &mut input.lock(), &mut std::io::stderr())?)
 }
 
 /// Nothing but a yes is one; nor is the end of the input.
 fn ask(
-    warnings: &[&str],
+    notes: &[String],
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> std::io::Result<bool> {
-    for warning in warnings {
-        writeln!(output, "{warning}")?;
+    for note in notes {
+        writeln!(output, "{note}")?;
     }
     write!(output, "Release this record? [y/N] ")?;
     output.flush()?;
@@ -119,7 +139,8 @@ mod tests {
             ("x\ny\n", false),
         ] {
             let mut asked = Vec::new();
-            let answer = ask(&["its lease is live"], &mut typed.as_bytes(), &mut asked).unwrap();
+            let answer =
+                ask(&["its lease is live".to_owned()], &mut typed.as_bytes(), &mut asked).unwrap();
             assert_eq!(answer, is_yes, "{typed:?}");
             let asked = String::from_utf8(asked).unwrap();
             assert_eq!(asked, "its lease is live\nRelease this record? [y/N] ");

@@ -11,8 +11,8 @@ use crate::{output, record};
 pub(crate) async fn run(admin: Admin<'_>, key: &Key, json: bool) -> Result<ExitCode, Failure> {
     match record::find(admin, key).await? {
         Some(record) if json => output::document(record::document(&record))?,
-        Some(record) => output::print(record::text(&record))?,
-        None => return Err(Failure::Absent(record::absent(key))),
+        Some(record) => output::print(record::text(&record) + &record::next(&record))?,
+        None => return Err(Failure::Absent(record::absent(admin, key).await)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -39,9 +39,21 @@ pub(crate) async fn run(
         output::print(text(&stuck))?;
         let operations = count(stuck.len() as u64, "operation is", "operations are");
         output::line(format!("{operations} stuck; {}", text_of(&read)))?;
+        output::line(next(&stuck))?;
     }
     tell(&unreadable, json);
     read.end().map(|()| ExitCode::SUCCESS)
+}
+
+/// What to do now.
+fn next(stuck: &[StoredRecord]) -> String {
+    match stuck.first() {
+        None => "next: nothing".to_owned(),
+        Some(first) => {
+            let name = format!("{} {}", record::word(&first.scope), record::word(&first.key));
+            format!("next: idempotency show {name}")
+        }
+    }
 }
 
 /// How far a scan came, for people.

@@ -60,7 +60,7 @@ fn show(found: Option<&StoredRecord>, key: &Key, json: bool) -> Result<(), Failu
             output::document(json!({"status": null, "scope": key.scope, "key": key.text}))
         }
         (Some(record), false) => output::line(line(record)),
-        (None, false) => output::line(plain(&record::absent(key))),
+        (None, false) => output::line(plain(&record::no_record(key))),
     }
 }
 
@@ -73,7 +73,7 @@ fn time_up(found: Option<&StoredRecord>, key: &Key, timeout: Duration) -> Option
             let state = record::state(record);
             Some(Failure::TimeUp(format!("after {after} it has not ended: {state}")))
         }
-        None => Some(Failure::Absent(format!("after {after} {}", record::absent(key)))),
+        None => Some(Failure::Absent(format!("after {after} {}", record::no_record(key)))),
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Order {
 pub(crate) enum Source {
     Visa,
     Slow,
+    /// There is no answer.
+    Stuck,
     Declined,
     ProcessingError,
     Crash,
@@ -58,6 +60,7 @@ impl Order {
         let source = match fields.get("source").and_then(Value::as_str) {
             Some("tok_visa") => Source::Visa,
             Some("tok_slow") => Source::Slow,
+            Some("tok_stuck") => Source::Stuck,
             Some("tok_declined") => Source::Declined,
             Some("tok_processing_error") => Source::ProcessingError,
             Some("tok_crash") => Source::Crash,
@@ -83,6 +86,7 @@ pub(crate) async fn charge(order: &Order) -> Result<Charge, Error> {
             tokio::time::sleep(Duration::from_millis(1500)).await;
             return Ok(Charge::Succeeded);
         }
+        Source::Stuck => return std::future::pending().await,
         Source::Crash => panic!("tok_crash was asked for"),
         Source::Declined => (StatusCode::PAYMENT_REQUIRED, "card_declined"),
         Source::ProcessingError => (StatusCode::SERVICE_UNAVAILABLE, "processing_error"),

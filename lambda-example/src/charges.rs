@@ -70,8 +70,10 @@ impl Network {
             }
             Err(error) => return Err(error.into()),
         };
-        if matches!(order.source, Source::Slow) {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
+        match order.source {
+            Source::Slow => tokio::time::sleep(Duration::from_millis(1500)).await,
+            Source::Stuck => std::future::pending().await,
+            Source::Visa | Source::Declined | Source::ProcessingError | Source::Crash => {}
         }
         Ok(charge)
     }

@@ -19,7 +19,7 @@
 //! card network did is another matter; here it only gives its word.)
 //!
 //! What the card network would say is decided by the `source`: `tok_visa` succeeds, `tok_slow` after
-//! 1.5 s, `tok_declined` is refused for good (402), `tok_processing_error` may be tried again (503),
+//! 1.5 s, `tok_stuck` never, `tok_declined` is refused for good (402), `tok_processing_error` may be tried again (503),
 //! and `tok_crash` makes the handler panic; that of `/charges` in its first attempt only, and the next
 //! one finds the charge made.
 //!

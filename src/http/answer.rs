@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
+use super::grpc::Trailers;
 use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
@@ -61,18 +62,29 @@ impl WholeBody for Bytes {
     }
 }
 
+/// What is before the name of a trailer in a stored answer, among the headers: none of those has a colon
+/// in its name.
+const TRAILER_MARK: &str = "trailer:";
+
 /// What is stored of a response.
 pub(crate) fn draft<B: WholeBody>(response: &Response<B>) -> Draft<'_> {
-    draft_of(response.status(), response.headers(), response.body().as_stored())
+    let body = response.body().as_stored();
+    draft_of(response.status(), response.headers(), response.extensions().get(), body)
 }
 
 /// What is stored of a response whose body is `body`.
 pub(super) fn draft_of<'a>(
     status: StatusCode,
     headers: &HeaderMap,
+    trailers: Option<&Trailers>,
     body: BodyRef<'a>,
 ) -> Draft<'a> {
-    Draft::Http { status: status.as_u16(), headers: kept_headers(headers), body }
+    let mut headers = kept_headers(headers);
+    let trailers = trailers.into_iter().flat_map(|Trailers(trailers)| trailers);
+    headers.extend(
+        trailers.map(|(name, value)| (format!("{TRAILER_MARK}{name}"), value.as_bytes().to_vec())),
+    );
+    Draft::Http { status: status.as_u16(), headers, body }
 }
 
 /// The headers that belong to the answer.
@@ -154,7 +166,8 @@ fn changed(
     let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
     let changed = changed.map_err(|_| "Http::on_store panicked")?;
     let (head, body) = before.after(changed).into_parts();
-    Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
+    let draft = draft_of(head.status, &head.headers, head.extensions.get(), body.as_ref());
+    Ok(draft.to_answer())
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.
@@ -174,10 +187,16 @@ pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
 pub(super) fn restore<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = Response::new(B::from_stored(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
-    let headers = response.headers_mut();
+    let mut trailers = HeaderMap::new();
     for (name, value) in answer.headers {
-        let name = HeaderName::try_from(name).ok()?;
-        headers.append(name, HeaderValue::try_from(value).ok()?);
+        let (map, name) = match name.strip_prefix(TRAILER_MARK) {
+            Some(name) => (&mut trailers, name),
+            None => (response.headers_mut(), &*name),
+        };
+        map.append(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+    }
+    if !trailers.is_empty() {
+        response.extensions_mut().insert(Trailers(trailers));
     }
     Some(response)
 }

@@ -51,7 +51,7 @@ fn commit<B: CommittedBody>(response: &Response<B>, items: Vec<TransactWriteItem
     Commit {
         kind: AnswerKind::Http,
         answer: Answer::Http(whole),
-        stored: answer::draft_of(status, headers, body),
+        stored: answer::draft_of(status, headers, None, body),
         items,
     }
 }

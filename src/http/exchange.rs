@@ -12,6 +12,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::answer::{self, BodyBefore, WholeBody};
+use super::grpc::{self, Trailers};
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
 use super::{AnsweredBy, Config, reconcile};
@@ -30,6 +31,8 @@ use crate::transaction::{
 /// What a handler has come to.
 pub(crate) enum Handled<B> {
     Response(Response<B>),
+    /// A response whose body is too long to be stored, and goes out as it comes.
+    Flowing(Response<B>),
     /// The body of its response ended with an error. Its status, where that is known.
     Broken(Option<StatusCode>),
 }
@@ -37,25 +40,36 @@ pub(crate) enum Handled<B> {
 impl<B: WholeBody> Handled<B> {
     fn verdict(&self, config: &Config) -> Verdict {
         match self {
-            Self::Response(response) => config.statuses.judge(response.status()),
+            Self::Response(response) if config.grpc => {
+                config.statuses.judge(grpc::status(response))
+            }
+            // How a gRPC answer ends is not known while it flows: what it did must not happen again.
+            Self::Response(response) | Self::Flowing(response) => {
+                config.statuses.judge(response.status())
+            }
             Self::Broken(Some(status)) => config.statuses.judge(*status),
             // It has answered, and what it did must not happen again.
             Self::Broken(None) => Verdict::Stored,
         }
     }
 
-    /// What can be stored of it.
-    fn draft(&self) -> Option<Draft<'_>> {
+    /// What can be stored of it, or why nothing can.
+    fn draft(&self) -> Result<Draft<'_>, &'static str> {
         match self {
-            Self::Response(response) => Some(answer::draft(response)),
-            Self::Broken(_) => None,
+            Self::Response(response) => Ok(answer::draft(response)),
+            Self::Flowing(_) => {
+                Err("it is longer than Policy::max_answer_bytes, and went out as it came")
+            }
+            Self::Broken(_) => Err("the body of the handler's response ended with an error"),
         }
     }
 
     /// What the client gets.
     fn into_response(self, config: &Config) -> Response<B> {
         match self {
-            Self::Response(response) => AnsweredBy::Handler.mark(response),
+            Self::Response(response) | Self::Flowing(response) => {
+                AnsweredBy::Handler.mark(response)
+            }
             Self::Broken(_) => {
                 let detail = "The response could not be produced.";
                 render(config, &Problem::new(ProblemKind::BodyBroken, detail))
@@ -304,9 +318,7 @@ async fn conclude<B: WholeBody + Sync>(
     let said_nothing = execution.said_nothing_executed();
     let verdict = if said_nothing { Verdict::Refused } else { handled.verdict(config) };
     let draft = match verdict {
-        Verdict::Stored => {
-            handled.draft().ok_or("the body of the handler's response ended with an error")
-        }
+        Verdict::Stored => handled.draft(),
         Verdict::Unstorable(reason) => Err(reason),
         Verdict::Refused => {
             execution.give_back().await;
@@ -314,7 +326,7 @@ async fn conclude<B: WholeBody + Sync>(
         }
         Verdict::Failed => {
             let kept = execution.policy().failure != Failure::Release;
-            execution.fail(handled.draft().filter(|_| kept)).await;
+            execution.fail(handled.draft().ok().filter(|_| kept)).await;
             return handled.into_response(config);
         }
     };
@@ -341,6 +353,9 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
+            Some(response) if response.extensions().get::<Trailers>().is_some() && !config.grpc => {
+                unreadable("the stored answer has trailers, and Http::grpc is not chosen here")
+            }
             Some(response) => return AnsweredBy::Replay.mark(response),
             None => unreadable("the stored answer is not a response that HTTP can carry"),
         },
@@ -368,6 +383,7 @@ fn explain<B: WholeBody>(config: &Config, error: &Error) -> Response<B> {
 pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Response<B> {
     let response = match &config.renderer {
         Some(renderer) => renderer(problem),
+        None if config.grpc => grpc::problem(problem),
         None => problem::Problem::to_response(problem),
     };
     AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))

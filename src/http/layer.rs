@@ -10,20 +10,22 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
+use super::answer_body::AnswerBody;
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
+use super::grpc::Trailers;
 use super::problem::{Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
 use super::{Config, carried};
 use crate::acquire::Call;
 
-pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
 ///
@@ -62,8 +64,8 @@ pub(super) enum Effect {
 }
 
 impl IdempotencyLayer {
-    pub(super) fn new(config: Config, effect: Effect) -> Self {
-        Self { config: Arc::new(config), effect, owners: TaskTracker::new() }
+    pub(super) fn new(config: Arc<Config>, effect: Effect) -> Self {
+        Self { config, effect, owners: TaskTracker::new() }
     }
 
     /// Waits until no handler of this layer's, or of its clones', is running: those too whose
@@ -127,7 +129,8 @@ pub struct IdempotencyService<S> {
     inner: S,
 }
 
-/// The handler's own body where a request passed through, else a whole one.
+/// The handler's own body where a request passed through, which streams as it does without the layer;
+/// else the answer's.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -138,7 +141,7 @@ pub struct IdempotencyService<S> {
 ///     body.collect().await.ok().map(|body| body.to_bytes())
 /// }
 /// ```
-pub type ResponseBody<B> = Either<B, Full<Bytes>>;
+pub type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
 /// The answer of an [`IdempotencyService`] on its way.
 ///
@@ -168,6 +171,14 @@ pub type ResponseBody<B> = Either<B, Full<Bytes>>;
 pub struct ResponseFuture<B, E>(Running<B, E>);
 
 type Running<B, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, E>> + Send>>;
+
+impl<B, E> ResponseFuture<B, E> {
+    pub(crate) fn new(
+        answering: impl Future<Output = Result<Response<ResponseBody<B>>, E>> + Send + 'static,
+    ) -> Self {
+        Self(Box::pin(answering))
+    }
+}
 
 impl<B, E> Future for ResponseFuture<B, E> {
     type Output = Result<Response<ResponseBody<B>>, E>;
@@ -205,7 +216,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        ResponseFuture(Box::pin(answer(self.layer.clone(), self.inner.clone(), request)))
+        ResponseFuture::new(answer(self.layer.clone(), self.inner.clone(), request))
     }
 }
 
@@ -256,12 +267,15 @@ where
     let owner = async move {
         match effect {
             Effect::Handler => own(&config, call, request, inner).await,
-            Effect::Transaction => own_transaction(&config, call, request, inner).await,
+            Effect::Transaction => {
+                let answered = own_transaction(&config, call, request, inner).await;
+                answered.map(|response| response.map(AnswerBody::whole))
+            }
         }
     };
     let owner = owners.spawn(owner.instrument(Span::current()));
     drop(arrival);
-    join(owner).await.map(whole)
+    join(owner).await.map(|response| response.map(Either::Right))
 }
 
 fn shutting_down() -> Problem {
@@ -269,8 +283,8 @@ fn shutting_down() -> Problem {
         .retry_after(SOON)
 }
 
-pub(super) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
-    response.map(|body| Either::Right(Full::new(body)))
+pub(crate) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
+    response.map(|body| Either::Right(AnswerBody::whole(body)))
 }
 
 async fn read<B>(body: B, limit: usize) -> Result<Bytes, Problem>
@@ -292,12 +306,12 @@ where
 }
 
 /// Takes the call through the protocol.
-async fn own<S, ReqBody, ResBody>(
+pub(crate) async fn own<S, ReqBody, ResBody>(
     config: &Config,
     call: Call,
     mut request: Request<ReqBody>,
     mut inner: S,
-) -> Result<Response<Bytes>, S::Error>
+) -> Result<Response<AnswerBody<ResBody>>, S::Error>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
     S::Future: Send,
@@ -307,25 +321,40 @@ where
     ResBody::Data: Send,
     ResBody::Error: Into<BoxError>,
 {
-    exchange(config, call, |execution| {
+    let most = if config.stream_large { config.policy.max_answer_bytes } else { usize::MAX };
+    let answered = exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
             if let Err(error) = ready(&mut inner).await {
                 execution.nothing_executed();
                 return Err(error);
             }
-            let (head, body) = inner.call(request).await?.into_parts();
-            match body.collect().await {
-                Ok(body) => Ok(Handled::Response(Response::from_parts(head, body.to_bytes()))),
+            let (mut head, body) = inner.call(request).await?.into_parts();
+            match AnswerBody::read(body, most).await {
+                Ok(mut body) => Ok(match body.trailers().map(Option::take) {
+                    Some(trailers) => {
+                        if let Some(trailers) = trailers.filter(|_| config.grpc) {
+                            head.extensions.insert(Trailers(trailers));
+                        }
+                        Handled::Response(Response::from_parts(head, body))
+                    }
+                    None => Handled::Flowing(Response::from_parts(head, body)),
+                }),
                 Err(error) => {
-                    let error = error.into();
                     tracing::error!(%error, "the body of a handler's response ended with an error");
                     Ok(Handled::Broken(Some(head.status)))
                 }
             }
         }
     })
-    .await
+    .await;
+    answered.map(|mut response| {
+        let trailers = response.extensions_mut().remove::<Trailers>();
+        if let Some(place) = response.body_mut().trailers() {
+            *place = trailers.map(|Trailers(trailers)| trailers);
+        }
+        response
+    })
 }
 
 /// Takes the call of a handler that is one transaction through the protocol.

@@ -45,20 +45,23 @@
 //!    answered is in each response's extensions: [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory, without trailers: an answer is stored before its first byte is sent. Leave
-//! responses that stream without end outside.
+//! held in memory, without trailers: an answer is stored before its first byte is sent. What passes
+//! through streams, and so does, by choice, what is too long to be stored
+//! ([`Http::stream_large_answers`]).
 //!
 //! **Authenticate first.** A replay is given before the handler runs, to whoever sends the key and
 //! the same request: put authentication outside of this layer (an authorizer, a layer above) and
 //! keep clients apart by [`Http::tenant`].
 
 pub(crate) mod answer;
+mod answer_body;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod carried;
 mod commit;
 mod exchange;
+mod grpc;
 pub(crate) mod key_header;
 mod layer;
 mod problem;
@@ -76,6 +79,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
+pub use self::answer_body::AnswerBody;
 pub use self::answered_by::AnsweredBy;
 pub use self::commit::CommittedBody;
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
@@ -98,6 +102,7 @@ pub(crate) use self::{
     answer::WholeBody,
     commit::sealed::Sealed,
     exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
+    layer::{BoxError, own, whole},
     request::{Concern, call, concern},
 };
 
@@ -129,6 +134,8 @@ impl Idempotency {
                 on_store: None,
                 on_replay: None,
                 max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+                stream_large: false,
+                grpc: false,
             },
         }
     }
@@ -177,6 +184,8 @@ pub(crate) struct Config {
     on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
     max_body_bytes: usize,
+    stream_large: bool,
+    grpc: bool,
 }
 
 /// Where the key is.
@@ -459,6 +468,62 @@ impl Http {
         self
     }
 
+    /// Whether an answer whose body is over [`max_answer_bytes`](crate::Policy::max_answer_bytes) goes out
+    /// as it comes. Default: it is read to its end first, however long it is.
+    ///
+    /// In both cases the request is completed with the reason in place of the answer: the client that
+    /// asked first gets the answer, repeats get [`ProblemKind::AnswerUnavailable`], and the handler never
+    /// runs again. With `true` that is written as soon as the body is too long, before its first byte goes
+    /// out, and no more than about so many bytes of it are held in memory. A body that ends in an error
+    /// after that breaks its client's connection, as without this crate. A response whose status is not
+    /// stored ([`stored`](Self::stored)) frees its key, or is a failure, at the same moment.
+    ///
+    /// For [`layer`](Self::layer) and `wrap_streaming`; of [`wrap`](Self::wrap) Lambda takes whole bodies
+    /// only.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let layer = idempotency
+    ///     .http("reports")
+    ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
+    ///     .stream_large_answers(true)
+    ///     .layer();
+    /// # }
+    /// ```
+    pub fn stream_large_answers(mut self, stream: bool) -> Self {
+        self.config.stream_large = stream;
+        self
+    }
+
+    /// Whether gRPC requests are served. Default: those with a key are refused
+    /// ([`ProblemKind::GrpcUnsupported`]), since a gRPC answer has its status in trailers, behind a status
+    /// of HTTP that is always 200.
+    ///
+    /// With `true` trailers are stored and replayed. An answer is judged by the HTTP status that its gRPC
+    /// status stands for ([`stored`](Self::stored)): OK and `NOT_FOUND` are stored, `INVALID_ARGUMENT` frees
+    /// the key, `UNAVAILABLE` is a failure. The crate's own answers are gRPC's too, unless there is a
+    /// [renderer](Self::problem). The key comes in the metadata, under the header's name. A call with an
+    /// answer of many messages is held until its end, as any answer is.
+    ///
+    /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` refuse gRPC all the
+    /// same, and so do handlers that are one transaction.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// // Around a service of tonic's, say.
+    /// let layer = idempotency.http("payments").grpc(true).layer();
+    /// # }
+    /// ```
+    pub fn grpc(mut self, serve: bool) -> Self {
+        self.config.grpc = serve;
+        self
+    }
+
+    /// This configuration, where trailers are not carried.
+    pub(crate) fn without_trailers(self) -> Arc<Config> {
+        Arc::new(Config { grpc: false, ..self.config })
+    }
+
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
@@ -473,7 +538,7 @@ impl Http {
     /// # }
     /// ```
     pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(self.config, layer::Effect::Handler)
+        IdempotencyLayer::new(Arc::new(self.config), layer::Effect::Handler)
     }
 }
 

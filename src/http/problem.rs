@@ -42,6 +42,9 @@ pub enum ProblemKind {
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
     BodyTooLarge,
+    /// 415: a gRPC request with a key, where [`Http::grpc`](super::Http::grpc) is not chosen, or trailers are
+    /// not carried, as on Lambda. Nothing ran.
+    GrpcUnsupported,
     /// 422: the key was used before with another method, path, query or body.
     Mismatch,
     /// 409 with `Retry-After`: another request with this key is running.
@@ -108,6 +111,9 @@ impl ProblemKind {
             }
             Self::BodyTooLarge => {
                 ("BodyTooLarge", S::PAYLOAD_TOO_LARGE, "Request body is too large")
+            }
+            Self::GrpcUnsupported => {
+                ("GrpcUnsupported", S::UNSUPPORTED_MEDIA_TYPE, "gRPC is not supported here")
             }
             Self::Mismatch => {
                 ("Mismatch", S::UNPROCESSABLE_ENTITY, "Idempotency key is already used")

@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 
+use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Config, KeyRule, Tenant, TenantRule, key_header};
 use crate::acquire::Call;
@@ -38,7 +39,12 @@ pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem
     if !config.methods.contains(&parts.method) {
         return Ok(Concern::None);
     }
+    let is_refused = is_grpc(&parts.headers) && !config.grpc;
+    if is_refused && config.is_off() {
+        return Ok(Concern::None);
+    }
     let found = match &config.key {
+        KeyRule::InBody(_) if is_refused => return Err(grpc_refused()),
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
         KeyRule::InBody(_) => return Ok(Concern::Key(RequestKey::InBody)),
@@ -46,7 +52,15 @@ pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem
     if !config.key_required && found == Ok(None) {
         return Ok(Concern::None);
     }
+    if is_refused {
+        return Err(grpc_refused());
+    }
     required(config, found).map(|key| Concern::Key(RequestKey::Found(key)))
+}
+
+fn grpc_refused() -> Problem {
+    let detail = "gRPC has its status in trailers, which are not kept here. Nothing ran.";
+    Problem::new(ProblemKind::GrpcUnsupported, detail)
 }
 
 /// The key of a request that needs one.

@@ -21,9 +21,14 @@
 
 mod run;
 mod service;
+mod streaming;
 pub mod tenant;
 mod transaction;
 
 pub use self::run::{HttpEvent, RepeatedHeaders, run, run_concurrent, runtime};
 pub use self::service::{HttpService, Idempotent, LambdaResponse, ResponseFuture};
+pub use self::streaming::{
+    IdempotentStream, Streamed, run_with_streaming_response,
+    run_with_streaming_response_concurrent, streaming_runtime,
+};
 pub use self::transaction::IdempotentTransaction;

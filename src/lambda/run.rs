@@ -153,7 +153,7 @@ where
 /// ```
 #[derive(Clone)]
 pub struct RepeatedHeaders<A> {
-    inner: A,
+    pub(super) inner: A,
 }
 
 impl<'a, R, S, E> From<S> for RepeatedHeaders<Adapter<'a, R, S>>

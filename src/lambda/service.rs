@@ -40,7 +40,7 @@ impl Http {
     where
         S: Service<Request> + 'a,
     {
-        Idempotent { config: Arc::new(self.config), inner: service, lifetime: PhantomData }
+        Idempotent { config: self.without_trailers(), inner: service, lifetime: PhantomData }
     }
 }
 

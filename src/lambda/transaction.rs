@@ -52,7 +52,7 @@ impl Http {
         S: Service<Request, Response = Transaction<Response<Body>>> + 'a,
     {
         IdempotentTransaction {
-            config: Arc::new(self.config),
+            config: self.without_trailers(),
             inner: service,
             lifetime: PhantomData,
         }

@@ -26,6 +26,9 @@ const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
 /// it was under.
 pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
+    if mutant(Mutant::ReleaseDeletes) {
+        return 0;
+    }
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 

@@ -311,6 +311,7 @@ impl End {
             return Renewal::Lost;
         };
         match self.rules.renewed_window(now, lease_expires_at, reply.time) {
+            None if mutant(Mutant::RenewalUnverified) => Renewal::Renewed,
             None => Renewal::Wrong(lease_expires_at),
             Some(window) => {
                 self.window = self.window.map(|_| window);
@@ -356,7 +357,7 @@ impl End {
         self.has_committed = true;
         let guard = match self.is_protected {
             true => Guard::Held,
-            false => Guard::FreeOrHeld,
+            false => Guard::FreeOrHeld(self.attempt),
         };
         #[cfg(feature = "fault-injection")]
         let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
@@ -376,8 +377,8 @@ impl End {
         self.stage = Stage::Closed;
         let guard = match self.has_committed {
             // A commit may land late, and its answer must not be overwritten.
-            true => Guard::FreeOrHeld,
-            false => Guard::FreeOrOwned.unless(Mutant::CompleteUnfenced),
+            true => Guard::FreeOrHeld(self.attempt),
+            false => Guard::FreeOrOwned(self.attempt).unless(Mutant::CompleteUnfenced),
         };
         let record = self.header(State::Completed, Some(completed_at), expires_at);
         let write = Write { form: Form::Put, guard, record };
@@ -564,8 +565,26 @@ impl End {
         }
     }
 
+    /// The same write over a record that was released after a later attempt: what was told of it stays
+    /// told, and the number never falls.
+    fn over_released(&self, write: Option<&Write>) -> Option<Write> {
+        let (write, seen) = (write?, self.knowledge.seen().record()?);
+        let guard = match write.guard {
+            Guard::FreeOrOwned(attempt) if seen.attempt > attempt => {
+                Guard::FreeOrOwned(seen.attempt)
+            }
+            Guard::FreeOrHeld(attempt) if seen.attempt > attempt => Guard::FreeOrHeld(seen.attempt),
+            _ => return None,
+        };
+        let record = Header { attempt: seen.attempt, ..write.record.clone() };
+        (seen.state == State::Released).then_some(Write { guard, record, ..write.clone() })
+    }
+
     /// A record was seen, or that there is none.
     fn found(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
+        if let Some(write) = self.over_released(write.as_ref()) {
+            return self.send(now, write, aim);
+        }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
             Some((State::Completed, _))

@@ -188,10 +188,10 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
             false => Outlook::AfterTaking,
         },
         // Whoever has it may release it; but what has completed stays.
-        Guard::FreeOrOwned => {
+        Guard::FreeOrOwned(_) => {
             alive(record.is_none_or(|record| !has_completed(record) || record.owner == *me))
         }
-        Guard::FreeOrHeld => alive(record.is_none_or(|record| !has_completed(record))),
+        Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !has_completed(record))),
         #[cfg(feature = "fault-injection")]
         Guard::Owned => held(true),
         // Whoever does without a guard does not know it.

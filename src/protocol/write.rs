@@ -48,10 +48,11 @@ pub(crate) enum Guard {
     HeldWithoutSteps,
     /// Held, or as it was before it was taken: absent, or exactly what was seen.
     HeldOrAsBefore(Option<Version>),
-    /// Absent, RELEASED, or `owner = :me`: the effect has happened, whoever released the record.
-    FreeOrOwned,
-    /// Absent, RELEASED, or held.
-    FreeOrHeld,
+    /// Absent, RELEASED after no later attempt than this, or `owner = :me`: the effect has happened,
+    /// whoever released the record.
+    FreeOrOwned(u32),
+    /// Absent, RELEASED after no later attempt than this, or held.
+    FreeOrHeld(u32),
     /// `owner = :me`, whatever its state: for mutants.
     #[cfg(feature = "fault-injection")]
     Owned,
@@ -76,10 +77,16 @@ impl Guard {
     pub(crate) fn holds(&self, me: &Owner, record: Option<&Header>) -> bool {
         let is_held = record.is_some_and(|record| record.is_pending_of(me));
         let lease = record.and_then(|record| record.state.lease_expires_at());
-        let is_free = record.is_none_or(|record| record.state == State::Released);
-        let is_free = is_free && !(mutant(Mutant::ReleasedRefuses) && record.is_some());
+        let is_free = |attempt: u32| match record {
+            None => true,
+            Some(_) if mutant(Mutant::ReleasedRefuses) => false,
+            Some(record) => {
+                let is_earlier = record.attempt <= attempt || mutant(Mutant::AttemptMayFall);
+                record.state == State::Released && is_earlier
+            }
+        };
         match self {
-            Self::Absent if mutant(Mutant::TakeReleasedUnfenced) => is_free,
+            Self::Absent if mutant(Mutant::TakeReleasedUnfenced) => is_free(u32::MAX),
             Self::Absent => record.is_none(),
             Self::Unchanged(seen) => record.is_some_and(|record| seen.is_of(record)),
             Self::Held => is_held,
@@ -94,8 +101,10 @@ impl Guard {
             Self::HeldOrAsBefore(Some(seen)) => {
                 is_held || record.is_some_and(|record| seen.is_of(record))
             }
-            Self::FreeOrOwned => is_free || record.is_some_and(|record| record.owner == *me),
-            Self::FreeOrHeld => is_free || is_held,
+            Self::FreeOrOwned(attempt) => {
+                is_free(*attempt) || record.is_some_and(|record| record.owner == *me)
+            }
+            Self::FreeOrHeld(attempt) => is_free(*attempt) || is_held,
             #[cfg(feature = "fault-injection")]
             Self::Owned => record.is_some_and(|record| record.owner == *me),
             #[cfg(feature = "fault-injection")]

@@ -19,7 +19,8 @@ use crate::schema::{Attribute, Keys};
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
 
 impl Table {
-    pub(crate) async fn create_table(&self) -> Result<(), Error> {
+    /// Whether it was not there before.
+    pub(crate) async fn create_table(&self) -> Result<bool, Error> {
         let mut request = self
             .client
             .create_table()
@@ -29,13 +30,14 @@ impl Table {
             let (definition, element) = key_attribute(name, key_type)?;
             request = request.attribute_definitions(definition).key_schema(element);
         }
-        match request.send().await {
-            Ok(_) => {}
-            Err(error) if exists(&error) => {}
+        let is_new = match request.send().await {
+            Ok(_) => true,
+            Err(error) if exists(&error) => false,
             Err(error) => return Err(fault::sort(&self.name, error).into_error()),
-        }
+        };
         self.wait_until_active().await?;
-        self.enable_ttl().await
+        self.enable_ttl().await?;
+        Ok(is_new)
     }
 
     fn key_attributes(&self) -> Vec<(&str, KeyType)> {

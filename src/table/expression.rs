@@ -35,19 +35,20 @@ impl<'a> Condition<'a> {
         self.and(&["attribute_not_exists(", key, ")"]);
     }
 
-    /// The owner's own, or in nobody's hands: released, or not there at all.
-    pub(super) fn free_or_owned_by(&mut self, owner: &Owner) {
+    /// The owner's own, or in nobody's hands: released after no later attempt than this, or not there at
+    /// all.
+    pub(super) fn free_or_owned_by(&mut self, owner: &Owner, attempt: u32) {
         let name = self.name(Attribute::Owner);
         self.value(":me", AttributeValue::S(owner.as_str().into()));
-        self.free_or(&[name, " = :me"]);
+        self.free_or(attempt, &[name, " = :me"]);
     }
 
     /// As [`held_by`](Self::held_by), or in nobody's hands.
-    pub(super) fn free_or_held_by(&mut self, owner: &Owner) {
+    pub(super) fn free_or_held_by(&mut self, owner: &Owner, attempt: u32) {
         let (name, status) = (self.name(Attribute::Owner), self.name(Attribute::Status));
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        self.free_or(&["(", name, " = :me AND ", status, " = :pending)"]);
+        self.free_or(attempt, &["(", name, " = :me AND ", status, " = :pending)"]);
     }
 
     /// There is none, or the owner's own, PENDING.
@@ -72,12 +73,15 @@ impl<'a> Condition<'a> {
         self.expression.extend([" OR (", name, " = :me AND ", status, " = :pending))"]);
     }
 
-    fn free_or(&mut self, term: &[&str]) {
+    fn free_or(&mut self, attempt: u32, term: &[&str]) {
         let (key, status) = (self.key(), self.name(Attribute::Status));
         self.and(&["(attribute_not_exists(", key, ") OR "]);
         if !mutant(Mutant::ReleasedRefuses) {
             self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
-            self.expression.extend([status, " = :released OR "]);
+            let name = self.name(Attribute::Attempt);
+            let attempt = if mutant(Mutant::AttemptMayFall) { u32::MAX } else { attempt };
+            self.value(":later", record::number(attempt.saturating_add(1)));
+            self.expression.extend(["(", status, " = :released AND ", name, " < :later) OR "]);
         }
         self.expression.extend(term.iter().copied());
         self.expression.push(')');

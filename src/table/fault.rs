@@ -43,8 +43,14 @@ where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
     let message = if has_no_credentials(&error) {
-        "there are no usable AWS credentials: give the function a role, or set AWS_ACCESS_KEY_ID \
-         and AWS_SECRET_ACCESS_KEY"
+        if is_function() {
+            "there are no usable AWS credentials: give the function a role"
+        } else {
+            "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
+             (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        }
+    } else if has_no_region(&error) {
+        "there is no AWS region: set AWS_REGION, or give the profile one"
     } else {
         "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
          valid endpoint and the table's name"
@@ -91,7 +97,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
         Some("ResourceNotFoundException") => (
             ErrorKind::Configuration,
             format!(
-                "there is no table `{table}` in this account and region: create it, or mend \
+                "there is no table `{table}` in this account and region: create it, or correct \
                      the table's name"
             ),
         ),
@@ -112,8 +118,8 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
         ) => (
             ErrorKind::Configuration,
             format!(
-                "DynamoDB denies access to table `{table}` ({code}): the role needs \
-                     dynamodb:GetItem, PutItem and UpdateItem on it"
+                "DynamoDB denies access to table `{table}` ({code}): {}",
+                needs(denied_action(detail))
             ),
         ),
         code => {
@@ -121,6 +127,37 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
             (ErrorKind::Unavailable, format!("DynamoDB answered with {code}: {detail}"))
         }
     }
+}
+
+/// Who reads the hint: the author of a function, or somebody at a desk.
+fn is_function() -> bool {
+    std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
+}
+
+fn needs(action: Option<&str>) -> String {
+    let who = if is_function() { "the function's role needs" } else { "your credentials need" };
+    match action {
+        Some(action) => format!("{who} {action} on it"),
+        None => format!("{who} dynamodb:GetItem, PutItem and UpdateItem on it"),
+    }
+}
+
+/// The action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on resource: …".
+fn denied_action(said: &str) -> Option<&str> {
+    let (_, action) = said.split_once("perform: ")?;
+    action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
+}
+
+/// Found in no type of its own: the SDK's endpoint rules say it in words.
+fn has_no_region(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.to_string().contains("Missing Region") {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The SDK reports missing credentials as a failure to dispatch, as it does a broken connection;

@@ -154,7 +154,7 @@ impl Table {
         let mut condition = Condition::new(&self.schema);
         match guard {
             Guard::Absent if mutant(Mutant::TakeReleasedUnfenced) => {
-                condition.free_or_held_by(me);
+                condition.free_or_held_by(me, u32::MAX);
             }
             Guard::Absent => condition.absent(),
             Guard::Unchanged(seen) => condition.version(seen),
@@ -180,8 +180,8 @@ impl Table {
             }
             Guard::HeldOrAsBefore(None) => condition.absent_or_held_by(me),
             Guard::HeldOrAsBefore(Some(seen)) => condition.version_or_held_by(seen, me),
-            Guard::FreeOrOwned => condition.free_or_owned_by(me),
-            Guard::FreeOrHeld => condition.free_or_held_by(me),
+            Guard::FreeOrOwned(attempt) => condition.free_or_owned_by(me, *attempt),
+            Guard::FreeOrHeld(attempt) => condition.free_or_held_by(me, *attempt),
             #[cfg(feature = "fault-injection")]
             Guard::Owned => condition.owned_by(me),
             #[cfg(feature = "fault-injection")]

@@ -112,7 +112,7 @@ impl Table {
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),
             Some(Ok(_)) => (Transacted::Applied, false),
-            Some(Err(error)) => self.sort(error, &seen),
+            Some(Err(error)) => self.sort(error, &seen, items),
         };
         stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
@@ -135,8 +135,31 @@ impl Table {
         Ok(TransactWriteItem::builder().put(put).build())
     }
 
+    /// The tables of a transaction, the record's first.
+    fn tables_of<'a>(&'a self, items: &'a [TransactWriteItem]) -> Vec<&'a str> {
+        let of_each = items.iter().flat_map(|item| {
+            let put = item.put.as_ref().map(|put| &put.table_name);
+            let update = item.update.as_ref().map(|update| &update.table_name);
+            let delete = item.delete.as_ref().map(|delete| &delete.table_name);
+            let check = item.condition_check.as_ref().map(|check| &check.table_name);
+            [put, update, delete, check].into_iter().flatten().map(String::as_str)
+        });
+        let mut tables = vec![self.name.as_str()];
+        for table in of_each {
+            if !tables.contains(&table) {
+                tables.push(table);
+            }
+        }
+        tables
+    }
+
     /// What an error means; also whether a request with the same token was, or is being, executed.
-    fn sort(&self, error: SdkError<TransactWriteItemsError>, seen: &Seen) -> (Transacted, bool) {
+    fn sort(
+        &self,
+        error: SdkError<TransactWriteItemsError>,
+        seen: &Seen,
+        items: &[TransactWriteItem],
+    ) -> (Transacted, bool) {
         let (code, said, is_refused) = match &error {
             SdkError::ServiceError(context) => (
                 context.err().code().unwrap_or_default().to_owned(),
@@ -179,7 +202,11 @@ impl Table {
                 (Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid)), false)
             }
             "ResourceNotFoundException" => {
-                configuration(format!("a table of the transaction is not there: {said}"), error)
+                let tables = self.tables_of(items).join("`, `");
+                let message = format!(
+                    "a table of the transaction is not there: DynamoDB does not say which of `{tables}`"
+                );
+                configuration(message, error)
             }
             "AccessDeniedException" => configuration(
                 format!(

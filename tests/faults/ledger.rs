@@ -190,6 +190,9 @@ impl Ledger {
                 self.owner_left = Some(now);
             }
             self.overwritten(now, me, before, after, request.operation);
+            let detail = format!("{} leaves {} after {}", name(me), attempt(after), self.attempts);
+            let is_counted = attempt(after) >= self.attempts;
+            self.check(is_counted, Guarantee::AttemptsAreCounted, detail);
         }
         if request.operation == Operation::Transact {
             self.transacted(me);

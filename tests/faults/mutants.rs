@@ -74,6 +74,12 @@ mutants! {
         by "A.start A.deliver A.fail A.deliver B.start B.deliver";
     turn_a_slow_owner_away_from_a_released_record: [ReleasedRefuses] in release breaks OutcomeFits
         by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
+    delete_what_is_released: [ReleaseDeletes] in commit breaks EffectsOnce
+        by "A.start A.twice A.succeed A.hang tick A.wake A.deliver expire arrive:0 arrive:0";
+    let_the_attempt_fall: [AttemptMayFall] in release breaks AttemptsAreCounted
+        by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
+    believe_every_renewal: [RenewalUnverified] in clocks_go_on breaks KeyComesFree
+        by "A.start A.deliver A.jump:300000 tick A.wake A.deliver A.jump:-300000 A.die";
     keep_failure_without_owner: [KeepFailureUnfenced] in retain breaks ForeignRecordStays
         by "A.start A.deliver A.fail pause:33000 B.start B.deliver B.deliver A.deliver";
     renew_without_owner: [RenewUnfenced] in renewed_goes_on breaks ForeignRecordStays

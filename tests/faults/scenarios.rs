@@ -23,6 +23,8 @@ type Call = for<'a> fn(Operation<'a>, usize) -> Calling<'a>;
 pub(crate) const FULL: &[(usize, u32)] = &[(2, 2), (3, 1)];
 /// What most scenarios take seconds for.
 const FEW: &[(usize, u32)] = &[(2, 1)];
+/// What is about one caller and its machine.
+const ALONE: &[(usize, u32)] = &[(1, 1)];
 /// Where it takes three callers.
 const TRIPLES: &[(usize, u32)] = &[(3, 1)];
 
@@ -137,6 +139,7 @@ scenarios! {
     renewed_goes_on { handlers_go_on: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
     clocks { clocks: 2, failures: 0 }
     clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    clocks_go_on { bounds: ALONE, clocks: 1, handlers_go_on: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, beats: 1, margin: 9 * SECOND }
     clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
     steps { call: run_steps }
     reconcile { call: run_reconciling, failures: 0 }

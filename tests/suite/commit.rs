@@ -513,6 +513,18 @@ async fn what_only_dynamodb_can_refuse_is_an_error_of_the_items() {
     assert_eq!(store.counted("effect").await, 1);
 }
 
+/// DynamoDB does not say which table is missing.
+#[tokio::test]
+async fn a_missing_table_of_a_transaction_is_among_those_that_are_named() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let operation = store.idempotency();
+    let operation = operation.operation("charge").key("k");
+    let error = refused(book(operation, "no-such-table", &runs).await).to_string();
+    for table in [store.table(), "no-such-table"] {
+        assert!(error.contains(&format!("`{table}`")), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_missing_permission_is_told_at_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());

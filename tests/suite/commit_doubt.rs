@@ -35,6 +35,20 @@ fn ended(result: &Result<String, CommitError>) -> ErrorKind {
     }
 }
 
+/// Every commit that was sent arrives, late.
+async fn all_arrive(link: &Link, commits: &Gate) {
+    commits.open();
+    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
+    link.wire.late_arrivals(copies).await;
+}
+
+/// A commit of which the store gets nothing in time: given up.
+async fn give_up(idempotency: &Idempotency, store: &Store) {
+    let operation = idempotency.operation("charge").key("k");
+    let result = operation.run(async |execution| book(&execution, store.table()).await).await;
+    assert_eq!(ended(&Err(handlers(result))), ErrorKind::Unavailable);
+}
+
 #[tokio::test]
 async fn one_that_has_landed_is_found_to_have() {
     let (store, link) = (Store::open().await, Link::default());
@@ -118,14 +132,8 @@ async fn a_late_copy_of_one_that_was_given_up_never_lands() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    let result = idempotency
-        .operation("charge")
-        .key("k")
-        .run(async |execution| book(&execution, store.table()).await);
-    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
-    gate.open();
-    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
-    link.wire.late_arrivals(copies).await;
+    give_up(&idempotency, &store).await;
+    all_arrive(&link, &gate).await;
     assert_eq!(status(&store.record("charge#k").await), "RELEASED");
     assert_eq!(store.counted("effect").await, 0);
 }
@@ -393,16 +401,10 @@ async fn no_late_acquisition_lets_one_land_that_was_given_up() {
     let idempotency = hasty(&store, &link);
     link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
     link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
-    let result = idempotency
-        .operation("charge")
-        .key("k")
-        .run(async |execution| book(&execution, store.table()).await);
-    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    give_up(&idempotency, &store).await;
     acquisition.open();
     link.wire.late_arrivals(1).await;
-    commits.open();
-    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
-    link.wire.late_arrivals(copies).await;
+    all_arrive(&link, &commits).await;
     assert_eq!(status(&store.record("charge#k").await), "RELEASED");
     assert_eq!(store.counted("effect").await, 0);
 }
@@ -415,19 +417,13 @@ async fn none_lands_after_another_owner_has_failed() {
     let idempotency = hasty(&store, &link);
     link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
     link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
-    let result = idempotency
-        .operation("charge")
-        .key("k")
-        .run(async |execution| book(&execution, store.table()).await);
-    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    give_up(&idempotency, &store).await;
     handlers(decline(store.idempotency().operation("charge").key("k"), &runs).await);
     let left = store.record("charge#k").await;
     assert_eq!((status(&left), number(&left, "attempt")), ("RELEASED", 2));
     acquisition.open();
     link.wire.late_arrivals(1).await;
-    commits.open();
-    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
-    link.wire.late_arrivals(copies).await;
+    all_arrive(&link, &commits).await;
     assert_eq!(store.record("charge#k").await, left);
     assert_eq!(store.counted("effect").await, 0);
 }

@@ -1,10 +1,11 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
-use dynamodb_idempotency::{ErrorKind, Failure, Outcome, RunError};
+use dynamodb_idempotency::{CommitError, Completed, ErrorKind, Failure, Outage, Outcome, RunError};
 
+use crate::support::effects::{count, debit};
 use crate::support::{
-    Declined, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, kind, raw,
-    replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, kind,
+    raw, replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -143,6 +144,42 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     assert_eq!(first.unwrap(), executed(1, 1));
     let repeat = charge(owner.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
+    // No number that was told is told again.
+    assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
+    let again = owner.operation("charge").key("k");
+    let again = again.policy(|policy| policy.completed(Completed::Execute));
+    assert_eq!(charge(again, &runs).await.unwrap(), executed(3, 3));
+}
+
+/// By a completion after a commit, and by a commit without a record.
+#[tokio::test]
+async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
+    for is_protected in [true, false] {
+        let (store, link) = (Store::open().await, Link::without_retries());
+        let idempotency = store.over(&link);
+        let operation = idempotency.operation("charge").key("k");
+        let operation = operation.policy(|policy| policy.outage(Outage::Open));
+        if !is_protected {
+            link.wire.down(Act::SERVER_ERROR);
+        }
+        let outcome = operation.run_with_outcome(async |execution| {
+            link.wire.up();
+            let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
+            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+            let released = raw::with(raw::failed("charge#k"), "status", raw::s("RELEASED"));
+            store.put(raw::with(released, "attempt", raw::n(7))).await;
+            if is_protected {
+                return Ok("refused".to_owned());
+            }
+            execution.commit("paid", [count(store.table(), "effect")]).await?;
+            Ok::<_, CommitError>("paid".to_owned())
+        });
+        let answer = if is_protected { "refused" } else { "paid" };
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.to_owned()));
+        let record = store.record("charge#k").await;
+        assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("COMPLETED", 7));
+        assert_eq!(store.counted("effect").await, i64::from(!is_protected));
+    }
 }
 
 #[tokio::test]

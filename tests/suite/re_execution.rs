@@ -2,6 +2,7 @@
 
 use dynamodb_idempotency::{Completed, ErrorKind, Idempotency, Operation, Outcome};
 
+use crate::support::gate::patiently;
 use crate::support::{
     Act, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, is_in_progress,
     kind, raw,
@@ -58,9 +59,12 @@ async fn of_many_that_saw_it_completed_one_runs() {
         takeover.open();
         work.reached().await;
         // The others are refused while it works.
-        while link.wire.requests().len() < 2 * CALLERS as usize {
-            tokio::task::yield_now().await;
-        }
+        patiently("their requests", async {
+            while link.wire.requests().len() < 2 * CALLERS as usize {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         assert_eq!(runs.count(), 2);
         work.open();
     });

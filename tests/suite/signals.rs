@@ -126,9 +126,7 @@ async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
         retry.reached().await;
         charge(operation(&other), &runs).await.unwrap();
         // The renewal comes after the two tries of the release.
-        while link.wire.count("UpdateItem") < 3 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        link.wire.sent("UpdateItem", 3).await;
         // Its answer is on the way while nothing else is.
         tokio::time::sleep(Duration::from_millis(300)).await;
         retry.open();

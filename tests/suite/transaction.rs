@@ -156,9 +156,7 @@ async fn a_live_lease_is_respected_and_waited_for() {
         let waiting = transfers().policy(|policy| policy.in_progress(wait));
         let nobody = Runs::default();
         let (waited, ()) = tokio::join!(transfer(waiting, store.table(), &nobody), async {
-            while link.wire.count("GetItem") == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            link.wire.sent("GetItem", 1).await;
             gate.open();
         });
         waited

@@ -18,16 +18,6 @@ fn waiting(idempotency: &Idempotency, timeout: Duration) -> Operation<'_> {
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Waits until a caller on this link has looked at the record again.
-async fn has_looked(link: &Link) {
-    let looked = async {
-        while link.wire.count("GetItem") == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    patiently("the waiting caller's look", looked).await;
-}
-
 #[tokio::test]
 async fn a_waiting_repeat_gets_the_running_ones_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
@@ -39,7 +29,7 @@ async fn a_waiting_repeat_gets_the_running_ones_answer() {
             charge(waiting(&waiter, LONG), &runs).await
         },
         async {
-            has_looked(&link).await;
+            link.wire.sent("GetItem", 1).await;
             handler.open();
         },
     );
@@ -62,7 +52,7 @@ async fn a_waiting_repeat_runs_when_the_running_one_fails() {
             charge(waiting(&waiter, LONG), &runs).await
         },
         async {
-            has_looked(&link).await;
+            link.wire.sent("GetItem", 1).await;
             handler.open();
         },
     );
@@ -76,7 +66,7 @@ async fn a_waiting_repeat_takes_over_when_the_lease_ends() {
     store.put(raw::pending("charge#k")).await;
     let waiter = store.over(&link);
     let (outcome, ()) = tokio::join!(charge(waiting(&waiter, LONG), &runs), async {
-        has_looked(&link).await;
+        link.wire.sent("GetItem", 1).await;
         store.put(raw::abandoned("charge#k")).await;
     });
     assert_eq!(outcome.unwrap(), executed(1, 2));
@@ -132,9 +122,7 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
         look.reached().await;
         link.wire.shift_date(3600);
         look.open();
-        while link.wire.count("UpdateItem") == 0 {
-            tokio::task::yield_now().await;
-        }
+        link.wire.sent("UpdateItem", 1).await;
         link.let_pass(7200);
     });
     assert!(is_in_progress(result));

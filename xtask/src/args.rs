@@ -67,6 +67,11 @@ pub(crate) struct BenchOptions {
     /// The start of the example's payments function alone
     #[arg(long)]
     pub(crate) cold_start: bool,
+    /// Starts and requests of a function with so many MB, and the CPU that Lambda gives with them
+    ///
+    /// Needs Linux and the right to make control groups; says so where that is not to be had.
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=10_240))]
+    pub(crate) memory: Option<u64>,
     /// The same for FOLDER/NAME/bootstrap of each NAME; nothing is written
     #[arg(long, value_name = "FOLDER")]
     pub(crate) bootstraps: Option<PathBuf>,

@@ -8,7 +8,9 @@ mod counted;
 mod figures;
 mod lambda;
 mod machine;
+mod memory;
 mod parts;
+mod share;
 mod sockets;
 mod tls;
 
@@ -28,6 +30,7 @@ use crate::{
 };
 
 use chart::{Bar, chart};
+use share::Share;
 
 /// The profile that cargo has unasked, for figures that others can compare theirs with; and the one of
 /// this workspace, by which the example is deployed.
@@ -43,6 +46,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if let Some(folder) = &options.bootstraps {
         let server = server(&workspace)?;
         return lambda(&workspace, &server, builds(folder)?, options, &mut document);
+    }
+    if let Some(megabytes) = options.memory {
+        return in_a_share(&workspace, megabytes, options, &mut document);
     }
     if !options.built {
         build(&workspace, PLAIN)?;
@@ -72,6 +78,34 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let builds = [PLAIN, RELEASE]
         .map(|profile| (format!("`{profile}`"), program(&workspace, profile, "payments")));
     lambda(&workspace, &server, builds.to_vec(), options, &mut document)
+}
+
+/// Starts and requests of a small function, where this machine can be divided.
+fn in_a_share(
+    workspace: &Workspace,
+    megabytes: u64,
+    options: &BenchOptions,
+    document: &mut Document,
+) -> Result<()> {
+    let share = match Share::of(megabytes) {
+        Ok(share) => share,
+        Err(reason) => {
+            println!("bench: left out, no share of this machine can be had: {reason:#}");
+            return Ok(());
+        }
+    };
+    if !options.built {
+        build(workspace, RELEASE)?;
+    }
+    println!("\n==> in a function of {megabytes} MB");
+    let memory = memory::measure(workspace, &server(workspace)?, options, &share)?;
+    let title = format!("A process of {megabytes} MB that makes one call by HTTPS");
+    let tables = format!("{}\n{}", machine::described(options)?, memory.tables());
+    document.replace("memory", &tables)?;
+    document.picture("memory", chart(&title, "milliseconds", None, &memory.bars())?)?;
+    document.save()?;
+    println!("\nwritten: docs/benchmarks.md");
+    Ok(())
 }
 
 /// Instructions and allocations.

@@ -3,7 +3,8 @@
 //! `end-to-end SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`; a side is
 //! `ours`, `bare`, or `bare-threads`: the calls by hand on the runtime that `#[tokio::main]` gives
 //! unasked. Each caller makes so many calls to warm up, then those that are measured. `cold` is one
-//! first call on a table that is there, with a client as the environment says, and no line.
+//! first call on a table that is there, with a client as the environment says, and no line. `starts` is
+//! the start of such a process of ours and its first requests, `starts-ready` the same with `preflight()`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -36,6 +37,10 @@ fn main() -> Result<()> {
         other => bail!("no side `{other}`"),
     };
     let runtime = runtime.enable_all().build()?;
+    if let "starts" | "starts-ready" = name.as_str() {
+        println!("{}", runtime.block_on(starts(name == "starts-ready"))?);
+        return Ok(());
+    }
     let (case, run) = (name.parse()?, format!("{side}-{}", std::process::id()));
     if name == "cold" {
         return runtime.block_on(cold(is_ours, run));
@@ -63,6 +68,40 @@ async fn cold(is_ours: bool, key: String) -> Result<()> {
     }
     let client = Client::new(&dynamodb_idempotency::sdk_config_loader().load().await);
     first_by_hand(&client, &pk(&key)).await
+}
+
+/// How often a later request is made, of which the median counts.
+const LATER: usize = 9;
+
+/// How long it takes to be ready, and the requests then.
+async fn starts(checks: bool) -> Result<serde_json::Value> {
+    let began = Instant::now();
+    let idempotency = Idempotency::from_env().await?;
+    if checks {
+        idempotency.preflight().scope("payments").await?;
+    }
+    let ready = began.elapsed();
+    let run = format!("starts-{}", std::process::id());
+    let call = async |n: usize, expected: Case| {
+        let began = Instant::now();
+        let came_to = ours(&idempotency, format!("{run}-{n}")).await?;
+        ensure!(came_to == expected, "{came_to:?} in the place of {expected:?}");
+        anyhow::Ok(began.elapsed())
+    };
+    let first = call(0, Case::First).await?;
+    let (mut later, mut replays) = (Vec::new(), Vec::new());
+    for n in 1..=LATER {
+        later.push(call(n, Case::First).await?);
+        replays.push(call(n, Case::Replay).await?);
+    }
+    later.sort_unstable();
+    replays.sort_unstable();
+    Ok(json!({
+        "ready_us": ready.as_micros(),
+        "first_us": first.as_micros(),
+        "warm_us": later[LATER / 2].as_micros(),
+        "replay_us": replays[LATER / 2].as_micros(),
+    }))
 }
 
 fn client(endpoint: &str) -> Client {

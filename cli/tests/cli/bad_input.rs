@@ -76,6 +76,35 @@ async fn no_region() {
     }
 }
 
+/// At a desk nobody has a function to give a role to.
+#[tokio::test]
+async fn a_hint_knows_a_desk_from_a_function() {
+    let store = Store::open().await;
+    let target = ["--endpoint-url", &store.endpoint, "--table", &store.table, "show", "a", "b"];
+    for (function, hint) in [(None, "aws sso login"), (Some("pay"), "give the function a role")] {
+        let mut program = program(&target);
+        program.env_remove("AWS_ACCESS_KEY_ID").env("AWS_CONFIG_FILE", "none");
+        program.env("AWS_SHARED_CREDENTIALS_FILE", "none").env("HOME", "none");
+        program.env_remove("AWS_LAMBDA_FUNCTION_NAME");
+        if let Some(name) = function {
+            program.env("AWS_LAMBDA_FUNCTION_NAME", name);
+        }
+        let ended = ended(&mut program).await;
+        assert!(ended.error(1).contains(hint), "{hint}: {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn create_table_says_whether_it_has() {
+    let store = Store::without_table().await;
+    for said in ["was created", "was there already"] {
+        let ended = store.run(&["create-table"]).await;
+        assert!(ended.out.contains(said) && ended.out.contains(&store.table), "{ended:?}");
+    }
+    assert_eq!(store.json(&["create-table"]).await["created"], false);
+    assert_eq!(Store::without_table().await.json(&["create-table"]).await["created"], true);
+}
+
 #[tokio::test]
 async fn an_endpoint_without_a_scheme() {
     for command in COMMANDS {

@@ -86,6 +86,11 @@ async fn somebody_at_a_terminal_is_asked() {
         assert_eq!(refused.code, 4, "{typed:?}: {refused:?}");
         assert!(refused.out.contains("PENDING, abandoned"), "{typed:?}: {refused:?}");
         assert!(refused.out.contains("Release this record? [y/N]"), "{typed:?}: {refused:?}");
+        for asked in
+            ["Has its effect happened?", "Takeover::Reject", "the next request runs it again"]
+        {
+            assert!(refused.out.contains(asked), "{asked}: {refused:?}");
+        }
         assert!(refused.out.contains("nothing was written"), "{typed:?}: {refused:?}");
         assert_eq!(store.item("payments#k").await, Some(item.clone()), "{typed:?}");
     }
@@ -103,6 +108,18 @@ async fn a_key_without_a_record_is_an_error() {
     let store = Store::open().await;
     let missing = store.run(&["release", "payments", "k", "--yes"]).await;
     assert!(missing.error(3).contains("no record `payments#k`"), "{missing:?}");
+}
+
+/// A failure is no vanished owner.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn only_of_a_vanished_owner_it_is_asked_whether_its_effect_has_happened() {
+    let store = Store::open().await;
+    let mut failed = with(completed("payments#k"), "status", s("FAILED"));
+    failed.remove("response");
+    store.put(failed).await;
+    let asked = store.run_on_a_terminal(&["release", "payments", "k"], "n\n").await;
+    assert!(asked.out.contains("[y/N]") && !asked.out.contains("effect"), "{asked:?}");
 }
 
 #[tokio::test]

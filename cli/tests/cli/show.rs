@@ -55,6 +55,49 @@ async fn a_running_and_a_stuck_one_say_how_long() {
     assert!(over >= 199, "{over}");
 }
 
+#[tokio::test]
+async fn it_ends_with_what_to_do() {
+    let store = Store::open().await;
+    let mut failed = with(completed("payments#failed"), "status", s("FAILED"));
+    failed.remove("response");
+    for item in [
+        pending("payments#live one"),
+        abandoned("payments#dead", 200),
+        completed("payments#done"),
+        failed,
+        with(abandoned("payments#free", 1), "status", s("RELEASED")),
+        with(completed("payments#old"), "expires_at", n(1_000_000_000)),
+    ] {
+        store.put(item).await;
+    }
+    for (key, next) in [
+        ("live one", "next: wait for it: idempotency watch payments 'live one'"),
+        ("dead", "idempotency release payments dead"),
+        ("done", "next: nothing: repeats get the answer"),
+        ("failed", "idempotency release payments failed"),
+        ("old", "next: nothing: the next request runs it"),
+    ] {
+        let shown = store.run(&["show", "payments", key]).await.out;
+        let last = shown.lines().last().unwrap_or_default();
+        assert!(last.starts_with("next: ") && last.ends_with(next), "{key}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_key_is_told_the_scopes_that_exist() {
+    let store = Store::open().await;
+    let empty = store.run(&["show", "payments", "k"]).await;
+    assert!(empty.error(3).contains("no scope was found"), "{empty:?}");
+    for pk in ["payments#a", "payments/%t/acme#a", "refunds#a"] {
+        store.put(completed(pk)).await;
+    }
+    let missing = store.run(&["show", "paymnets", "k"]).await;
+    let scopes = "scopes that exist: `payments`, `payments/%t/acme`, `refunds`";
+    assert!(missing.error(3).contains(scopes), "{missing:?}");
+    let missing = store.run(&["show", "payments", "k"]).await;
+    assert!(missing.error(3).contains("the scope is right"), "{missing:?}");
+}
+
 fn aws_null() -> aws_sdk_dynamodb::types::AttributeValue {
     aws_sdk_dynamodb::types::AttributeValue::Null(true)
 }

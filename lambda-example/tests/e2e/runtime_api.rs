@@ -124,7 +124,7 @@ impl Environment {
     }
 
     /// Waits until so many of the function's tasks ask for an invocation.
-    async fn waits_for(&self, tasks: usize) {
+    pub async fn waits_for(&self, tasks: usize) {
         let asked = async {
             while self.shared.waiting.load(Ordering::SeqCst) < tasks {
                 tokio::time::sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! SnapStart: a function that is initialised once and started from its snapshot.
+//! `SnapStart`: a function that is initialised once and started from its snapshot.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_function_that_was_restored_pays_once() {
     let environment = Environment::snapshot(&deployment, &deployment.payments()).await;
     environment.restore().await;
     let key = unique("order");
-    let order = Order { amount: 1200, source: "tok_visa".into(), note: key.clone() };
+    let order = Order { amount: 1200, source: "tok_visa", note: key.clone() };
     let event = KIND.payment(Some(&key), &order);
     for replayed in [false, true] {
         let answer = KIND.response(&environment.invoke(event.clone(), TIMEOUT).await);

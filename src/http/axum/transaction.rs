@@ -48,7 +48,7 @@ impl Http {
     /// }
     /// ```
     pub fn transaction_layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(self.config, Effect::Transaction)
+        IdempotencyLayer::new(self.without_trailers(), Effect::Transaction)
     }
 }
 

@@ -81,7 +81,10 @@ impl Store {
     /// Makes a table with this schema, which [`builder`](Self::builder) then uses.
     pub(crate) async fn with_schema(schema: TableSchema) -> Self {
         let store = Self::without_table(schema).await;
-        store.idempotency().create_table().await.expect("the table can be made");
+        assert!(
+            store.idempotency().create_table().await.expect("the table can be made"),
+            "it is new"
+        );
         store
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient};
@@ -165,6 +166,16 @@ impl Wire {
     /// How many requests of one operation there were.
     pub(crate) fn count(&self, operation: &str) -> usize {
         self.state().sent.iter().filter(|sent| *sent == operation).count()
+    }
+
+    /// Waits until there were so many requests of one operation.
+    pub(crate) async fn sent(&self, operation: &str, requests: usize) {
+        let sent = async {
+            while self.count(operation) < requests {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        patiently("requests on a wire", sent).await;
     }
 
     /// From now on, a request that a function is not granted fails the test.

@@ -39,12 +39,12 @@ const COLD: [&str; 2] = ["HTTP", "TLS"];
 const STARTS: usize = 3;
 
 /// The crate's side; as it is built to deploy, it is the first, with which every other is compared.
-const OURS: &str = "ours";
+pub(super) const OURS: &str = "ours";
 
 /// One way to do the work.
-struct Side {
-    argument: &'static str,
-    label: &'static str,
+pub(super) struct Side {
+    pub(super) argument: &'static str,
+    pub(super) label: &'static str,
     /// The program and its first arguments.
     command: Vec<String>,
     has_cache: bool,
@@ -54,7 +54,12 @@ struct Side {
     zipped: Option<u64>,
 }
 
-fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
+/// Those of our own in these profiles, and the peers where they are asked for.
+pub(super) fn sides(
+    workspace: &Workspace,
+    profiles: &[&str],
+    options: &BenchOptions,
+) -> Result<Vec<Side>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = |profile, argument, label| {
         let program = program(workspace, profile, "end-to-end");
@@ -68,13 +73,17 @@ fn sides(workspace: &Workspace, options: &BenchOptions) -> Result<Vec<Side>> {
             zipped: if is_ours { Some(archive::zipped(&[&program])?) } else { None },
         })
     };
-    let mut sides = vec![
-        own(RELEASE, OURS, "the crate, built to deploy")?,
-        own(RELEASE, "bare", "SDK by hand, built to deploy")?,
-        own(PLAIN, OURS, "the crate, built plainly")?,
-        own(PLAIN, "bare", "SDK by hand, built plainly")?,
-        own(PLAIN, "bare-threads", "SDK by hand, built plainly, many threads")?,
+    let all = [
+        (RELEASE, OURS, "the crate, built to deploy"),
+        (RELEASE, "bare", "SDK by hand, built to deploy"),
+        (PLAIN, OURS, "the crate, built plainly"),
+        (PLAIN, "bare", "SDK by hand, built plainly"),
+        (PLAIN, "bare-threads", "SDK by hand, built plainly, many threads"),
     ];
+    let all = all.into_iter().filter(|(profile, ..)| profiles.contains(profile));
+    let mut sides = all
+        .map(|(profile, argument, label)| own(profile, argument, label))
+        .collect::<Result<Vec<_>>>()?;
     if options.peers {
         let (peers, sources) =
             (workspace.target.join("peers"), workspace.root.join("benches/peers"));
@@ -135,7 +144,7 @@ pub(super) fn measure(
     server: &Server,
     options: &BenchOptions,
 ) -> Result<Sockets> {
-    let sides = sides(workspace, options)?;
+    let sides = sides(workspace, &[PLAIN, RELEASE], options)?;
     let front = Front::start(workspace, server.endpoint())?;
     let java = if options.peers { Some(front.java_options()?) } else { None };
     let (mut results, mut cold) =
@@ -179,7 +188,7 @@ pub(super) fn measure(
 }
 
 impl Side {
-    fn run(&self, endpoint: &str, case: &str) -> Command {
+    pub(super) fn run(&self, endpoint: &str, case: &str) -> Command {
         let mut program = Command::new(&self.command[0]);
         program
             .args(&self.command[1..])

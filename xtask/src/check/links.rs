@@ -11,11 +11,11 @@ use anyhow::{Context, Result, ensure};
 use super::Outcome;
 use crate::{command::output, workspace::Workspace};
 
-/// Every Markdown file that git knows of, or would take.
+/// Every Markdown file that git knows of, or would take; `llms.txt` is one.
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     let mut git = std::process::Command::new("git");
     git.current_dir(&workspace.root);
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"]);
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md", "llms.txt"]);
     let files = output(&mut git)?;
     ensure!(!files.is_empty(), "git names no Markdown file");
     let mut broken = Vec::new();

@@ -1,0 +1,292 @@
+//! Responses that stream: the wrapper around a service with bodies of its own, and what runs it.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::Either;
+use lambda_http::lambda_runtime::layers::TracingLayer;
+use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime};
+use lambda_http::request::LambdaRequest;
+use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter};
+use tower_service::Service;
+
+use super::run::RepeatedHeaders;
+use super::service::bytes_of;
+use crate::http::{
+    BoxError, Concern, Config, Http, ResponseBody, ResponseFuture, call, concern, own, ready,
+    render, whole,
+};
+use crate::invocation::check_concurrency;
+
+impl Http {
+    /// Wraps a `lambda_http` service whose bodies stream, an axum `Router` for instance. Give the result
+    /// to [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
+    ///
+    /// Requests that pass through stream as they do without it. The answer to a request with a key is
+    /// held until it is stored; one that is too long for that by choice is not:
+    /// [`stream_large_answers`](Self::stream_large_answers).
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let router: Router = Router::new().route("/payments", post(async || "paid"));
+    /// let service = idempotency.http("payments").wrap_streaming(router);
+    /// # }
+    /// ```
+    pub fn wrap_streaming<S>(self, service: S) -> IdempotentStream<S>
+    where
+        S: Service<Request>,
+    {
+        IdempotentStream { config: self.without_trailers(), inner: service }
+    }
+}
+
+/// A `lambda_http` service with bodies that stream, whose repeats get the same answer; made by
+/// [`Http::wrap_streaming`].
+///
+/// ```
+/// use axum::Router;
+/// use dynamodb_idempotency::Idempotency;
+/// use dynamodb_idempotency::lambda::IdempotentStream;
+///
+/// fn wrapped(idempotency: &Idempotency, router: Router) -> IdempotentStream<Router> {
+///     idempotency.http("payments").wrap_streaming(router)
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct IdempotentStream<S> {
+    config: Arc<Config>,
+    inner: S,
+}
+
+impl<S, B> Service<Request> for IdempotentStream<S>
+where
+    S: Service<Request, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody<B>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<B, S::Error>;
+
+    /// Always: the service below is waited for when it is called.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
+    }
+}
+
+async fn answer<S, B>(
+    config: Arc<Config>,
+    mut inner: S,
+    request: Request,
+) -> Result<Response<ResponseBody<B>>, S::Error>
+where
+    S: Service<Request, Response = Response<B>> + Send,
+    S::Future: Send,
+    S::Error: Send,
+    B: Body + Send,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    let called = match concern(&config, &parts) {
+        Ok(Concern::None) => {
+            ready(&mut inner).await?;
+            let response = inner.call(Request::from_parts(parts, body)).await?;
+            return Ok(response.map(Either::Left));
+        }
+        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Err(problem) => Err(problem),
+    };
+    match called {
+        Ok(called) => {
+            let answered = own(&config, called, Request::from_parts(parts, body), inner).await?;
+            Ok(answered.map(Either::Right))
+        }
+        Err(problem) => Ok(whole(render(&config, &problem))),
+    }
+}
+
+/// Runs a `lambda_http` service on Lambda with responses that stream, as
+/// `lambda_http::run_with_streaming_response` does, but keeps each value of a repeated header as
+/// [`run`](super::run) does.
+///
+/// ```no_run
+/// use axum::{Router, routing::post};
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::Error;
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Error> {
+///     let idempotency = Idempotency::from_env().await?;
+///     let router: Router = Router::new().route("/payments", post(async || "paid"));
+///     let service = idempotency.http("payments").wrap_streaming(router);
+///     lambda::run_with_streaming_response(service).await
+/// }
+/// ```
+///
+/// # Errors
+/// When the Lambda Runtime API cannot be reached.
+///
+/// # Panics
+/// As `lambda_http::run_with_streaming_response`: outside Lambda, where the runtime's environment
+/// variables are missing.
+pub async fn run_with_streaming_response<S, B, E>(service: S) -> Result<(), Error>
+where
+    S: Service<Request, Response = Response<B>, Error = E>,
+    S::Future: Send + 'static,
+    E: Debug + Into<Diagnostic>,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<Error> + Send + Debug,
+{
+    lambda_runtime::run(RepeatedHeaders::streaming(service)).await
+}
+
+/// As [`run_with_streaming_response`], with as many invocations at once as
+/// [`run_concurrent`](super::run_concurrent) takes.
+///
+/// ```no_run
+/// use axum::{Router, routing::post};
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::Error;
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Error> {
+///     let idempotency = Idempotency::from_env().await?;
+///     let router: Router = Router::new().route("/payments", post(async || "paid"));
+///     let service = idempotency.http("payments").wrap_streaming(router);
+///     lambda::run_with_streaming_response_concurrent(service).await
+/// }
+/// ```
+///
+/// # Errors
+/// As `run_concurrent`.
+///
+/// # Panics
+/// As `run_concurrent`.
+pub async fn run_with_streaming_response_concurrent<S, B, E>(service: S) -> Result<(), Error>
+where
+    S: Service<Request, Response = Response<B>, Error = E> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    E: Debug + Into<Diagnostic> + Send + 'static,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<Error> + Send + Debug,
+{
+    streaming_runtime(service)?.run_concurrent().await
+}
+
+/// The runtime of [`run_with_streaming_response_concurrent`] before it runs, as
+/// [`runtime`](super::runtime) is that of `run_concurrent`.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use axum::{Router, routing::post};
+/// use dynamodb_idempotency::{Idempotency, lambda};
+/// use lambda_http::Error;
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Error> {
+///     let idempotency = Idempotency::from_env().await?;
+///     let hooks = Arc::new(idempotency.snapshot_hooks());
+///     let router: Router = Router::new().route("/payments", post(async || "paid"));
+///     let runtime = lambda::streaming_runtime(idempotency.http("payments").wrap_streaming(router))?;
+///     runtime.register_snapstart_resource(hooks).run_concurrent().await
+/// }
+/// ```
+///
+/// # Errors
+/// As `runtime`.
+///
+/// # Panics
+/// As `run_concurrent`.
+pub fn streaming_runtime<S, B, E>(
+    service: S,
+) -> Result<
+    Runtime<
+        impl Service<LambdaInvocation, Response = (), Error = Error, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    >,
+    Error,
+>
+where
+    S: Service<Request, Response = Response<B>, Error = E> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    E: Debug + Into<Diagnostic> + Send + 'static,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<Error> + Send + Debug,
+{
+    check_concurrency()?;
+    Ok(Runtime::new(RepeatedHeaders::streaming(service)).layer(TracingLayer::new()))
+}
+
+impl<S> RepeatedHeaders<Streamed<S>> {
+    /// The service that [`run_with_streaming_response`] runs, for tests and for runtimes of one's own.
+    ///
+    /// ```no_run
+    /// use axum::Router;
+    /// use dynamodb_idempotency::lambda::RepeatedHeaders;
+    ///
+    /// # async fn example(router: Router) -> Result<(), lambda_http::Error> {
+    /// lambda_http::lambda_runtime::run(RepeatedHeaders::streaming(router)).await
+    /// # }
+    /// ```
+    pub const fn streaming(service: S) -> Self {
+        Self { inner: Streamed(service) }
+    }
+}
+
+/// `lambda_http`'s adapter for responses that stream, which can be sent to other threads whatever their
+/// bodies; made by [`RepeatedHeaders::streaming`].
+///
+/// ```
+/// use axum::Router;
+/// use dynamodb_idempotency::lambda::{RepeatedHeaders, Streamed};
+///
+/// let service: RepeatedHeaders<Streamed<Router>> = RepeatedHeaders::streaming(Router::new());
+/// ```
+#[derive(Clone)]
+pub struct Streamed<S>(S);
+
+impl<S> Debug for Streamed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streamed").finish_non_exhaustive()
+    }
+}
+
+impl<S, B, E> Service<LambdaEvent<LambdaRequest>> for Streamed<S>
+where
+    S: Service<Request, Response = Response<B>, Error = E>,
+    S::Future: Send + 'static,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<Error> + Send + Debug,
+{
+    type Response = <StreamAdapter<'static, S, B> as Service<LambdaEvent<LambdaRequest>>>::Response;
+    type Error = E;
+    type Future = <StreamAdapter<'static, S, B> as Service<LambdaEvent<LambdaRequest>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), E>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, event: LambdaEvent<LambdaRequest>) -> Self::Future {
+        StreamAdapter::from(&mut self.0).call(event)
+    }
+}
