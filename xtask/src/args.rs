@@ -19,6 +19,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, PartialEq, Subcommand)]
 pub(crate) enum Command {
+    /// The example's functions compiled for arm64, by which the templates deploy them
+    ///
+    /// By cargo-lambda and zig, which are fetched once; needs Python, and rustup or Rust's standard library
+    /// for aarch64-unknown-linux-gnu.
+    Arm64(Arm64Options),
     /// What a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
     ///
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
@@ -51,6 +56,13 @@ pub(crate) enum Command {
     ///
     /// With `--kills`: kills so many processes on DynamoDB Local, and checks what they left (needs Java).
     Torture(TortureOptions),
+}
+
+#[derive(Args, Debug, PartialEq)]
+pub(crate) struct Arm64Options {
+    /// Fail where it must be left out for want of a tool; otherwise that is only said
+    #[arg(long)]
+    pub(crate) require: bool,
 }
 
 #[derive(Args, Debug, PartialEq)]
