@@ -73,6 +73,9 @@ pub(crate) struct BenchOptions {
     /// The same work with Powertools for Python, TypeScript and Java
     #[arg(long)]
     pub(crate) peers: bool,
+    /// Draw the charts anew from the page's tables, and measure nothing
+    #[arg(long)]
+    pub(crate) charts: bool,
     /// Take the programs as they are, and build nothing
     #[arg(long)]
     pub(crate) built: bool,

@@ -109,8 +109,15 @@ impl Memory {
         tables
     }
 
+    /// As multiples of the first side, the crate's.
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let lives = self.cold.iter().filter(|(_, took)| !took.is_empty());
-        lives.map(|(label, took)| Bar { name: (*label).to_owned(), value: median(took) }).collect()
+        let ours = self.cold.first().map_or(f64::NAN, |(_, took)| median(took));
+        let lives = self.cold.iter().enumerate().filter(|(_, (_, took))| !took.is_empty());
+        let bars = lives.map(|(side, (label, took))| Bar {
+            name: (*label).to_owned(),
+            value: median(took) / ours,
+            is_ours: side == 0,
+        });
+        bars.collect()
     }
 }
