@@ -17,7 +17,7 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// fn advice(error: &Error) -> &'static str {
 ///     match error.kind() {
 ///         ErrorKind::Mismatch => "use a new key",
-///         ErrorKind::Configuration => "mend the deployment",
+///         ErrorKind::Configuration => "fix the deployment",
 ///         _ if error.is_outcome_unknown() => "it may have happened: ask again with the same key",
 ///         _ if error.retry_after().is_some() => "it is running: wait, then ask again",
 ///         _ if error.is_retryable() => "ask again",
@@ -61,7 +61,7 @@ struct Inner {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The call itself is wrong: no key, a key that is too long, a payload that cannot be
-    /// serialised, a step's name that is used twice. **Mend the call.** Nothing ran.
+    /// serialised, a step's name that is used twice. **Fix the call.** Nothing ran.
     InvalidInput,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing
     /// ran.
@@ -93,7 +93,7 @@ pub enum ErrorKind {
     /// again.** Nothing ran.
     DeadlineExceeded,
     /// A setting is out of its bounds, the table is missing or has other keys, permission or
-    /// credentials are missing. **Mend the settings or the deployment.** Nothing ran.
+    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran.
     Configuration,
     /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran, or it ran up to
     /// a commit that was given up: then nothing of that was written.

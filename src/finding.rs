@@ -45,7 +45,7 @@ impl fmt::Display for Verdict {
 }
 
 /// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) looked at, and what to
-/// do about it. Its text says, in one line, what is so, and after a colon the mend.
+/// do about it. Its text says, in one line, what is so, and after a colon the fix.
 ///
 /// ```
 /// use dynamodb_idempotency::{Finding, Verdict};
@@ -66,13 +66,13 @@ pub struct Finding {
     /// What is so.
     pub detail: String,
     /// What to do about it, where there is something to do.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Finding {
     pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         let (subject, detail) = (subject.into(), detail.into());
-        Self { subject, verdict: Verdict::Ok, detail, mend: None }
+        Self { subject, verdict: Verdict::Ok, detail, fix: None }
     }
 
     pub(crate) fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -83,16 +83,16 @@ impl Finding {
         Self { verdict: Verdict::Error, ..Self::ok(subject, detail) }
     }
 
-    pub(crate) fn mend(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()), ..self }
+    pub(crate) fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)?;
-        match &self.mend {
-            Some(mend) => write!(f, ": {mend}"),
+        match &self.fix {
+            Some(fix) => write!(f, ": {fix}"),
             None => Ok(()),
         }
     }

@@ -46,7 +46,7 @@ impl Idempotency {
     ///
     /// | what is found | what comes of it |
     /// |---|---|
-    /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its mend |
+    /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its fix |
     /// | the time to live is off, or on another attribute: records stay forever | a warning |
     /// | no permission to describe, or DynamoDB throttles: not checked | a warning |
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is asked | a warning |
@@ -129,7 +129,7 @@ impl Preflight<'_> {
         let core = &self.idempotency.core;
         if core.table.is_disabled {
             let finding = Finding::warning("idempotency", "idempotency is switched off")
-                .mend(format!("unset {DISABLED_VARIABLE}"));
+                .fix(format!("unset {DISABLED_VARIABLE}"));
             return Ok(vec![finding]);
         }
         let mut checks = Checks::new(&core.table);
@@ -140,7 +140,7 @@ impl Preflight<'_> {
                 Outage::Closed => return Err(error),
                 Outage::Open => findings.push(
                     Finding::warning("connection", error.in_full())
-                        .mend("handlers run without protection until it is back"),
+                        .fix("handlers run without protection until it is back"),
                 ),
             }
         }
@@ -278,7 +278,7 @@ impl<'a> Checks<'a> {
             status => {
                 let status = status.as_ref().map_or("in no known state", TableStatus::as_str);
                 Finding::error("table", format!("table `{name}` is {status}"))
-                    .mend("wait until it is ACTIVE, or restore it and its encryption key")
+                    .fix("wait until it is ACTIVE, or restore it and its encryption key")
             }
         });
         let (keys, are_ours) = self.table.compare_keys(&description);
@@ -288,7 +288,7 @@ impl<'a> Checks<'a> {
             let expected = self.table.expected_keys();
             let detail =
                 format!("table `{name}` has the key {keys}, and the TableSchema says {expected}");
-            Finding::error("keys", detail).mend(
+            Finding::error("keys", detail).fix(
                 "name another table, or describe this one by TableSchema::partition_key or \
                  composite_key (on the command line by --partition-key or --composite-key)",
             )
@@ -319,7 +319,7 @@ impl<'a> Checks<'a> {
                     "the time to live of table `{table}` is on `{name}`, so no record is deleted"
                 ),
             )
-            .mend(format!(
+            .fix(format!(
                 "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the \
                  TableSchema"
             )),
@@ -327,7 +327,7 @@ impl<'a> Checks<'a> {
                 SUBJECT,
                 format!("the time to live of table `{table}` is off, so no record is deleted"),
             )
-            .mend(format!("turn it on for the attribute `{ours}`")),
+            .fix(format!("turn it on for the attribute `{ours}`")),
         });
     }
 
@@ -345,7 +345,7 @@ impl<'a> Checks<'a> {
                     let detail = format!(
                         "the role may not do {actions} on {what} of `{scope}` in table `{table}`"
                     );
-                    self.findings.push(Finding::error(subject, detail).mend(format!(
+                    self.findings.push(Finding::error(subject, detail).fix(format!(
                         "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
                          where they are limited (DynamoDB says: {words})"
                     )));
@@ -395,7 +395,7 @@ impl<'a> Checks<'a> {
                 return None;
             }
             Look::Denied(said) => Finding::warning(subject, unchecked)
-                .mend(format!("grant {action} on the table (DynamoDB says: {said})")),
+                .fix(format!("grant {action} on the table (DynamoDB says: {said})")),
             Look::Wrong(error) => Finding::error(subject, error.to_string()),
             Look::Declined(error) => Finding::warning(subject, format!("{unchecked} now: {error}")),
         };

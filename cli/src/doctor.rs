@@ -24,8 +24,8 @@ pub(crate) async fn run(
         for finding in &findings {
             let (subject, detail) = (plain(&finding.subject), plain(&finding.detail));
             output::line(format!("{:8} {subject}: {detail}", finding.verdict))?;
-            if let Some(mend) = &finding.mend {
-                output::line(format!("{:8} - {}", "", plain(mend)))?;
+            if let Some(fix) = &finding.fix {
+                output::line(format!("{:8} - {}", "", plain(fix)))?;
             }
         }
     }
@@ -42,6 +42,6 @@ fn document(finding: &Finding) -> Value {
         "subject": finding.subject,
         "verdict": finding.verdict.as_str(),
         "detail": finding.detail,
-        "mend": finding.mend,
+        "fix": finding.fix,
     })
 }

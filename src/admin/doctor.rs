@@ -51,7 +51,7 @@ impl Admin<'_> {
         if scopes.is_empty() {
             checks.findings.push(
                 Finding::warning("records", "which records may be read and written is not checked")
-                    .mend("name the scopes of your operations (on the command line by --scope)"),
+                    .fix("name the scopes of your operations (on the command line by --scope)"),
             );
         }
         if let Some(description) = &description {
@@ -61,7 +61,7 @@ impl Admin<'_> {
         match checks.silence.take() {
             Some(error) => checks.findings.push(
                 Finding::error("connection", error.in_full())
-                    .mend("look at the endpoint, the region and the network"),
+                    .fix("look at the endpoint, the region and the network"),
             ),
             None if description.is_some() => self.time(&mut checks, scopes).await?,
             None => {}
@@ -90,7 +90,7 @@ impl Admin<'_> {
                 SUBJECT,
                 "point-in-time recovery is off, so a table that is lost makes every payment again",
             )
-            .mend("turn it on"),
+            .fix("turn it on"),
         });
     }
 
@@ -134,7 +134,7 @@ impl Admin<'_> {
             let detail =
                 format!("this clock is {} ms {direction} DynamoDB's", offset.unsigned_abs());
             Finding::warning("clock", detail)
-                .mend("leases are stamped by DynamoDB's clock, so all is well; but set this one")
+                .fix("leases are stamped by DynamoDB's clock, so all is well; but set this one")
         });
         Ok(())
     }
@@ -149,7 +149,7 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
             "billing",
             "the table has provisioned capacity, and what is above it is refused",
         )
-        .mend("switch it to on demand, or watch its throttles"),
+        .fix("switch it to on demand, or watch its throttles"),
     });
     checks.findings.push(match table.deletion_protection_enabled {
         Some(true) => Finding::ok("deletion protection", "the table is protected from deletion"),
@@ -157,7 +157,7 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
             "deletion protection",
             "the table is not protected from deletion, and without it every payment is made again",
         )
-        .mend("turn deletion protection on, but for tables that are to go"),
+        .fix("turn deletion protection on, but for tables that are to go"),
     });
     if table.replicas().is_empty() {
         checks.findings.push(Finding::ok("replicas", "the table is in one region"));
@@ -170,7 +170,7 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
             "replicas",
             format!("the table is replicated to {regions}, strongly consistent"),
         )
-        .mend("it has no transactions, so commit and run_transaction fail; and no time to live"),
+        .fix("it has no transactions, so commit and run_transaction fail; and no time to live"),
         _ => Finding::warning(
             "replicas",
             format!(
@@ -178,6 +178,6 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
                  win a key"
             ),
         )
-        .mend("keep the requests of a key in one region"),
+        .fix("keep the requests of a key in one region"),
     });
 }

@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 use super::answer_body::AnswerBody;
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::grpc::Trailers;
-use super::problem::{Problem, ProblemKind, SOON};
+use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
 use super::{Config, carried};
 use crate::acquire::Call;
@@ -294,10 +294,7 @@ where
 {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let detail = format!("The largest body that is accepted has {limit} bytes.");
-            Err(Problem::new(ProblemKind::BodyTooLarge, detail))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(problem::body_too_large(limit)),
         Err(error) => {
             tracing::debug!(%error, "a request body could not be read");
             Err(Problem::new(ProblemKind::BodyUnreadable, "The body ended with an error."))

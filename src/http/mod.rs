@@ -455,8 +455,9 @@ impl Http {
         self
     }
 
-    /// The largest request body that [`layer`](Self::layer) reads into memory, in bytes; above it
-    /// the answer is 413. Default 6 MiB. Lambda bounds its requests itself.
+    /// The largest request body that is taken, in bytes; above it the answer is 413 and nothing runs.
+    /// [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is more than Lambda
+    /// lets through.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -331,6 +331,12 @@ impl From<&Error> for Problem {
     }
 }
 
+/// For a request whose body has more than `limit` bytes.
+pub(super) fn body_too_large(limit: usize) -> Problem {
+    let detail = format!("The largest body that is accepted has {limit} bytes.");
+    Problem::new(ProblemKind::BodyTooLarge, detail)
+}
+
 /// The problem of an error; what the client is not told goes to the log.
 pub(super) fn explain(operation: Option<&str>, error: &Error) -> Problem {
     let problem = Problem::from(error);

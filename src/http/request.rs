@@ -125,6 +125,9 @@ pub(crate) fn call(
         let key = named.or_else(nameless)?;
         return Ok(Call::new(core, key, Fingerprint::EMPTY, policy, None, answers));
     }
+    if body.len() > config.max_body_bytes {
+        return Err(problem::body_too_large(config.max_body_bytes));
+    }
     let fingerprint = match &config.fingerprint {
         Some(chosen) => chosen(parts, body),
         None => default_fingerprint(parts, body),

@@ -12,14 +12,14 @@ use lambda_runtime::Diagnostic;
 /// use dynamodb_idempotency::messages::BatchError;
 ///
 /// fn alarm(error: &BatchError) -> bool {
-///     // The trigger is wrong; the others mend themselves with the next delivery.
+///     // The trigger is wrong; the others fix themselves with the next delivery.
 ///     matches!(error, BatchError::OtherSource { .. })
 /// }
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// The event is not one of the source that the consumer is for. Nothing ran. **Mend the
+    /// The event is not one of the source that the consumer is for. Nothing ran. **Fix the
     /// trigger.**
     OtherSource {
         /// What was expected, and what was found.

@@ -21,7 +21,7 @@ pub enum MissingKey {
     Acknowledge,
 }
 
-/// What becomes of a message that no further delivery would mend.
+/// What becomes of a message that no further delivery would fix.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -29,7 +29,7 @@ pub(super) enum Work<R> {
     Run { message: Message<R>, fingerprint: Fingerprint },
     /// Run it: it has no key, and the user wants that, or idempotency is switched off.
     RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
-    /// Do not run it: no further delivery would mend it.
+    /// Do not run it: no further delivery would fix it.
     Refuse { reason: String, disposal: Disposal },
     /// Do not run it: code has panicked at it, which says nothing of the message.
     Panicked { reason: &'static str },
@@ -276,13 +276,13 @@ impl Log<'_> {
         false
     }
 
-    /// A message that no further delivery would mend.
+    /// A message that no further delivery would fix.
     fn disposed(&self, disposal: Disposal, reason: &(dyn fmt::Display + Sync)) -> bool {
         let Self { operation, service, .. } = *self;
         let (message_id, is_done) = (self.id(), disposal == Disposal::Acknowledge);
         tracing::error!(
             operation, source = service, message_id, %reason, acknowledged = is_done,
-            "a message is refused, and no further delivery would mend it"
+            "a message is refused, and no further delivery would fix it"
         );
         is_done
     }

@@ -1,4 +1,4 @@
-//! What an SDK error means: did the request happen, and who can mend it?
+//! What an SDK error means: did the request happen, and who can fix it?
 
 use std::error::Error as StdError;
 use std::time::Duration;

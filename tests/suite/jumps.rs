@@ -33,7 +33,7 @@ async fn a_renewal_by_a_clock_that_was_set_forward_is_stamped_anew() {
         link.wire.next("UpdateItem", Act::Deliver);
         link.wire.next("UpdateItem", Act::HoldResponse(stamped.clone()));
         link.clock.advance(AN_HOUR);
-        // The renewal, whose response shows that it is wrong, and what mends it.
+        // The renewal, whose response shows that it is wrong, and what fixes it.
         stamped.reached().await;
         let left = lease_left(&store).await;
         stamped.open();

@@ -1,5 +1,5 @@
 //! What is wrong with a deployment is told at the function's start, all at once, and each with its
-//! mend; and what is right is left alone.
+//! fix; and what is right is left alone.
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
@@ -185,7 +185,7 @@ async fn a_time_to_live_that_is_off_is_a_warning() {
     let [warning] = &warnings(&store.idempotency()).await[..] else { panic!("one warning") };
     assert_eq!(warning.subject, "time to live");
     assert!(warning.detail.contains("is off"), "{warning}");
-    assert!(warning.mend.as_ref().unwrap().contains("`expires_at`"), "{warning}");
+    assert!(warning.fix.as_ref().unwrap().contains("`expires_at`"), "{warning}");
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_time_to_live_on_another_attribute_is_a_warning() {
     let [warning] = &warnings(&idempotency).await[..] else { panic!("one warning") };
     assert_eq!(warning.subject, "time to live");
     assert!(warning.detail.contains("on `ttl`"), "{warning}");
-    assert!(warning.mend.as_ref().unwrap().contains("`expires_at`"), "{warning}");
+    assert!(warning.fix.as_ref().unwrap().contains("`expires_at`"), "{warning}");
 }
 
 /// All that is missing is told at once, and nothing else.
@@ -248,8 +248,8 @@ async fn what_may_not_be_described_is_a_warning_with_the_action_to_grant() {
         link.wire.every(operation, DENIED);
         let [warning] = &warnings(&store.over(&link)).await[..] else { panic!("one warning") };
         assert_eq!(warning.subject, subject);
-        let mend = warning.mend.as_ref().unwrap();
-        assert!(mend.contains(&format!("grant dynamodb:{operation}")), "{warning}");
+        let fix = warning.fix.as_ref().unwrap();
+        assert!(fix.contains(&format!("grant dynamodb:{operation}")), "{warning}");
     }
 }
 

@@ -138,7 +138,7 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
     link.wire.forget();
     let outcome = charge(idempotency.operation("charge").key("after"), &runs).await.unwrap();
     assert_eq!(outcome, executed(2, 1));
-    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"], "no stamp has to be mended");
+    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"], "no stamp has to be fixed");
 }
 
 #[tokio::test]

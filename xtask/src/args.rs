@@ -19,6 +19,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, PartialEq, Subcommand)]
 pub(crate) enum Command {
+    /// The example's functions compiled for arm64, by which the templates deploy them
+    ///
+    /// By cargo-lambda and zig, which are fetched once; needs Python, and rustup or Rust's standard library
+    /// for aarch64-unknown-linux-gnu.
+    Arm64(Arm64Options),
     /// What a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
     ///
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
@@ -54,6 +59,13 @@ pub(crate) enum Command {
 }
 
 #[derive(Args, Debug, PartialEq)]
+pub(crate) struct Arm64Options {
+    /// Fail where it must be left out for want of a tool; otherwise that is only said
+    #[arg(long)]
+    pub(crate) require: bool,
+}
+
+#[derive(Args, Debug, PartialEq)]
 pub(crate) struct BenchOptions {
     /// How often the sides take turns over a socket
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,6 +73,9 @@ pub(crate) struct BenchOptions {
     /// The same work with Powertools for Python, TypeScript and Java
     #[arg(long)]
     pub(crate) peers: bool,
+    /// Draw the charts anew from the page's tables, and measure nothing
+    #[arg(long)]
+    pub(crate) charts: bool,
     /// Take the programs as they are, and build nothing
     #[arg(long)]
     pub(crate) built: bool,

@@ -10,6 +10,7 @@ mod lambda;
 mod machine;
 mod memory;
 mod parts;
+mod pictures;
 mod share;
 mod sockets;
 mod tls;
@@ -29,7 +30,7 @@ use crate::{
     workspace::Workspace,
 };
 
-use chart::{Bar, chart};
+use chart::chart;
 use share::Share;
 
 /// The profile that cargo has unasked, for figures that others can compare theirs with; and the one of
@@ -42,6 +43,10 @@ const RELEASE: &str = "release";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut document = Document::open(&workspace.root.join("docs/benchmarks.md"))?;
+    if options.charts {
+        pictures::draw(&mut document)?;
+        return document.save();
+    }
     let machine = machine::described(options)?;
     if let Some(folder) = &options.bootstraps {
         let server = server(&workspace)?;
@@ -65,14 +70,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if !options.cold_start {
         println!("\n==> over a socket");
         let sockets = sockets::measure(&workspace, &server, options)?;
-        let title = "CPU of the calling process for a call";
-        let svg = chart(title, "microseconds", None, &sockets.bars())?;
         document.replace("sockets", &sockets.table())?;
-        document.picture("cpu", svg)?;
-        let title = "A process that makes one call by HTTPS";
-        let svg = chart(title, "milliseconds", None, &sockets.cold_bars())?;
         document.replace("cold", &sockets.cold_table())?;
-        document.picture("cold-start", svg)?;
+        pictures::draw(&mut document)?;
         document.save()?;
     }
     let builds = [PLAIN, RELEASE]
@@ -102,7 +102,8 @@ fn in_a_share(
     let title = format!("A process of {megabytes} MB that makes one call by HTTPS");
     let tables = format!("{}\n{}", machine::described(options)?, memory.tables());
     document.replace("memory", &tables)?;
-    document.picture("memory", chart(&title, "milliseconds", None, &memory.bars())?)?;
+    let svg = chart(&title, "multiple of the crate", Some(1.0), &memory.bars())?;
+    document.picture("memory", svg)?;
     document.save()?;
     println!("\nwritten: docs/benchmarks.md");
     Ok(())
@@ -116,12 +117,7 @@ fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
 
     println!("\n==> instructions");
     let instructions = counted::instructions(workspace, &allocations.names())?;
-    let bars = instructions.iter().map(|row| Bar { name: row.name.clone(), value: row.ratio() });
-    let title = "Instructions of a call";
-    let unit = "multiple of the same SDK calls by hand";
-    let svg = chart(title, unit, Some(1.0), &bars.collect::<Vec<_>>())?;
     document.replace("instructions", &counted::table(&instructions))?;
-    document.picture("instructions", svg)?;
     document.save()
 }
 

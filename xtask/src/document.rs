@@ -32,6 +32,19 @@ impl Document {
         Ok(())
     }
 
+    /// The cells of a table between its marks, without its head.
+    pub(crate) fn table(&self, name: &str) -> Result<Vec<Vec<String>>> {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+        let (_, rest) =
+            self.text.split_once(&begin).with_context(|| format!("no mark `{name}`"))?;
+        let (table, _) = rest.split_once(&end).with_context(|| format!("no end of `{name}`"))?;
+        let cells = |row: &str| {
+            let row = row.trim().trim_start_matches('|').trim_end_matches('|');
+            row.split('|').map(|cell| cell.trim().to_owned()).collect()
+        };
+        Ok(table.lines().skip(2).map(cells).collect())
+    }
+
     /// Puts a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
     pub(crate) fn picture(&mut self, name: &str, svg: String) -> Result<()> {
         let page = self.path.file_stem().context("a page has a name")?.to_string_lossy();
@@ -53,6 +66,13 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_read_without_its_head() {
+        let page = document("<!-- a -->\n| x | y |\n|---|--:|\n| 1 | 2 (3) |\n<!-- /a -->\n");
+        assert_eq!(page.table("a").unwrap(), [["1", "2 (3)"]]);
+        assert!(page.table("b").is_err());
+    }
 
     fn document(text: &str) -> Document {
         Document { path: PathBuf::new(), text: text.into(), pictures: Vec::new() }

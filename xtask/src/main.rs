@@ -5,6 +5,7 @@
 
 mod archive;
 mod args;
+mod arm64;
 mod bench;
 mod check;
 mod command;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
 /// `false`: the command did its work, and something that it ran has failed (and was reported).
 fn run(command: Command) -> anyhow::Result<bool> {
     match command {
+        Command::Arm64(options) => arm64::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| true),
         Command::Check(options) => check::run(&options),
         Command::Cost => cost::run(),

@@ -57,7 +57,7 @@ async fn scopes_that_are_not_named_are_told() {
     assert_eq!(of(&findings, "records")["verdict"], "warning");
 }
 
-/// Other keys are an error with its mend, and the rest is told all the same.
+/// Other keys are an error with its fix, and the rest is told all the same.
 #[tokio::test]
 async fn a_wrong_table_is_an_error_for_pipelines() {
     let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
@@ -67,7 +67,7 @@ async fn a_wrong_table_is_an_error_for_pipelines() {
     let keys = of(&findings, "keys");
     assert_eq!(keys["verdict"], "error");
     assert!(keys["detail"].as_str().unwrap().contains("`id` (HASH, S)"), "{keys}");
-    assert!(keys["mend"].as_str().unwrap().contains("TableSchema"), "{keys}");
+    assert!(keys["fix"].as_str().unwrap().contains("TableSchema"), "{keys}");
     assert_eq!(of(&findings, "billing")["verdict"], "ok");
     let right = store.json(&["doctor", "--partition-key", "id"]).await;
     assert_eq!(of(&right, "keys")["verdict"], "ok");

@@ -23,7 +23,7 @@ const OUTCOME = "$.fields.outcome";
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
-/** Of five minutes, two: what mends itself at once wakes nobody. */
+/** Of five minutes, two: what fixes itself at once wakes nobody. */
 const TWO_OF_FIVE = { evaluationPeriods: 5, datapointsToAlarm: 2 };
 const AT_ONCE = { evaluationPeriods: 1 };
 

@@ -20,10 +20,11 @@ use aws_sdk_dynamodb::config::{Credentials, Region};
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use dynamodb_idempotency::http::AnsweredBy;
 use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Payments, service};
-use lambda_http::http::{Request, StatusCode};
+use lambda_http::http::{HeaderValue, Request, StatusCode};
 use lambda_http::{Body, Error};
 use playground::{Crash, Playground};
 use tokio::net::TcpListener;
@@ -196,8 +197,13 @@ async fn call(mut handler: Handler, request: axum::extract::Request) -> Result<R
     handler.ready().await?.call(Request::from_parts(parts, body)).await
 }
 
+/// The page is told who has answered, where the answer itself does not tell.
 fn into_axum(response: LambdaResponse) -> Response {
-    response.into_inner().map(axum::body::Body::new)
+    let mut response = response.into_inner().map(axum::body::Body::new);
+    if response.extensions().get() == Some(&AnsweredBy::Hook) {
+        response.headers_mut().insert("x-playground", HeaderValue::from_static("reconciled"));
+    }
+    response
 }
 
 fn print_welcome(address: &str, endpoint: &str) {

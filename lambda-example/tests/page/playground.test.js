@@ -122,7 +122,7 @@ test('it pays once, whatever is done to a key', async () => {
   await said('replay', 'first answer');
   assert.match(await entries().first().textContent(), /201.*idempotency-replayed: true.*"id":"pay_/);
   await press('Change the amount');
-  await said('another request', 'replay', 'first answer');
+  await said('mismatch', 'replay', 'first answer');
   assert.match(await entries().first().textContent(), /422/);
   await charged(0, 1);
   await press('Double-click');
@@ -140,9 +140,9 @@ test('it pays once, whatever is done to a key', async () => {
   assert.ok(picture.length <= 200 * 1024, `${picture.length} bytes`);
 });
 
-for (const { route, attempt, scope } of [
-  { route: '/payments', attempt: 2, scope: 'the transaction' },
-  { route: '/charges', attempt: 1, scope: 'the card network' },
+for (const { route, attempt, word, scope } of [
+  { route: '/payments', attempt: 2, word: 'takeover', scope: 'the transaction' },
+  { route: '/charges', attempt: 1, word: 'reconciled', scope: 'the card network' },
 ]) {
   test(`a crash of ${route} is seen through by its retry, and ${scope} moves the money once`, async () => {
     await page.locator(`input[value="${route}"]`).check();
@@ -154,7 +154,7 @@ for (const { route, attempt, scope } of [
     await recordSays('abandoned');
     await shoot(`crash${route.replace('/', '-')}.png`);
     await retryUntilFree();
-    await said('first answer');
+    await said(word);
     await recordSays(`attempt ${attempt}`);
     await recordSays('completed');
     await press('Retry');
@@ -163,7 +163,25 @@ for (const { route, attempt, scope } of [
   });
 }
 
+test('headers have lines of their own', async () => {
+  await press('Pay');
+  await said('first answer');
+  await press('Retry');
+  await said('replay');
+  const headers = await entries().first().locator('.header').allTextContents();
+  assert.ok(headers.length >= 2 && headers.includes('idempotency-replayed: true'), headers.join('|'));
+});
+
+test('on a phone the ledger is next to the buttons', async () => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const top = async (id) => (await page.locator(id).boundingBox()).y;
+  const tops = [await top('#fresh'), await top('#total'), await top('#said'), await top('#records-title')];
+  assert.deepEqual(tops, tops.toSorted((a, b) => a - b));
+  assert.ok(tops[1] < 844, `the ledger begins at ${tops[1]}`);
+});
+
 test('a new key is another payment', async () => {
+  await looked();
   const before = await charges();
   const key = await page.locator('#key').textContent();
   await press('Pay');

@@ -107,7 +107,7 @@ async fn an_unknown_route_is_an_answer_like_any_other() {
     assert_same(&first, &repeat);
 }
 
-/// The handler has not begun: the client mends its request and keeps its key.
+/// The handler has not begun: the client fixes its request and keeps its key.
 #[tokio::test]
 async fn what_axum_refuses_leaves_the_key_free() {
     #[derive(Deserialize)]

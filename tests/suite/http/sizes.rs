@@ -83,6 +83,19 @@ async fn a_request_that_is_too_large_is_refused() {
     assert!(is_replay(&client::send(server, &post("k", "12345678")).await));
 }
 
+/// A limit that only a layer heeds would be a trap for a function that is moved.
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused_around_a_function_too() {
+    everywhere(async |site| {
+        let api = site.answering(site.http().max_body_bytes(64), answer(1)).await;
+        let large = problem(&api.send(post("k", "x".repeat(250))).await, 413, "BodyTooLarge");
+        assert!(large["detail"].as_str().unwrap().contains("64 bytes"));
+        assert_eq!((site.runs.count(), site.status("k").await), (0, None));
+        assert_eq!(api.send(post("k", "x".repeat(64))).await.status().as_u16(), 200);
+    })
+    .await;
+}
+
 fn chunked(body: &'static str) -> Request<Bytes> {
     with(post("k", body), "transfer-encoding", "chunked")
 }

@@ -39,7 +39,7 @@ async fn successes_redirects_and_final_errors_are_replayed() {
     .await;
 }
 
-/// An expired token, a body that cannot be parsed: the client mends its request and sends it under the
+/// An expired token, a body that cannot be parsed: the client fixes its request and sends it under the
 /// same key, whatever the policy for failures is.
 #[tokio::test]
 async fn a_refusal_is_not_stored_and_the_key_takes_a_mended_request() {
@@ -57,10 +57,10 @@ async fn a_refusal_is_not_stored_and_the_key_takes_a_mended_request() {
                     assert_eq!((refused.status().as_u16(), is_replay(&refused)), (status, false));
                     assert_eq!(refused.headers()["x-run"], run.to_string(), "{status}");
                 }
-                let mended = || post(&key, r#"{"mended":1}"#);
-                let done = api.send(mended()).await;
+                let fixed = || post(&key, r#"{"fixed":1}"#);
+                let done = api.send(fixed()).await;
                 assert_eq!((done.status().as_u16(), is_replay(&done)), (201, false), "{status}");
-                assert!(is_replay(&api.send(mended()).await), "{status}");
+                assert!(is_replay(&api.send(fixed()).await), "{status}");
             }
         })
         .await;

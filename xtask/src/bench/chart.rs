@@ -5,8 +5,14 @@ use plotters::prelude::*;
 
 pub(super) struct Bar {
     pub(super) name: String,
+    /// A multiple of what the chart compares with.
     pub(super) value: f64,
+    /// The crate's own, in a colour of its own.
+    pub(super) is_ours: bool,
 }
+
+const OURS: RGBColor = RGBColor(0x40, 0x78, 0xc0);
+const OTHERS: RGBColor = RGBColor(0xb4, 0xb9, 0xbe);
 
 const WIDTH: u32 = 820;
 const NAMES: u32 = 310;
@@ -48,15 +54,19 @@ pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) ->
         .y_labels(bars.len())
         .y_label_formatter(&name)
         .draw()?;
-    let values = (0..rows).filter_map(|place| Some((place, bar_at(place)?.value)));
-    chart.draw_series(
-        Histogram::horizontal(&chart)
-            .style(RGBColor(0x40, 0x78, 0xc0).filled())
-            .margin(4)
-            .data(values.clone()),
-    )?;
+    let placed = (0..rows).filter_map(|place| Some((place, bar_at(place)?)));
+    for (colour, is_ours) in [(OURS, true), (OTHERS, false)] {
+        let bars = placed.clone().filter(|(_, bar)| bar.is_ours == is_ours);
+        chart.draw_series(
+            Histogram::horizontal(&chart)
+                .style(colour.filled())
+                .margin(4)
+                .data(bars.map(|(place, bar)| (place, bar.value))),
+        )?;
+    }
+    let values = placed.map(|(place, bar)| (place, bar.value));
     chart.draw_series(values.map(|(place, value)| {
-        let text = Text::new(format!("{value:.2}"), (4, -6), ("sans-serif", 13));
+        let text = Text::new(format!("{value:.1} ×"), (4, -6), ("sans-serif", 13));
         EmptyElement::at((value, SegmentValue::CenterOf(place))) + text
     }))?;
     if let Some(mark) = mark {
@@ -74,7 +84,10 @@ mod tests {
     use super::*;
 
     fn bars(values: &[f64]) -> Vec<Bar> {
-        values.iter().map(|&value| Bar { name: format!("<{value}>"), value }).collect()
+        values
+            .iter()
+            .map(|&value| Bar { name: format!("<{value}>"), value, is_ours: true })
+            .collect()
     }
 
     /// The widths of the bars, and the heights at which they begin.
@@ -96,7 +109,16 @@ mod tests {
         assert!((second / first - 2.0).abs() < 0.02, "{svg}");
         let rows = drawn[1].1 - drawn[0].1;
         assert!((f64::from(ROW) - rows).abs() < 2.0, "{rows}: a row that nobody asked for");
-        assert!(svg.contains("&lt;2&gt;") && svg.contains("2.00"), "{svg}");
+        assert!(svg.contains("&lt;2&gt;") && svg.contains("2.0 ×"), "{svg}");
+    }
+
+    #[test]
+    fn the_crate_has_a_colour_of_its_own() {
+        let mut bars = bars(&[1.0, 2.0, 3.0]);
+        bars[1].is_ours = false;
+        bars[2].is_ours = false;
+        let svg = chart("title", "unit", None, &bars).unwrap();
+        assert_eq!((drawn(&svg).len(), svg.matches("#B4B9BE").count()), (1, 2), "{svg}");
     }
 
     #[test]

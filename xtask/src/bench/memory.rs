@@ -57,10 +57,9 @@ pub(super) fn measure(
     let Some(ours) = sides.iter().find(|side| side.argument == OURS) else {
         bail!("the crate's own side is not there");
     };
-    // Makes the table, which the other cases find.
-    output(ours.run(server.endpoint(), "first").args(["1", "0", "1"]))?;
     for side in &sides {
-        // Reads the program from the disk.
+        // Makes the table that the other cases find, and reads the program from the disk.
+        output(side.run(server.endpoint(), "first").args(["1", "1", "1"]))?;
         output(&mut run(side, "cold"))?;
     }
     for round in 1..=options.rounds {
@@ -85,7 +84,7 @@ impl Memory {
         let mut tables = "| side | start to first answer |\n|---|--:|\n".to_owned();
         for (label, took) in &self.cold {
             let took = if took.is_empty() {
-                "does not start".to_owned()
+                "no answer within a minute".to_owned()
             } else {
                 format!("{:.0} ms ({})", median(took), spread(took))
             };
@@ -110,8 +109,15 @@ impl Memory {
         tables
     }
 
+    /// As multiples of the first side, the crate's.
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let lives = self.cold.iter().filter(|(_, took)| !took.is_empty());
-        lives.map(|(label, took)| Bar { name: (*label).to_owned(), value: median(took) }).collect()
+        let ours = self.cold.first().map_or(f64::NAN, |(_, took)| median(took));
+        let lives = self.cold.iter().enumerate().filter(|(_, (_, took))| !took.is_empty());
+        let bars = lives.map(|(side, (label, took))| Bar {
+            name: (*label).to_owned(),
+            value: median(took) / ours,
+            is_ours: side == 0,
+        });
+        bars.collect()
     }
 }

@@ -56,7 +56,7 @@ impl Share {
         Ok(())
     }
 
-    /// The same command within the share.
+    /// The same command within the share, for a minute at the most.
     pub(super) fn around(&self, command: &Command) -> Command {
         let enter = self.groups.iter().map(|group| {
             let mut enter = OsString::from("echo $$ > '");
@@ -65,7 +65,8 @@ impl Share {
             enter
         });
         let mut script: OsString = enter.collect();
-        script.push("exec \"$@\"");
+        // In too little memory a program may do nothing but read its pages again.
+        script.push("exec timeout 60 \"$@\"");
         let mut within = Command::new("sh");
         within.arg("-c").arg(script).arg("sh").arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {

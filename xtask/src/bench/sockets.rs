@@ -7,7 +7,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{PLAIN, RELEASE, chart::Bar, figures::median, program, tls::Front};
+use super::{PLAIN, RELEASE, figures::median, program, tls::Front};
 use crate::{
     archive, args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace,
 };
@@ -252,28 +252,6 @@ impl Sockets {
             let _ = writeln!(table, " {} |", zipped.unwrap_or_else(|| "–".to_owned()));
         }
         table
-    }
-
-    /// The CPU of calls by one caller.
-    pub(super) fn bars(&self) -> Vec<Bar> {
-        let is_shown = |case: &Case| case.callers == 1 && case.name != CACHED;
-        let cases = CASES.iter().enumerate().filter(|(_, case)| is_shown(case));
-        let bars = cases.flat_map(|(index, case)| {
-            self.labels.iter().enumerate().map(move |(side, label)| Bar {
-                name: format!("{}: {}", case.name, label.replace('`', "")),
-                value: median(&self.values((index, side), "cpu_us")),
-            })
-        });
-        bars.collect()
-    }
-
-    /// Processes that make one call by HTTPS.
-    pub(super) fn cold_bars(&self) -> Vec<Bar> {
-        let bars = self.labels.iter().enumerate().map(|(side, label)| Bar {
-            name: label.replace('`', ""),
-            value: self.cold.get(&(1, side)).map_or(f64::NAN, |values| median(values)),
-        });
-        bars.collect()
     }
 }
 

@@ -108,7 +108,7 @@ fn differences(listed: &str, tree: &str) -> Vec<String> {
     let new = there.difference(&listed).map(|name| format!("{name} is new"));
     let gone = listed.difference(&there).map(|name| format!("{name} is gone"));
     new.chain(gone)
-        .map(|difference| format!("{difference}; if so it shall be, mend {CORE_CRATES}"))
+        .map(|difference| format!("{difference}; if so it shall be, fix {CORE_CRATES}"))
         .collect()
 }
 

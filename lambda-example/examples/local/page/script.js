@@ -58,6 +58,8 @@ const say = (text) => {
 async function send(action, amount, { crash = false } = {}) {
   const path = route();
   const sentKey = key;
+  // Who gets a first answer although the key had an owner has taken it over.
+  const wasPending = bars.some(({ record }) => record.key === sentKey && record.status === 'PENDING');
   setUsed(true);
   const headers = { 'content-type': 'application/json', 'idempotency-key': `"${sentKey}"` };
   if (crash) headers['x-playground'] = 'crash';
@@ -65,7 +67,7 @@ async function send(action, amount, { crash = false } = {}) {
   const entry = log(action, path, sentKey);
   try {
     const response = await fetch(path, { method: 'POST', headers, body });
-    const answer = read(response, await response.text(), crash);
+    const answer = read(response, await response.text(), { crash, wasPending });
     entry(answer);
     return answer;
   } catch {
@@ -77,14 +79,16 @@ async function send(action, amount, { crash = false } = {}) {
   }
 }
 
-function read(response, body, crash) {
+function read(response, body, { crash, wasPending }) {
   const headers = LOGGED_HEADERS.filter((name) => response.headers.has(name))
     .map((name) => `${name}: ${response.headers.get(name)}`);
   const replayed = response.headers.get('idempotency-replayed') === 'true';
+  const reconciled = response.headers.get('x-playground') === 'reconciled';
+  const first = wasPending ? 'takeover' : 'first answer';
   const kinds = {
-    201: replayed ? ['done', 'replay'] : ['done', 'first answer'],
+    201: ['done', replayed ? 'replay' : reconciled ? 'reconciled' : first],
     409: ['running', 'in progress'],
-    422: ['refused', 'another request'],
+    422: ['refused', 'mismatch'],
   };
   const vanished = crash && response.status === 502;
   const [tone, word] = vanished ? ['lost', 'crashed'] : kinds[response.status] ?? ['refused', 'error'];
@@ -119,7 +123,7 @@ function log(action, path, sentKey) {
     word.className = `word ${answer.tone}`;
     word.textContent = answer.word;
     status.textContent = answer.status;
-    if (answer.headers.length > 0) item.append(make('p', '', answer.headers.join('  ')));
+    item.append(...answer.headers.map((header) => make('p', 'header', header)));
     item.append(make('p', 'body', answer.body));
   };
 }
@@ -128,8 +132,10 @@ const HINTS = {
   replay: 'The answer came from the table: nothing ran.',
   'first answer': 'It ran, and its answer is stored. Press “Retry”.',
   'in progress': 'Somebody else runs it now. Retry when its lease is over.',
-  'another request': 'Refused: this key stands for another amount.',
-  crashed: 'The owner is dead. Press “Retry”: in progress until its lease is over, then taken over.',
+  takeover: 'The first owner was dead: this request took its key over and ran it as attempt 2.',
+  reconciled: 'The first owner was dead, and its charge was found: nothing ran again.',
+  mismatch: 'Refused: this key stands for another amount.',
+  crashed: 'The owner is dead. Press “Retry”: in progress until its lease is over, then a takeover.',
 };
 
 const tell = (answer) => say(HINTS[answer.word] ?? `${answer.status} ${answer.body}`);
