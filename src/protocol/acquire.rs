@@ -593,18 +593,20 @@ impl Acquire {
             return self.end(now, Reason::Free);
         }
         self.writes += 1;
-        match self.goal {
-            Goal::Own | Goal::LookUp if self.writes > MAX_WRITES => match take {
-                Take::Restamp { .. } => self.give_up(now, Reason::NoLease, Cause::Outage),
-                _ => {
-                    let lease_left = self.observed().map_or(Duration::ZERO, |seen| seen.left);
-                    self.end(now, Reason::InProgress { lease_left })
-                }
-            },
-            // In a race, who has lost twice waits a little.
-            _ if self.writes > 2 => self.pace(now, Next::Take(take)),
-            _ => self.send(now, take),
+        // In a race, who has lost twice waits a little.
+        match self.writes > 2 {
+            true => self.pace(now, Next::Take(take)),
+            false => self.send(now, take),
         }
+    }
+
+    /// Others write to this key all the time, or DynamoDB confirms no lease.
+    fn contended(&mut self, now: Now, take: Take) -> Command {
+        if let Take::Restamp { .. } = take {
+            return self.give_up(now, Reason::NoLease, Cause::Outage);
+        }
+        let lease_left = self.observed().map_or(Duration::ZERO, |seen| seen.left);
+        self.end(now, Reason::InProgress { lease_left })
     }
 
     fn pace(&mut self, now: Now, next: Next) -> Command {
@@ -619,6 +621,9 @@ impl Acquire {
     }
 
     fn send(&mut self, now: Now, take: Take) -> Command {
+        if self.goal == Goal::Own && self.writes > MAX_WRITES {
+            return self.contended(now, take);
+        }
         let term = self.rules.term(now);
         if term.is_err() && self.goal == Goal::Own {
             return self.give_up(now, Reason::TooLate, Cause::Other);
