@@ -11,7 +11,7 @@ use super::knowledge::Knowledge;
 use super::lease::{Term, Window};
 use super::record::{Header, State, as_found};
 use super::rules::{MIN_LIMIT, Rules};
-use super::time::{Backoff, End as Instant, Now, Timestamp};
+use super::time::{Backoff, End as Instant, Now, StoreTime, Timestamp};
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
 
@@ -192,6 +192,13 @@ impl End {
         self.is_lost = true;
     }
 
+    /// A response has told the store's time: every one that comes while the lease is held.
+    pub(crate) fn heard(&mut self, time: Option<StoreTime>) {
+        if let (Some(window), Some(time)) = (&mut self.window, time) {
+            *window = window.heard(time);
+        }
+    }
+
     /// The handler was stopped: nothing runs under the lease, and it is renewed no more.
     pub(crate) fn stop(&mut self) {
         self.window = None;
@@ -285,6 +292,7 @@ impl End {
 
     /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
     pub(crate) fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
+        self.heard(reply.time);
         let lease_expires_at = match &reply.outcome {
             Outcome::Applied => write.record.state.lease_expires_at(),
             Outcome::Refused(Some(record)) if record.owner != *self.knowledge.me() => None,
@@ -643,6 +651,7 @@ impl Machine for End {
     type Stop = Ended;
 
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
+        self.heard(reply.time);
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Sending(write, aim) => {
                 self.knowledge.learn(reply, Some(&write));
