@@ -290,8 +290,8 @@ impl State {
         let Some(Stored { header, .. }) = &self.store.record else { return };
         let (owner, ends) = (header.owner, header.state.lease_expires_at());
         let Some(ends) = ends else { return };
-        let process = self.process(usize::from(owner.0));
-        let Phase::Executing(execution) = &process.phase else { return };
+        let Some(slot) = self.slots.get(usize::from(owner.0)) else { return };
+        let Phase::Executing(execution) = &slot.process.phase else { return };
         let is_renewed = |role: &Role| matches!(role.rules.lease, Lease::Renewed(_));
         if !execution.runs() || row.roles().iter().any(is_renewed) {
             return;

@@ -383,6 +383,9 @@ impl End {
     ) -> Command {
         self.stage = Stage::Closed;
         let guard = match self.has_committed {
+            // An answer may be replaced, and the record be released after that. A late copy would bring the
+            // same version back.
+            _ if self.rules.replaces_completed() => Guard::HeldOrAsBefore(None),
             // A commit may land late, and its answer must not be overwritten.
             true => Guard::FreeOrHeld,
             false => Guard::FreeOrOwned.unless(Mutant::CompleteUnfenced),
@@ -460,7 +463,11 @@ impl End {
     fn interrupted(&mut self) -> Option<Timestamp> {
         let aim = match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Idle => return None,
-            Step::Sending(_, aim) | Step::Reading(_, aim) | Step::Pausing(_, aim) => aim,
+            Step::Sending(write, aim) => {
+                self.knowledge.lose(&write);
+                aim
+            }
+            Step::Reading(_, aim) | Step::Pausing(_, aim) => aim,
         };
         aim.completed_at()
     }
@@ -550,6 +557,12 @@ impl End {
             // There is no record: nothing is left to be changed.
             Outcome::Refused(None) if matches!(aim, Aim::Leave { .. }) => self.given_up(aim),
             Outcome::Refused(None) => self.read(now, Some(write), aim),
+            // Where it landed late, another would run beside this handler.
+            Outcome::ItemsRefused
+                if self.rules.replaces_completed() && self.has_commit_in_doubt() =>
+            {
+                self.out_of_time(now, aim)
+            }
             Outcome::ItemsRefused => Command::Stop(Ended::Reopened),
             Outcome::NotApplied(Cause::Other)
                 if matches!(aim, Aim::Commit { .. }) && !self.has_commit_in_doubt() =>
@@ -613,7 +626,9 @@ impl End {
 
     /// The record is another's.
     fn lost(&mut self, now: Now, aim: Aim) -> Command {
-        let is_settled = self.knowledge.no_effect().is_some();
+        let may_be_gone =
+            self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
+        let is_settled = self.knowledge.no_effect().is_some() && !may_be_gone;
         match aim {
             // Within the lease nobody has taken the record but after an earlier try.
             Aim::Leave { in_doubt: true }
@@ -621,7 +636,9 @@ impl End {
             {
                 self.given_up(aim)
             }
-            Aim::Leave { .. } | Aim::Complete { .. } if !self.has_commit_in_doubt() => {
+            Aim::Leave { .. } | Aim::Complete { .. }
+                if !self.has_commit_in_doubt() && !may_be_gone =>
+            {
                 Command::Stop(Ended::LeaseLost)
             }
             Aim::Commit { .. } | Aim::Resolve { .. } | Aim::Look if is_settled => {
