@@ -101,6 +101,7 @@ impl State {
     /// A handler begins.
     pub(crate) fn begins(
         &mut self,
+        row: &Row,
         seat: usize,
         acquiring: &Acquiring,
         granted: &Granted,
@@ -123,7 +124,7 @@ impl State {
         if !is_held && !is_over && !clock.is_blind {
             self.violate("runs without a record");
         }
-        if is_wrong || (granted.attempt <= self.ledger.attempt) {
+        if is_wrong || (granted.attempt <= self.ledger.attempt && !row.mixes_completed()) {
             self.violate("the attempt has not grown");
         }
         if forgets {

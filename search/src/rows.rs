@@ -83,6 +83,13 @@ impl Row {
         self.roles().iter().any(|role| role.rules.completed == Completed::Execute)
     }
 
+    /// Whether some replace completed answers and others do not: a slow owner of these completes over what
+    /// was released, with its own, lower attempt.
+    pub(crate) fn mixes_completed(&self) -> bool {
+        let first = self.roles[0].rules.completed;
+        self.roles().iter().any(|role| role.rules.completed != first)
+    }
+
     /// Whether somebody may be shown what was there before.
     pub(crate) fn reads_stale(&self) -> bool {
         let stale = First::Read { is_consistent: false };
