@@ -1,18 +1,141 @@
-//! x
-#![allow(dead_code, unused_imports)]
+//! Every state that the machines of the protocol can come to, as they are shipped.
+//!
+//! `cargo run --release -p protocol-search` searches all rows at the bounds that are whole in CI's time;
+//! `-- --mutants` proves that it would find a broken rule; `-- --callers 3 --faults 2 --row default
+//! --seconds 600` goes further. `docs/reliability.md` has the figures.
+
+mod args;
+mod clock;
+mod explore;
+mod handler;
+mod hash;
+mod liveness;
+mod model;
+mod mutants;
+mod oracle;
+mod process;
+mod rows;
+mod store;
+mod turn;
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    reason = "the library's own"
+)]
 #[path = "../../src/mutant.rs"]
 mod mutant;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    reason = "the library's own"
+)]
 #[path = "../../src/policy/choices.rs"]
 mod policy;
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "the library's own"
+)]
+#[path = "../../src/protocol/mod.rs"]
+mod protocol;
+/// What the machines need of records.
 mod record {
+    /// Who writes: its place among the callers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub(crate) struct Owner(pub(crate) u8);
+
     impl Owner {
+        /// An owner that no caller is.
+        #[expect(clippy::trivially_copy_pass_by_ref, reason = "as the library's own")]
         pub(crate) fn nobody(&self) -> Self {
             Self(self.0 + 100)
         }
     }
 }
-#[path = "../../src/protocol/mod.rs"]
-mod protocol;
-fn main() {}
+
+use std::process::ExitCode;
+
+use args::Args;
+use explore::{Found, Violation, search};
+use rows::Row;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let holds = if args.mutants { mutants::all_are_found() } else { all_hold(&args) };
+    ExitCode::from(u8::from(!holds))
+}
+
+/// Searches the rows that are asked for; whether nothing was violated.
+fn all_hold(args: &Args) -> bool {
+    println!(
+        "{:<28} {:>7} {:>6} {:>10} {:>5} {:>6} {:>9}",
+        "row", "callers", "faults", "states", "depth", "s", "states/s"
+    );
+    let (mut holds, mut states, mut seconds) = (true, 0, 0.0);
+    for row in args.rows() {
+        let found = search(&row, args.limit, &[]);
+        print_found(&row, &found);
+        holds &= found.violation.is_none();
+        states += found.states;
+        seconds += found.took.as_secs_f64();
+        if let Some(violation) = &found.violation {
+            print_violation(violation);
+        }
+    }
+    println!("{states} states in {seconds:.1} s");
+    holds
+}
+
+fn print_found(row: &Row, found: &Found) {
+    let Found { states, depth, took, is_whole, violation } = found;
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let rate = *states as f64 / took.as_secs_f64();
+    let whole = match (violation, is_whole) {
+        (Some(_), _) => "VIOLATED",
+        (None, true) => "",
+        (None, false) => "not whole",
+    };
+    let Row { name, callers, faults, .. } = row;
+    let took = took.as_secs_f64();
+    println!(
+        "{name:<28} {callers:>7} {faults:>6} {states:>10} {depth:>5} {took:>6.1} {rate:>9.0} {whole}"
+    );
+}
+
+fn print_violation(violation: &Violation) {
+    println!("  VIOLATION: {}", violation.what);
+    println!("  {}", violation.schedule());
+    for (number, (step, state)) in violation.steps.iter().enumerate() {
+        let record = state.store.record.as_ref().map(|stored| {
+            let header = &stored.header;
+            format!(
+                "{:?} of {:?}, attempt {}, steps {:?}",
+                header.state, header.owner, header.attempt, header.steps
+            )
+        });
+        let record = record.unwrap_or_else(|| "absent".to_owned());
+        let late = state.store.late.len();
+        println!(
+            "  {:>3} {:<18} t{} {record}, {late} late",
+            number + 1,
+            step.to_string(),
+            state.tick
+        );
+    }
+}

@@ -176,6 +176,8 @@ pub(crate) struct Acquire {
     /// What the hook said of an abandoned record, as long as that does not change.
     resolution: Option<(Version, Resolution)>,
     resolved_at: Timestamp,
+    /// The version in whose place that was sent, and may be or come there, unheard of.
+    judged: Option<Version>,
     /// Of the response that came last.
     time: Option<StoreTime>,
     /// What is told once nothing of ours is under way, and how often that was tried to bring about.
@@ -266,7 +268,8 @@ impl Machine for Acquire {
             _ => None,
         };
         self.knowledge.learn(reply, write);
-        match step {
+        self.note_doubt(reply, &step);
+        let command = match step {
             Step::GivingBack(reason) => self.tell_nothing(reason),
             Step::ClosingOff(_) => self.closed_off(now),
             Step::Sending { write, take } => match self.goal {
@@ -275,7 +278,10 @@ impl Machine for Acquire {
             },
             Step::Reading { is_first } => self.read(now, &reply.outcome, is_first),
             Step::Idle | Step::Pausing(_) | Step::Repeating(..) => self.look(now),
-        }
+        };
+        // Of a response that is done with, nothing is left.
+        self.time = None;
+        command
     }
 }
 
@@ -308,6 +314,7 @@ impl Acquire {
             stamped: Vec::new(),
             resolution: None,
             resolved_at: now.store(),
+            judged: None,
             time: None,
             ending: None,
         };
@@ -593,6 +600,9 @@ impl Acquire {
             return self.end(now, Reason::Free);
         }
         self.writes += 1;
+        if self.has_judged_another() || self.may_be_gone() {
+            return self.contended(now, take);
+        }
         // In a race, who has lost twice waits a little.
         match self.writes > 2 {
             true => self.pace(now, Next::Take(take)),
@@ -607,6 +617,23 @@ impl Acquire {
         }
         let lease_left = self.observed().map_or(Duration::ZERO, |seen| seen.left);
         self.end(now, Reason::InProgress { lease_left })
+    }
+
+    fn note_doubt(&mut self, reply: &Reply, step: &Step) {
+        let is_in_doubt = reply.is_in_doubt || reply.outcome == Outcome::Unknown;
+        if let Step::Sending { write, take: Take::Settle(_) } = step
+            && let (true, Guard::Unchanged(seen)) = (is_in_doubt, &write.guard)
+        {
+            self.judged = Some(seen.clone());
+        }
+    }
+
+    /// Whether a resolution may have been written in the place of another version. A second finished
+    /// record in this call's name could not be told from the first, and no version of a record comes
+    /// back.
+    fn has_judged_another(&self) -> bool {
+        let seen = self.knowledge.seen().record().map(Header::version);
+        self.judged.is_some() && self.judged != seen
     }
 
     fn pace(&mut self, now: Now, next: Next) -> Command {
@@ -795,9 +822,14 @@ impl Acquire {
 
     fn tell_nothing(&self, reason: Reason) -> Command {
         tell(match self.nothing_happened() {
-            Some(nothing) => Told::Nothing(reason, nothing),
-            None => Told::Unknown,
+            Some(nothing) if !self.may_be_gone() => Told::Nothing(reason, nothing),
+            Some(_) | None => Told::Unknown,
         })
+    }
+
+    /// Whether a transaction of this call's may have landed, and be seen no more.
+    fn may_be_gone(&self) -> bool {
+        self.rules.replaces_completed() && self.knowledge.may_have_been_replaced()
     }
 
     /// A write that takes the key has no effect by itself; a transaction has.

@@ -11,7 +11,7 @@ use super::knowledge::Knowledge;
 use super::lease::{Term, Window};
 use super::record::{Header, State, as_found};
 use super::rules::{MIN_LIMIT, Rules};
-use super::time::{Backoff, End as Instant, Now, Timestamp};
+use super::time::{Backoff, End as Instant, Now, StoreTime, Timestamp};
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
 
@@ -192,6 +192,13 @@ impl End {
         self.is_lost = true;
     }
 
+    /// A response has told the store's time: every one that comes while the lease is held.
+    pub(crate) fn heard(&mut self, time: Option<StoreTime>) {
+        if let (Some(window), Some(time)) = (&mut self.window, time) {
+            *window = window.heard(time);
+        }
+    }
+
     /// The handler was stopped: nothing runs under the lease, and it is renewed no more.
     pub(crate) fn stop(&mut self) {
         self.window = None;
@@ -285,6 +292,7 @@ impl End {
 
     /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
     pub(crate) fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
+        self.heard(reply.time);
         let lease_expires_at = match &reply.outcome {
             Outcome::Applied => write.record.state.lease_expires_at(),
             Outcome::Refused(Some(record)) if record.owner != *self.knowledge.me() => None,
@@ -376,6 +384,9 @@ impl End {
     ) -> Command {
         self.stage = Stage::Closed;
         let guard = match self.has_committed {
+            // An answer may be replaced, and the record be released after that. A late copy would bring the
+            // same version back.
+            _ if self.rules.replaces_completed() => Guard::HeldOrAsBefore(None),
             // A commit may land late, and its answer must not be overwritten.
             true => Guard::FreeOrHeld(self.attempt),
             false => Guard::FreeOrOwned(self.attempt).unless(Mutant::CompleteUnfenced),
@@ -453,7 +464,11 @@ impl End {
     fn interrupted(&mut self) -> Option<Timestamp> {
         let aim = match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Idle => return None,
-            Step::Sending(_, aim) | Step::Reading(_, aim) | Step::Pausing(_, aim) => aim,
+            Step::Sending(write, aim) => {
+                self.knowledge.lose(&write);
+                aim
+            }
+            Step::Reading(_, aim) | Step::Pausing(_, aim) => aim,
         };
         aim.completed_at()
     }
@@ -543,6 +558,12 @@ impl End {
             // There is no record: nothing is left to be changed.
             Outcome::Refused(None) if matches!(aim, Aim::Leave { .. }) => self.given_up(aim),
             Outcome::Refused(None) => self.read(now, Some(write), aim),
+            // Where it landed late, another would run beside this handler.
+            Outcome::ItemsRefused
+                if self.rules.replaces_completed() && self.has_commit_in_doubt() =>
+            {
+                self.out_of_time(now, aim)
+            }
             Outcome::ItemsRefused => Command::Stop(Ended::Reopened),
             Outcome::NotApplied(Cause::Other)
                 if matches!(aim, Aim::Commit { .. }) && !self.has_commit_in_doubt() =>
@@ -625,7 +646,9 @@ impl End {
 
     /// The record is another's.
     fn lost(&mut self, now: Now, aim: Aim) -> Command {
-        let is_settled = self.knowledge.no_effect().is_some();
+        let may_be_gone =
+            self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
+        let is_settled = self.knowledge.no_effect().is_some() && !may_be_gone;
         match aim {
             // Within the lease nobody has taken the record but after an earlier try.
             Aim::Leave { in_doubt: true }
@@ -633,7 +656,9 @@ impl End {
             {
                 self.given_up(aim)
             }
-            Aim::Leave { .. } | Aim::Complete { .. } if !self.has_commit_in_doubt() => {
+            Aim::Leave { .. } | Aim::Complete { .. }
+                if !self.has_commit_in_doubt() && !may_be_gone =>
+            {
                 Command::Stop(Ended::LeaseLost)
             }
             Aim::Commit { .. } | Aim::Resolve { .. } | Aim::Look if is_settled => {
@@ -663,6 +688,7 @@ impl Machine for End {
     type Stop = Ended;
 
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
+        self.heard(reply.time);
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Sending(write, aim) => {
                 self.knowledge.learn(reply, Some(&write));

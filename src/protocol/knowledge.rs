@@ -14,6 +14,9 @@ pub(crate) struct Knowledge {
     /// one may come late as well.
     may_land: Vec<Write>,
     seen: Seen,
+    /// A transaction of ours, or an answer in its place, was not heard of, or may have been executed by an
+    /// earlier try.
+    has_lost_completion: bool,
 }
 
 /// What the store has shown last.
@@ -53,7 +56,7 @@ enum Outlook {
 
 impl Knowledge {
     pub(crate) const fn new(me: Owner) -> Self {
-        Self { me, may_land: Vec::new(), seen: Seen::Nothing }
+        Self { me, may_land: Vec::new(), seen: Seen::Nothing, has_lost_completion: false }
     }
 
     pub(crate) const fn me(&self) -> &Owner {
@@ -81,6 +84,11 @@ impl Knowledge {
 
     /// What became of `write`, or of a read.
     pub(crate) fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
+        if let Some(write) = write
+            && (reply.is_in_doubt || reply.outcome == Outcome::Unknown)
+        {
+            self.lose(write);
+        }
         match (&reply.outcome, write) {
             (Outcome::Applied, Some(write)) => {
                 let record = write.applied_to(self.seen.record());
@@ -118,6 +126,20 @@ impl Knowledge {
         self.forget_what_cannot_land();
     }
 
+    /// Nobody knows what becomes of it, or nobody waits for it.
+    pub(crate) fn lose(&mut self, write: &Write) {
+        let takes_a_place = matches!(write.guard, Guard::Absent | Guard::Unchanged(_));
+        let completes = write.record.is_completed() && takes_a_place;
+        self.has_lost_completion |= write.form == Form::Transaction || completes;
+    }
+
+    /// Whether a completion of ours may have landed and another owner begun anew after it: what it has
+    /// left is not seen then. Only under [`Completed::Execute`](crate::policy::Completed::Execute).
+    pub(crate) fn may_have_been_replaced(&self) -> bool {
+        let is_anothers = self.seen.record().is_some_and(|record| record.owner != self.me);
+        self.has_lost_completion && is_anothers
+    }
+
     /// Of two that are alike, one.
     fn did_not_happen(&mut self, write: &Write) {
         if let Some(place) = self.may_land.iter().rposition(|sent| sent == write) {
@@ -129,7 +151,7 @@ impl Knowledge {
     /// is seen past what its guard asks for; and one that asks for our own pending record only when
     /// what makes it so is dead as well.
     fn forget_what_cannot_land(&mut self) {
-        let Self { me, may_land, seen } = self;
+        let Self { me, may_land, seen, .. } = self;
         let is_taking = |write: &Write| {
             matches!(outlook(&write.guard, me, seen), Outlook::Alive)
                 && write.record.is_pending_of(me)

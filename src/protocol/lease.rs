@@ -97,6 +97,16 @@ impl Window {
         let left = if mutant(Mutant::OwnersClock) { length } else { left? };
         Some(Self { lease_expires_at, end: seen.plus(left) })
     }
+
+    /// As a later response leaves it. Where the machine's clocks have come apart since, one of them may say
+    /// too little from now on: its end is what the store's time leaves.
+    pub(super) fn heard(self, time: StoreTime) -> Self {
+        if !self.end.is_apart(time.received) {
+            return self;
+        }
+        let left = self.lease_expires_at.since(time.latest());
+        Self { end: self.end.or(time.received.plus(left)), ..self }
+    }
 }
 
 /// What a lease has to be that is to be used.

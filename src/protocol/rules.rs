@@ -43,6 +43,11 @@ pub(crate) struct Rules {
 pub(crate) struct TooLate;
 
 impl Rules {
+    /// Whether the record of a completed operation may be another's by now.
+    pub(crate) fn replaces_completed(&self) -> bool {
+        self.completed == Completed::Execute
+    }
+
     /// By when a round trip must be over, so that the answer gets out before the deadline.
     pub(crate) fn answer_by(&self) -> Option<End> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))

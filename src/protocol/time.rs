@@ -130,6 +130,12 @@ impl End {
         Self { wall: Timestamp(i64::MAX), uptime }
     }
 
+    /// Whether the two clocks have come apart since it was set.
+    pub(crate) fn is_apart(self, now: Local) -> bool {
+        let set = Local { wall: self.wall, uptime: self.uptime };
+        are_apart(set, now)
+    }
+
     /// How long it is from `now` to there; zero once one of the clocks is there.
     pub(crate) fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
@@ -178,6 +184,10 @@ impl StoreTime {
 /// the same instant.
 const APART: u64 = 500;
 
+fn are_apart(before: Local, now: Local) -> bool {
+    now.lead().saturating_sub(before.lead()).unsigned_abs() > APART
+}
+
 /// What the responses so far have told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Learned {
@@ -192,8 +202,7 @@ impl Learned {
     /// The offset, as long as the two clocks have gone on together since the last response. Where they
     /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
     pub(crate) fn offset(self, now: Local) -> i64 {
-        let apart = now.lead().saturating_sub(self.received.lead()).unsigned_abs();
-        if apart > APART { 0 } else { self.offset }
+        if are_apart(self.received, now) { 0 } else { self.offset }
     }
 }
 

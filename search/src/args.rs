@@ -1,0 +1,101 @@
+//! The command line.
+
+use std::time::Duration;
+
+use crate::rows::{self, Row};
+
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub(crate) mutants: bool,
+    row: Option<String>,
+    callers: Option<usize>,
+    faults: Option<u8>,
+    ticks: Option<u8>,
+    pub(crate) limit: Duration,
+}
+
+const USAGE: &str = "usage: protocol-search [--mutants] [--row NAME] [--callers 1..3] [--faults N] \
+                     [--ticks N] [--seconds N]";
+
+impl Args {
+    pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
+        let limit = Duration::from_secs(3600);
+        let mut args =
+            Self { mutants: false, row: None, callers: None, faults: None, ticks: None, limit };
+        while let Some(name) = given.next() {
+            if name == "--mutants" {
+                args.mutants = true;
+                continue;
+            }
+            let value = given.next().ok_or_else(|| format!("{name} needs a value. {USAGE}"))?;
+            let number = || value.parse::<u8>().map_err(|_| format!("{name} {value}: no number"));
+            match name.as_str() {
+                "--row" => args.row = Some(value),
+                "--callers" => args.callers = Some(number()?.into()),
+                "--faults" => args.faults = Some(number()?),
+                "--ticks" => args.ticks = Some(number()?),
+                "--seconds" => {
+                    let seconds =
+                        value.parse().map_err(|_| format!("{name} {value}: no number"))?;
+                    args.limit = Duration::from_secs(seconds);
+                }
+                _ => return Err(format!("{name}? {USAGE}")),
+            }
+        }
+        args.check().map(|()| args)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(row) = self.row.as_deref().filter(|row| rows::named(row).is_none()) {
+            let names: Vec<_> = rows::ALL.iter().map(|row| row.name).collect();
+            return Err(format!("no row {row}; there are: {}", names.join(", ")));
+        }
+        match self.callers {
+            Some(0 | 4..) => Err("one to three callers".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The rows to be searched; each at its two bounds, where none is given.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let is_asked = |row: &&Row| self.row.as_deref().is_none_or(|name| name == row.name);
+        let mut rows = Vec::new();
+        for row in rows::ALL.iter().filter(is_asked) {
+            let bounds = match (self.callers, self.faults) {
+                (None, None) => vec![(2, row.bound.0), (3, row.bound.1)],
+                (Some(3), None) => vec![(3, row.bound.1)],
+                (callers, faults) => vec![(callers.unwrap_or(2), faults.unwrap_or(row.bound.0))],
+            };
+            for (callers, faults) in bounds {
+                let ticks = self.ticks.unwrap_or(row.ticks);
+                rows.push(Row { ticks, ..row.with(callers, faults) });
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Args, String> {
+        Args::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_bound_that_is_given_is_the_one_that_is_searched() {
+        let args = parsed("--row commit --callers 3 --faults 2 --ticks 4").expect("it is right");
+        let rows = args.rows();
+        let bounds: Vec<_> = rows.iter().map(|row| (row.name, row.callers, row.faults)).collect();
+        assert_eq!(bounds, [("commit", 3, 2)]);
+        assert_eq!(rows[0].ticks, 4);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for line in ["--row nonsense", "--callers 4", "--faults", "--faults many", "--depth 3"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The clocks: the store's, which goes in ticks, and the two of each process, which can be wrong.
+
+use crate::protocol::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
+
+/// How long a tick is, in ms.
+pub(crate) const TICK: i64 = 4_000;
+
+/// Where in its second the store's clock stands: a `Date` is wrong by that much.
+const PHASE: i64 = 600;
+
+const EPOCH: i64 = 1_000_000_000;
+
+/// What a process's monotonic clock counts from is nobody's business.
+const UPTIME: i64 = 50_000;
+
+pub(crate) fn store_time(tick: u8) -> Timestamp {
+    Timestamp::from_millis(EPOCH + i64::from(tick) * TICK + PHASE)
+}
+
+/// The store's time as a response tells it, cut to the second.
+pub(crate) fn date(tick: u8) -> Timestamp {
+    Timestamp::from_millis(EPOCH + i64::from(tick) * TICK)
+}
+
+/// One process's clocks, and what the responses have told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Clock {
+    /// How far the wall clock is ahead of the store's, in ms.
+    pub(crate) skew: i64,
+    /// For how long the monotonic clock has stood still, in ms.
+    frozen: i64,
+    learned: Option<Learned>,
+    /// How often its clocks have failed it since the last response.
+    faults: u8,
+    /// They have failed it twice between two responses: then one fault can hide the other.
+    pub(crate) is_blind: bool,
+}
+
+impl Clock {
+    pub(crate) const fn new(skew: i64) -> Self {
+        Self { skew, frozen: 0, learned: None, faults: 0, is_blind: false }
+    }
+
+    pub(crate) fn local(&self, tick: u8) -> Local {
+        let uptime = UPTIME + i64::from(tick) * TICK - self.frozen;
+        Local { wall: store_time(tick).shifted(self.skew), uptime: Uptime(uptime) }
+    }
+
+    pub(crate) fn now(&self, tick: u8) -> Now {
+        Now { local: self.local(tick), learned: self.learned }
+    }
+
+    /// A response has come whose `Date` is this.
+    pub(crate) fn observe(&mut self, date: Timestamp, sent: Local, tick: u8) -> StoreTime {
+        let time = StoreTime { date, sent, received: self.local(tick) };
+        self.learned = Some(at_zero(Learned::observe(self.learned, time)));
+        self.faults = 0;
+        time
+    }
+
+    pub(crate) fn jump(&mut self, by: i64) {
+        self.skew += by;
+        self.fail();
+    }
+
+    /// The monotonic clock stands still for a tick.
+    pub(crate) fn freeze(&mut self) {
+        self.frozen += TICK;
+        self.fail();
+    }
+
+    fn fail(&mut self) {
+        self.faults += 1;
+        self.is_blind |= self.faults > 1;
+    }
+}
+
+/// The same knowledge as of the instant at which the monotonic clock showed zero: whoever learned the
+/// same at another time is in the same state.
+fn at_zero(learned: Learned) -> Learned {
+    let by = learned.received.uptime.0;
+    let wall = learned.received.wall.shifted(-by);
+    let received = Local { wall, uptime: Uptime(0) };
+    Learned { date: learned.date.shifted(-by), received, ..learned }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learned_says_the_same_whenever_it_is_counted_from() {
+        for skew in [0, -40_000, 40_000] {
+            let mut clock = Clock::new(skew);
+            let sent = clock.local(1);
+            let time = clock.observe(date(2), sent, 2);
+            let plain = Now { local: clock.local(4), learned: Some(Learned::observe(None, time)) };
+            assert_eq!(clock.now(4).store(), plain.store());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a handler does, and the driver with it.
+
+use crate::model::State;
+use crate::mutant::{Mutant, mutant};
+use crate::policy::{Failure, Lease};
+use crate::process::{Does, Execution, Phase, Place, Task};
+use crate::protocol::{Guard, Leaving, Renewal, Reply};
+use crate::rows::{Row, Work};
+use crate::store::Wire;
+use crate::turn::{Asked, Turn};
+
+/// How many commits a handler begins, and how many steps there are in all.
+const MOST: u8 = 2;
+
+type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
+
+pub(crate) fn steps<'a>(
+    state: &State,
+    execution: &Execution,
+    seat: usize,
+    row: &'a Row,
+    put: Put<'_, 'a>,
+) {
+    let is_finishing = matches!(execution.does, Does::Finish(_));
+    if !is_finishing && must_stop(state, execution, seat) {
+        return put("stop", Turn::of(row, state.clone(), seat).stop());
+    }
+    match &execution.does {
+        Does::Handle => handle(state, execution, seat, row, put),
+        Does::Step(_) => state.request_steps(seat, Place::Main, row, put),
+        Does::Commit(task) | Does::Finish(task) => {
+            match task {
+                Task::Request(_) => state.request_steps(seat, Place::Main, row, put),
+                Task::Pause | Task::AskHook | Task::AskInstead => {
+                    put("wake", Turn::of(row, state.clone(), seat).wake());
+                }
+            }
+            if !is_finishing && state.faults > 0 {
+                put("drop-commit", Turn::of(row, state.faulty(), seat).returns(true, false));
+            }
+        }
+    }
+    match &execution.renewal {
+        Some(_) => state.request_steps(seat, Place::Renewal, row, put),
+        None => {
+            if let Some(turn) = Turn::of(row, state.clone(), seat).renews() {
+                put("renew", turn);
+            }
+        }
+    }
+}
+
+/// Whether the driver drops the handler before it polls it.
+fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
+    let now = state.process(seat).clock.now(state.tick);
+    let is_over = execution.end.window().is_none_or(|window| now.is_over(window.end));
+    let is_lost = execution.end.is_lost();
+    execution.is_protected && (is_over || is_lost) && !mutant(Mutant::PollAfterTheLease)
+}
+
+/// The handler is polled.
+fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, put: Put<'_, 'a>) {
+    let mut polled = state.clone();
+    polled.polled(seat, execution);
+    if polled.violation.is_some() {
+        return put("poll", Turn::of(row, polled, seat));
+    }
+    let turn = || Turn::of(row, state.clone(), seat);
+    let role = turn().role();
+    if execution.end.is_over() {
+        return put("succeed", turn().returns(true, true));
+    }
+    match role.work {
+        Work::Commit if execution.commits < MOST => put("commit", turn().commits()),
+        Work::Steps if execution.steps < usize::from(MOST) => put("step", turn().begins_step()),
+        Work::Commit | Work::Steps | Work::Run | Work::Transact | Work::LookUp => {}
+    }
+    put("succeed", turn().returns(true, true));
+    put("fail", turn().returns(false, true));
+    if role.rules.failure != Failure::Release {
+        put("decline", turn().declines());
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the execution out of the process: the caller puts something in its place.
+    fn execution(&mut self) -> Option<Execution> {
+        match std::mem::replace(&mut self.process.phase, Phase::Ready) {
+            Phase::Executing(execution) => Some(execution),
+            phase => {
+                self.process.phase = phase;
+                None
+            }
+        }
+    }
+
+    /// What a failure leaves behind under this policy. Steps are never released.
+    fn leaving(&self, execution: &Execution) -> Leaving {
+        match self.role().rules.failure {
+            Failure::Release if !execution.has_stepped => Leaving::Release,
+            Failure::Release | Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
+        }
+    }
+
+    /// The handler has returned; or it has dropped its commit and returns.
+    pub(crate) fn returns(mut self, is_success: bool, is_plain: bool) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        execution.is_cut_short |= !is_plain;
+        let leaving = self.leaving(&execution);
+        if is_success && execution.commits == 0 {
+            self.state.ledger.successes += 1;
+            self.state.ledger.excused |= !execution.is_protected;
+        }
+        self.closes(execution, is_success, leaving)
+    }
+
+    /// The handler has refused: it has done nothing.
+    fn declines(mut self) -> Self {
+        let Some(execution) = self.execution() else { return self };
+        let leaving = if execution.has_stepped { Leaving::Keep } else { Leaving::GiveBack };
+        self.closes(execution, false, leaving)
+    }
+
+    fn closes(mut self, mut execution: Execution, is_success: bool, leaving: Leaving) -> Self {
+        self.drop_main(&mut execution);
+        let now = self.now();
+        let end = &mut execution.end;
+        let command = end.close(now, leaving).unwrap_or_else(|| {
+            if !is_success {
+                return end.leave(now, leaving);
+            }
+            execution.completes = true;
+            let completed_at = end.next_completion(now);
+            let (expires_at, until) = (end.expires_at(completed_at), end.tries_until(now));
+            end.complete(now, (completed_at, expires_at), until)
+        });
+        self.ends(execution, command, Asked::Finish, None)
+    }
+
+    /// The handler is dropped, since its lease is over or lost.
+    fn stop(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        self.drop_main(&mut execution);
+        self.give_up_renewal(&mut execution);
+        execution.is_cut_short = true;
+        execution.end.stop();
+        self.state.ledger.excused = true;
+        match execution.end.expire(self.now()) {
+            Some(command) => self.ends(execution, command, Asked::Finish, None),
+            None => self.leaves_as_it_is(execution),
+        }
+    }
+
+    /// Whatever the handler waits for is dropped with it.
+    fn drop_main(&mut self, execution: &mut Execution) {
+        match std::mem::replace(&mut execution.does, Does::Handle) {
+            Does::Commit(Task::Request(request)) | Does::Step(request) => {
+                self.drop_request(Some(request));
+            }
+            Does::Commit(_) | Does::Handle | Does::Finish(_) => {}
+        }
+    }
+
+    fn commits(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        let (now, leaving) = (self.now(), self.leaving(&execution));
+        match execution.end.begin_commit(now) {
+            Err(_) => {
+                self.process.phase = Phase::Executing(execution);
+                self
+            }
+            Ok(completed_at) => {
+                execution.commits += 1;
+                let end = &mut execution.end;
+                let (expires_at, until) = (end.expires_at(completed_at), end.tries_until(now));
+                let command = end.commit(now, (completed_at, expires_at), leaving, until);
+                self.ends(execution, command, Asked::Commit, None)
+            }
+        }
+    }
+
+    fn begins_step(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        execution.has_stepped = true;
+        execution.does = Does::Step(self.request(Wire::Step(execution.steps + 1)));
+        self.process.phase = Phase::Executing(execution);
+        self
+    }
+
+    /// A renewal, where there is something to be won by it.
+    fn renews(mut self) -> Option<Self> {
+        let mut execution = self.execution()?;
+        let window = execution.end.window()?;
+        if !matches!(self.role().rules.lease, Lease::Renewed(_)) {
+            return None;
+        }
+        let write = execution.end.renewal(self.now())?;
+        let is_longer = write.record.state.lease_expires_at() > Some(window.lease_expires_at);
+        if !is_longer {
+            return None;
+        }
+        execution.renewal = Some(self.request(Wire::write(write)));
+        self.process.phase = Phase::Executing(execution);
+        Some(self)
+    }
+
+    pub(crate) fn renewed(mut self, mut execution: Execution, wire: &Wire, reply: &Reply) -> Self {
+        execution.renewal = None;
+        if let Wire::Write(write) = wire {
+            let now = self.now();
+            let is_restamp = matches!(write.0.guard, Guard::HeldUntil(_));
+            let restamp = match execution.end.renewed(now, &write.0, reply) {
+                Renewal::Wrong(wrong) if !is_restamp => execution.end.restamp(now, wrong),
+                _ => None,
+            };
+            execution.renewal = restamp.map(|write| self.request(Wire::write(write)));
+        }
+        self.process.phase = Phase::Executing(execution);
+        self
+    }
+}

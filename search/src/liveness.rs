@@ -1,0 +1,95 @@
+//! Every call ends, and the key comes free: from a state on, nothing fails any more, and time passes.
+
+use std::sync::Arc;
+
+use crate::clock::TICK;
+use crate::model::{SEATS, State, Step};
+use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
+use crate::protocol::First;
+use crate::rows::{Role, Row, Work};
+
+/// How many rounds all calls together may take to end.
+const ROUNDS: u8 = 60;
+
+/// Why a call does not end from here, or the key does not come free after it.
+///
+/// `note` is told of the way.
+pub(crate) fn fails(
+    state: &State,
+    row: &Row,
+    note: &mut dyn FnMut(Step, &State),
+) -> Option<&'static str> {
+    let mut row = *row;
+    row.ticks = u8::MAX;
+    let mut state = match settle(state.clone(), &row, note) {
+        Ok(state) => state,
+        Err(what) => return Some(what),
+    };
+    // A lease, and what a stamp may be wrong by.
+    let lock = 4 + row.max_skew() / TICK;
+    state.tick += u8::try_from(lock).unwrap_or(u8::MAX);
+    let last = SEATS - 1;
+    let role = Role { first: First::Write, work: Work::Run, skew: 0, ..row.roles[0] };
+    row.roles[row.roles.len() - 1] = role;
+    state.slots[last] = Arc::new(Slot::new(Process::new(0)));
+    match settle(state, &row, note) {
+        Ok(state) if is_locked_out(&state) => Some("the key does not come free"),
+        Ok(_) => None,
+        Err(what) => Some(what),
+    }
+}
+
+/// Lets everybody go on to the end. Who has not begun stays away; the last caller does begin.
+fn settle(
+    mut state: State,
+    row: &Row,
+    note: &mut dyn FnMut(Step, &State),
+) -> Result<State, &'static str> {
+    state.faults = 0;
+    for _ in 0..ROUNDS {
+        let mut is_waiting = true;
+        let mut is_over = true;
+        for seat in 0..SEATS {
+            let process = state.process(seat);
+            let begins = seat == SEATS - 1;
+            if process.is_over() || (process.phase == Phase::Ready && !begins) {
+                continue;
+            }
+            (is_over, is_waiting) = (false, is_waiting && waits(process));
+            let mut next = None;
+            state.steps_of(seat, row, &mut |step, after| {
+                next.get_or_insert((step, after));
+            });
+            let (step, after) = next.ok_or("a call has nothing to do, and has not ended")?;
+            state = after;
+            state.check(row);
+            note(step, &state);
+            if let Some(what) = state.violation {
+                return Err(what);
+            }
+        }
+        if is_over {
+            return Ok(state);
+        }
+        if is_waiting {
+            state = state.later();
+            note(Step::PAUSE, &state);
+        }
+    }
+    Err("a call does not end")
+}
+
+fn is_locked_out(state: &State) -> bool {
+    state.process(SEATS - 1).fate().is_some_and(|fate| fate.is_locked_out)
+}
+
+/// Whether it is for time that the process waits.
+fn waits(process: &Process) -> bool {
+    match &process.phase {
+        Phase::Acquiring(Acquiring { task, .. }) => *task == Task::Pause,
+        Phase::Executing(execution) => {
+            matches!(execution.does, Does::Commit(Task::Pause) | Does::Finish(Task::Pause))
+        }
+        Phase::Ready | Phase::Finished(_) => false,
+    }
+}

@@ -1,0 +1,391 @@
+//! A state of everything: the table, the network, the processes and their clocks; and every state that
+//! may come next.
+//!
+//! Not a step of its own is a death: it is to take no step any more. Nor is a lost request, which is a
+//! late one that never arrives; nor a lost reply, that of one that arrives at once.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::clock::{Clock, TICK, date, store_time};
+use crate::handler;
+use crate::mutant::{Mutant, mutant};
+use crate::oracle::Ledger;
+use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
+use crate::protocol::{Cause, Form, Guard, Outcome, Resolution};
+use crate::record::Owner;
+use crate::rows::{MAX_CALLERS, Role, Row};
+use crate::store::{Sender, Store, Wire, outcome};
+use crate::turn::Turn;
+
+/// The callers, and one that asks when all is over.
+pub(crate) const SEATS: usize = MAX_CALLERS + 1;
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) tick: u8,
+    /// How many more there may be.
+    pub(crate) faults: u8,
+    pub(crate) store: Store,
+    pub(crate) ledger: Ledger,
+    pub(crate) slots: [Arc<Slot>; SEATS],
+    pub(crate) violation: Option<&'static str>,
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { tick, faults, store, ledger, slots, violation } = self;
+        (tick, faults, store, ledger).hash(state);
+        slots[..MAX_CALLERS].iter().for_each(|slot| slot.hash(state));
+        violation.is_some().hash(state);
+    }
+}
+
+/// What leads from one state to the next, in the words of the search through the SDK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) who: Option<usize>,
+    pub(crate) what: &'static str,
+    pub(crate) number: Option<i64>,
+}
+
+impl Step {
+    pub(crate) const PAUSE: Self = Self::of_all("pause", Some(TICK));
+
+    const fn of_all(what: &'static str, number: Option<i64>) -> Self {
+        Self { who: None, what, number }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(letter) = self.who.and_then(|who| "ABCZ".chars().nth(who)) {
+            write!(f, "{letter}.")?;
+        }
+        f.write_str(self.what)?;
+        self.number.map_or(Ok(()), |number| write!(f, ":{number}"))
+    }
+}
+
+/// Takes the states that may come next.
+pub(crate) type Emit<'a> = dyn FnMut(Step, State) + 'a;
+
+impl State {
+    pub(crate) fn new(row: &Row) -> Self {
+        let slots = std::array::from_fn(|seat| {
+            let process = match row.roles().get(seat) {
+                Some(role) => Process::new(role.skew),
+                None => Process::finished(crate::process::Fate::default()),
+            };
+            Arc::new(Slot::new(process))
+        });
+        Self {
+            tick: 0,
+            faults: row.faults,
+            store: Store::new(),
+            ledger: Ledger::default(),
+            slots,
+            violation: None,
+        }
+    }
+
+    pub(crate) fn process(&self, seat: usize) -> &Process {
+        &self.slots[seat].process
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.slots.iter().all(|slot| slot.process.is_over())
+    }
+
+    pub(crate) fn violate(&mut self, what: &'static str) {
+        self.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn successors(&self, row: &Row, emit: &mut Emit<'_>) {
+        if self.violation.is_some() {
+            return;
+        }
+        let mut emit = |step: Step, mut state: Self| {
+            state.check(row);
+            emit(step, state);
+        };
+        if self.tick < row.ticks && !self.is_over() {
+            self.stall().into_iter().for_each(|stalled| emit(Step::PAUSE, stalled.older(row)));
+        }
+        self.arrivals(row, &mut emit);
+        self.expiry(row, &mut emit);
+        for seat in 0..row.callers {
+            self.steps_of(seat, row, &mut emit);
+            self.clock_faults(seat, row, &mut emit);
+        }
+    }
+
+    /// The state in which time may pass. Who has a request under way meanwhile is stopped, or dead, or the
+    /// network is as slow: a fault for each of them, until it goes on.
+    fn stall(&self) -> Option<Self> {
+        let mut stalled = self.clone();
+        for slot in &mut stalled.slots {
+            let process = &slot.process;
+            let is_caught =
+                process.request(Place::Main).or(process.request(Place::Renewal)).is_some();
+            if is_caught && !process.is_stalled {
+                stalled.faults = stalled.faults.checked_sub(1)?;
+                *slot = Arc::new(Slot::new(Process { is_stalled: true, ..process.clone() }));
+            }
+        }
+        Some(stalled)
+    }
+
+    /// A tick later. Where the store deletes, no copy is late by more than the retention is long.
+    fn older(&self, row: &Row) -> Self {
+        let mut later = self.later();
+        if row.expires {
+            later.store.late.clear();
+        }
+        later
+    }
+
+    pub(crate) fn later(&self) -> Self {
+        Self { tick: self.tick + 1, ..self.clone() }
+    }
+
+    pub(crate) fn faulty(&self) -> Self {
+        Self { faults: self.faults - 1, ..self.clone() }
+    }
+
+    /// A late copy comes. One that is refused might as well never have come.
+    fn arrivals(&self, row: &Row, emit: &mut Emit<'_>) {
+        for (place, (caller, wire)) in self.store.late.iter().enumerate() {
+            let seat = usize::from(*caller);
+            if self.store.takes(sender(row, seat), wire) {
+                let mut next = self.clone();
+                next.store.late.remove(place);
+                next.execute(row, seat, wire);
+                let number = i64::try_from(place).ok();
+                emit(Step { who: Some(seat), what: "arrive", number }, next);
+            }
+        }
+    }
+
+    /// TTL deletes what is past its retention. By then nothing is under way any more that was sent
+    /// before.
+    fn expiry(&self, row: &Row, emit: &mut Emit<'_>) {
+        let now = store_time(self.tick);
+        let is_garbage = |record: &crate::store::Stored| record.header.is_past_retention(now);
+        if row.expires
+            && self.store.late.is_empty()
+            && self.store.record.as_ref().is_some_and(is_garbage)
+        {
+            let mut next = self.clone();
+            next.store.record = None;
+            next.ledger.begin_anew();
+            emit(Step::of_all("expire", None), next);
+        }
+    }
+
+    /// The store gets a request.
+    pub(crate) fn execute(&mut self, row: &Row, seat: usize, wire: &Wire) -> Outcome {
+        let sender = sender(row, seat);
+        let is_taken = self.store.takes(sender, wire);
+        let found = self.store.seen_by(sender.request);
+        if is_taken {
+            let before = self.store.record.clone();
+            self.store.apply(sender, wire);
+            self.applied(row, seat, before.as_ref(), wire);
+            if !row.reads_stale() {
+                self.store.before = None;
+            }
+        }
+        outcome(wire, is_taken, found)
+    }
+
+    /// Copies that can never change anything any more: there is no record only once, unless TTL deletes; and
+    /// whoever is over takes no record any more but by a copy.
+    pub(crate) fn drop_dead_copies(&mut self, row: &Row) {
+        if self.store.late.is_empty() {
+            return;
+        }
+        let mut late = std::mem::take(&mut self.store.late);
+        let is_there = self.store.record.is_some() && !row.expires;
+        late.retain(|(_, wire)| !(is_there && asks_for_none(wire)));
+        let takers: Vec<_> =
+            late.iter().filter(|(_, wire)| takes_key(wire)).map(|late| late.0).collect();
+        late.retain(|(caller, wire)| {
+            let owner = owner(usize::from(*caller));
+            let record = self.store.record.as_ref();
+            let is_held = record.is_some_and(|record| record.header.is_pending_of(&owner));
+            let may_take = takers.contains(caller) || !self.process(usize::from(*caller)).is_over();
+            is_held || may_take || !asks_for_own(wire)
+        });
+        self.store.late = late;
+    }
+
+    /// What the process of this seat may do next, and the store with its request.
+    pub(crate) fn steps_of(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
+        let mut put = |what, turn: Turn<'_>| {
+            emit(Step { who: Some(seat), what, number: None }, turn.done());
+        };
+        match &self.process(seat).phase {
+            Phase::Finished(_) => {}
+            Phase::Ready => {
+                if !self.is_not_yet(seat, row) {
+                    put("start", Turn::of(row, self.clone(), seat).start());
+                }
+            }
+            Phase::Acquiring(Acquiring { task, .. }) => match task {
+                Task::Request(_) => self.request_steps(seat, Place::Main, row, &mut put),
+                Task::Pause => put("wake", Turn::of(row, self.clone(), seat).wake()),
+                Task::AskHook => {
+                    for (what, resolution) in RESOLUTIONS {
+                        put(what, Turn::of(row, self.clone(), seat).resolved(resolution));
+                    }
+                }
+                Task::AskInstead => {
+                    put("instead", Turn::of(row, self.clone(), seat).instead(true));
+                    put("no-instead", Turn::of(row, self.clone(), seat).instead(false));
+                }
+            },
+            Phase::Executing(execution) => handler::steps(self, execution, seat, row, &mut put),
+        }
+    }
+
+    /// Callers that are alike are interchangeable: they start in order.
+    fn is_not_yet(&self, seat: usize, row: &Row) -> bool {
+        let earlier = row.roles().get(..seat).unwrap_or_default();
+        let is_first = |(other, role): (usize, &Role)| {
+            Some(role) == row.roles.get(seat) && self.process(other).phase == Phase::Ready
+        };
+        earlier.iter().enumerate().any(is_first)
+    }
+
+    /// What may become of a request.
+    pub(crate) fn request_steps<'a>(
+        &self,
+        seat: usize,
+        place: Place,
+        row: &'a Row,
+        put: &mut dyn FnMut(&'static str, Turn<'a>),
+    ) {
+        let Some(request) = self.process(seat).request(place) else { return };
+        let turn = |state: Self| Turn::of(row, state, seat);
+        if let Some(answer) = &request.answer {
+            return put("hear", turn(self.clone()).hear(place, answer.clone()));
+        }
+        let wire = &request.wire;
+        let mut done = self.clone();
+        let outcome = done.execute(row, seat, wire);
+        let told = row.has_dates.then(|| date(self.tick));
+        let answer = Answer { outcome, is_in_doubt: false, date: told };
+        put("deliver", turn(done.clone()).hear(place, answer.clone()));
+        if self.faults == 0 {
+            return;
+        }
+        let late = |mut state: Self| {
+            state.store.add_late(u8::try_from(seat).unwrap_or(u8::MAX), wire.clone());
+            state
+        };
+        let failed = |outcome, is_in_doubt| {
+            let date = told.filter(|_| outcome != Outcome::Unknown);
+            Answer { outcome, is_in_doubt, date }
+        };
+        let throttled = Outcome::NotApplied(Cause::Outage);
+        put("late", turn(late(self.faulty())).hear(place, failed(Outcome::Unknown, true)));
+        put("throttle", turn(self.faulty()).hear(place, failed(throttled.clone(), false)));
+        put("slow", turn(done.faulty()).answered(place, answer.clone()));
+        if wire.is_read() {
+            if *wire == (Wire::Read { is_consistent: false })
+                && self.store.before != self.store.record
+            {
+                let role = row.roles[seat.min(MAX_CALLERS - 1)];
+                let stale = Outcome::Stale(self.store.before_seen_by(role.request));
+                put("stale", turn(self.faulty()).hear(place, failed(stale, false)));
+            }
+            return;
+        }
+        let twice = Answer { is_in_doubt: true, ..answer };
+        put("twice", turn(late(done.faulty())).hear(place, twice));
+        put("late-throttle", turn(late(self.faulty())).hear(place, failed(throttled, true)));
+        put("conflict", turn(self.faulty()).hear(place, failed(Outcome::Conflict, false)));
+        if may_refuse_items(wire) && self.store.takes(sender(row, seat), wire) {
+            put("items", turn(self.faulty()).hear(place, failed(Outcome::ItemsRefused, false)));
+        }
+    }
+
+    /// Clocks matter where the machine will look at them.
+    fn clock_faults(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
+        let looks = match &self.process(seat).phase {
+            Phase::Ready | Phase::Finished(_) => false,
+            Phase::Acquiring(_) => true,
+            Phase::Executing(execution) => execution.runs(),
+        };
+        if !row.clocks_fail || self.faults == 0 || !looks {
+            return;
+        }
+        let step = |what, number| Step { who: Some(seat), what, number: Some(number) };
+        for by in [-2 * TICK, 2 * TICK] {
+            emit(step("jump", by), self.faulty().with_clock(seat, |clock| clock.jump(by)));
+        }
+        if self.tick < row.ticks
+            && let Some(stalled) = self.faulty().stall()
+        {
+            emit(step("freeze", TICK), stalled.older(row).with_clock(seat, Clock::freeze));
+        }
+    }
+
+    fn with_clock(mut self, seat: usize, change: impl FnOnce(&mut Clock)) -> Self {
+        let mut process = self.process(seat).clone();
+        change(&mut process.clock);
+        self.slots[seat] = Arc::new(Slot::new(process));
+        self
+    }
+}
+
+const RESOLUTIONS: [(&str, Resolution); 4] = [
+    ("executes", Resolution::Execute),
+    ("completed", Resolution::Completed),
+    ("failed", Resolution::Failed),
+    ("refuses", Resolution::Refuse),
+];
+
+pub(crate) fn owner(seat: usize) -> Owner {
+    Owner(u8::try_from(seat).unwrap_or(u8::MAX))
+}
+
+pub(crate) fn sender(row: &Row, seat: usize) -> Sender {
+    Sender { owner: owner(seat), request: row.roles[seat.min(MAX_CALLERS - 1)].request }
+}
+
+fn asks_for_none(wire: &Wire) -> bool {
+    matches!(wire, Wire::Write(write) if write.0.guard == Guard::Absent)
+}
+
+/// Whether it would be the sender's pending record after it.
+fn takes_key(wire: &Wire) -> bool {
+    matches!(wire, Wire::Write(write) if write.0.record.state.lease_expires_at().is_some())
+}
+
+/// Whether it asks for the sender's pending record.
+fn asks_for_own(wire: &Wire) -> bool {
+    match wire {
+        Wire::Read { .. } => false,
+        Wire::Step(_) => !mutant(Mutant::StepUnfenced),
+        Wire::Write(write) => match write.0.guard {
+            Guard::Held | Guard::HeldUntil(_) | Guard::HeldForLess(_) => true,
+            Guard::HeldWithoutSteps => {
+                !mutant(Mutant::ReleaseUnfenced) && !mutant(Mutant::ReleaseAnyStatus)
+            }
+            Guard::Absent
+            | Guard::Unchanged(_)
+            | Guard::HeldOrAsBefore(_)
+            | Guard::FreeOrOwned(_)
+            | Guard::FreeOrHeld(_)
+            | Guard::Owned
+            | Guard::Unfenced => false,
+        },
+    }
+}
+
+fn may_refuse_items(wire: &Wire) -> bool {
+    matches!(wire, Wire::Write(write) if write.0.form == Form::Transaction)
+}

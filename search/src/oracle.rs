@@ -1,0 +1,388 @@
+//! What must hold, by the table and by what callers are told; never by a machine's own idea of it.
+
+use std::hash::Hash;
+
+use crate::clock::{Clock, store_time};
+use crate::model::{SEATS, State, owner, sender};
+use crate::policy::{Completed, Lease};
+use crate::process::{Acquiring, Execution, Fate, Phase};
+use crate::protocol::{
+    Ended, Form, Granted, Outcome, Reason, Reply, State as Stands, Told, Window,
+};
+use crate::rows::{MAX_CALLERS, Role, Row};
+use crate::store::{Stored, Wire};
+
+/// What has happened to the key, since its record was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Ledger {
+    /// Whose effects have landed, a bit each; and how many.
+    landed: u8,
+    effects: u8,
+    /// Of the execution that began last.
+    attempt: u32,
+    /// How many handlers that do not commit have returned their answer.
+    pub(crate) successes: u8,
+    /// An owner has outlived its lease, could not confirm its completion, or ran without a record.
+    pub(crate) excused: bool,
+}
+
+impl Ledger {
+    /// The record is gone, and what it kept.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self { landed: self.landed, ..Self::default() };
+    }
+
+    const fn has_landed(self, seat: usize) -> bool {
+        self.landed & 1 << seat != 0
+    }
+}
+
+impl State {
+    /// A write has changed the record.
+    pub(crate) fn applied(&mut self, row: &Row, seat: usize, before: Option<&Stored>, wire: &Wire) {
+        let now = store_time(self.tick);
+        let Some(after) = self.store.record.clone() else { return };
+        if let Some(before) = before {
+            if before.header.is_past_retention(now) && before.live_owner(now).is_none() {
+                self.ledger.begin_anew();
+            } else {
+                self.check_change(row, seat, before, &after);
+            }
+        }
+        if matches!(wire, Wire::Write(write) if write.0.form == Form::Transaction) {
+            self.effect(row, seat);
+        }
+        // Of a retention of seconds that is not promised (`docs/protocol.md`, "Not promised").
+        let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
+        // Nor is it where some execute completed operations again and others complete over what was released.
+        let is_promised = !row.expires && !row.mixes_completed();
+        if has_given_back && self.is_locked_by(seat) && is_promised {
+            self.violate("a key that was given back is locked again");
+        }
+        let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
+        if lock.is_some_and(|lock| lock > most_locked(row)) {
+            self.violate("a key is locked for longer than a lease");
+        }
+    }
+
+    fn is_locked_by(&self, seat: usize) -> bool {
+        let record = self.store.record.as_ref();
+        record.and_then(|record| record.live_owner(store_time(self.tick))) == Some(owner(seat))
+    }
+
+    fn effect(&mut self, row: &Row, seat: usize) {
+        self.ledger.effects += 1;
+        self.ledger.landed |= 1 << seat;
+        if self.ledger.effects > 1 && !row.executes_again() {
+            self.violate("two effects have landed");
+        }
+        if self.process(seat).fate().is_some_and(|fate| fate.has_no_effect) {
+            self.violate("told that nothing was written, and it lands");
+        }
+    }
+
+    /// What a write may do to a record that counts.
+    fn check_change(&mut self, row: &Row, seat: usize, before: &Stored, after: &Stored) {
+        let (now, sender) = (store_time(self.tick), sender(row, seat));
+        let role = row.roles[seat.min(MAX_CALLERS - 1)];
+        let is_same = is_same_completion(before, after);
+        if before.is_completed() && !is_same && role.rules.completed != Completed::Execute {
+            self.violate("a completed answer has changed");
+        }
+        let says_the_same = says_the_same(before, after);
+        let is_anothers = before.live_owner(now).is_some_and(|owner| owner != sender.owner);
+        if is_anothers && !says_the_same {
+            self.violate("a record that another holds has changed");
+        }
+        let is_of_another = before.request != sender.request;
+        if is_of_another && before.header.state != Stands::Released && !says_the_same {
+            self.violate("another request's record has changed");
+        }
+    }
+
+    /// A handler begins.
+    pub(crate) fn begins(
+        &mut self,
+        row: &Row,
+        seat: usize,
+        acquiring: &Acquiring,
+        granted: &Granted,
+        window: Option<Window>,
+        clock: &Clock,
+    ) {
+        let Some(window) = window else {
+            self.ledger.excused = true;
+            if acquiring.shown.must_not_run {
+                self.violate("runs without a record beside another owner");
+            }
+            return;
+        };
+        let own = self.store.record.as_ref().filter(|record| record.header.owner == owner(seat));
+        let known = granted.knowledge.own().and_then(|own| own.steps);
+        let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
+        let is_wrong = own.is_some_and(|own| own.header.attempt != granted.attempt);
+        let forgets = is_held && own.is_some_and(|own| own.header.steps != known);
+        let is_over = store_time(self.tick) > window.lease_expires_at;
+        if !is_held && !is_over && !clock.is_blind {
+            self.violate("runs without a record");
+        }
+        if is_wrong || (granted.attempt <= self.ledger.attempt && !row.mixes_completed()) {
+            self.violate("the attempt has not grown");
+        }
+        if forgets {
+            self.violate("a stored step would be done again");
+        }
+        self.ledger.attempt = granted.attempt;
+    }
+
+    /// A handler is polled.
+    pub(crate) fn polled(&mut self, seat: usize, execution: &Execution) {
+        let clock = self.process(seat).clock;
+        if !execution.is_protected || execution.end.is_over() {
+            return;
+        }
+        let Some(window) = execution.end.window() else {
+            return self.violate("polled without a lease");
+        };
+        let local = clock.local(self.tick);
+        let is_over = local.wall > window.end.wall || local.uptime > window.end.uptime;
+        if is_over {
+            self.violate("polled after its window");
+        }
+        if store_time(self.tick) > window.lease_expires_at && !clock.is_blind {
+            self.violate("polled after its lease");
+        }
+    }
+
+    /// A call ends that has run no handler.
+    pub(crate) fn told(
+        &mut self,
+        row: &Row,
+        seat: usize,
+        acquiring: &Acquiring,
+        told: Told,
+        reply: Option<&Reply>,
+    ) -> Fate {
+        let holds_nothing = reply.is_some_and(|reply| is_definite(&reply.outcome));
+        match told {
+            Told::Replay => self.check_replay(row, acquiring, reply),
+            Told::Executed => self.check_stored(row, seat),
+            Told::Nothing(reason, _) => {
+                self.check_reason(row, acquiring, reason);
+                if self.ledger.has_landed(seat) {
+                    self.violate("told that nothing was written, and it had landed");
+                }
+                if holds_nothing && self.is_locked_by(seat) {
+                    self.violate("a call that runs nothing leaves its key locked");
+                }
+                let is_last = seat == SEATS - 1;
+                let is_locked_out = is_last && matches!(reason, Reason::InProgress { .. });
+                return Fate { has_no_effect: true, holds_nothing, is_locked_out };
+            }
+            Told::Unknown if acquiring.shown.unheard < MAX_UNHEARD && !row.executes_again() => {
+                self.violate("told that nobody knows, and the store was not asked");
+            }
+            Told::Reconciled | Told::Unknown => {}
+        }
+        Fate::default()
+    }
+
+    /// Why a call is turned away.
+    fn check_reason(&mut self, row: &Row, acquiring: &Acquiring, reason: Reason) {
+        let shown = acquiring.shown;
+        match reason {
+            Reason::Mismatch if row.has_equal_requests() => {
+                self.violate("a mismatch among equal requests");
+            }
+            // Contended: what was seen last has changed, and nobody can tell what a write of its own did.
+            Reason::InProgress { lease_left }
+                if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
+            Reason::InProgress { .. } if !shown.another_at_work => {
+                self.violate("told of another owner that was never seen");
+            }
+            Reason::InProgress { .. } | Reason::Mismatch | Reason::Failed | Reason::Abandoned
+                if shown.stale =>
+            {
+                self.violate("turned away by a read that may be stale");
+            }
+            _ => {}
+        }
+    }
+
+    /// What is replayed is what is stored.
+    fn check_replay(&mut self, row: &Row, acquiring: &Acquiring, reply: Option<&Reply>) {
+        let stale = reply.and_then(|reply| match &reply.outcome {
+            Outcome::Stale(record) => record.as_ref(),
+            _ => None,
+        });
+        let knowledge = acquiring.machine.granted().knowledge;
+        let shown = stale.or(knowledge.seen().record());
+        let Some(shown) = shown.filter(|shown| shown.state == Stands::Completed) else {
+            return self.violate("replayed what is not completed");
+        };
+        if !shown.is_same_request {
+            self.violate("replayed another request's answer");
+        }
+        let is_there = |stored: &Stored| {
+            stored.is_completed()
+                && stored.header.owner == shown.owner
+                && stored.header.completed_at == shown.completed_at
+        };
+        let is_kept = !row.executes_again() && !row.expires;
+        if is_kept && !self.store.record.as_ref().is_some_and(is_there) {
+            self.violate("replayed what is not stored");
+        }
+    }
+
+    fn check_stored(&mut self, row: &Row, seat: usize) {
+        let is_own = |stored: &Stored| stored.is_completed() && stored.header.owner == owner(seat);
+        let is_kept = !row.executes_again() && !row.expires;
+        if is_kept && !self.store.record.as_ref().is_some_and(is_own) {
+            self.violate("told an answer that is not stored");
+        }
+    }
+
+    /// A call ends whose handler has run.
+    pub(crate) fn ended(
+        &mut self,
+        row: &Row,
+        seat: usize,
+        execution: &Execution,
+        ended: Ended,
+        reply: Option<&Reply>,
+    ) -> Fate {
+        let has_landed = self.ledger.has_landed(seat);
+        let has_failed = self.faults != row.faults;
+        let is_unharmed = !has_failed && execution.is_protected && !execution.is_cut_short;
+        match ended {
+            Ended::Stored => self.check_stored(row, seat),
+            Ended::Landed => {
+                self.check_stored(row, seat);
+                if !has_landed {
+                    self.violate("told of a commit that has not landed");
+                }
+            }
+            Ended::Left | Ended::NothingWritten(_) | Ended::LeaseLost => {
+                let found = reply.and_then(|reply| shown(&reply.outcome));
+                // Where answers may be replaced, a late copy of one must not come over what was released.
+                let turns_away =
+                    execution.completes && execution.commits == 0 && !row.executes_again();
+                let is_free = found.is_some_and(|record| record == Stands::Released);
+                if has_landed {
+                    self.violate("told that nothing was written, and it had landed");
+                }
+                if ended == Ended::LeaseLost && is_free && turns_away {
+                    self.violate("turned away from a record in nobody's hands");
+                }
+                return Fate { has_no_effect: true, ..Fate::default() };
+            }
+            Ended::Unknown | Ended::Unconfirmed => {
+                self.ledger.excused = true;
+                if is_unharmed {
+                    self.violate("told that nobody knows, and nothing has failed");
+                }
+            }
+            Ended::Reopened => self.violate("the handler has the word, and has returned"),
+        }
+        Fate::default()
+    }
+
+    /// What a handler runs under is what its record says. A transaction of another's that was in doubt may
+    /// have moved the end by some milliseconds, and a renewal by more.
+    fn check_leases(&mut self, row: &Row) {
+        let Some(Stored { header, .. }) = &self.store.record else { return };
+        let (owner, ends) = (header.owner, header.state.lease_expires_at());
+        let Some(ends) = ends else { return };
+        let Some(slot) = self.slots.get(usize::from(owner.0)) else { return };
+        let Phase::Executing(execution) = &slot.process.phase else { return };
+        let is_renewed = |role: &Role| matches!(role.rules.lease, Lease::Renewed(_));
+        if !execution.runs() || row.roles().iter().any(is_renewed) {
+            return;
+        }
+        let Some(window) = execution.end.window() else { return };
+        let moved = ends.since(window.lease_expires_at).max(window.lease_expires_at.since(ends));
+        if moved.as_millis() > MAX_CLOSED_OFF {
+            self.violate("a lease has changed under its handler");
+        }
+    }
+
+    /// What holds in every state.
+    pub(crate) fn check(&mut self, row: &Row) {
+        let now = store_time(self.tick);
+        self.check_leases(row);
+        self.drop_dead_copies(row);
+        let mut live = 0;
+        let mut outlived = false;
+        for slot in &self.slots {
+            let Phase::Executing(execution) = &slot.process.phase else { continue };
+            let Some(window) = execution.end.window() else { continue };
+            outlived |= now > window.lease_expires_at;
+            let is_live = execution.runs() && now <= window.lease_expires_at;
+            live += u8::from(is_live && !slot.process.clock.is_blind);
+        }
+        self.ledger.excused |= outlived;
+        if live > 1 {
+            self.violate("two live owners");
+        }
+        let may_repeat = self.ledger.excused || row.executes_again();
+        if self.ledger.successes > 1 && !may_repeat {
+            self.violate("two executions have succeeded, without an excuse");
+        }
+    }
+}
+
+/// How many answers in a row have to be lost before a call may say that it does not know.
+pub(crate) const MAX_UNHEARD: u8 = 2;
+
+pub(crate) fn is_definite(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Applied | Outcome::Refused(_) | Outcome::Found(_))
+}
+
+fn shown(outcome: &Outcome) -> Option<Stands> {
+    match outcome {
+        Outcome::Refused(Some(record)) | Outcome::Found(Some(record)) => Some(record.state),
+        _ => None,
+    }
+}
+
+fn is_same_completion(before: &Stored, after: &Stored) -> bool {
+    after.is_completed()
+        && before.header.owner == after.header.owner
+        && before.header.completed_at == after.header.completed_at
+        && before.request == after.request
+}
+
+/// Another version of a record, put there so that a late transaction does not find what it asks for.
+fn says_the_same(before: &Stored, after: &Stored) -> bool {
+    let (old, new) = (&before.header, &after.header);
+    let is_alike = before.request == after.request
+        && old.attempt == new.attempt
+        && old.steps.unwrap_or(0) == new.steps.unwrap_or(0)
+        && old.completed_at == new.completed_at;
+    is_alike
+        && match (old.state, new.state) {
+            (
+                Stands::Pending { lease_expires_at: was },
+                Stands::Pending { lease_expires_at: is },
+            ) => {
+                old.owner == new.owner
+                    && was.since(is).max(is.since(was)).as_millis() <= MAX_CLOSED_OFF
+            }
+            (Stands::Completed, Stands::Completed) => old.owner == new.owner,
+            (Stands::Failed, Stands::Failed) => true,
+            _ => false,
+        }
+}
+
+/// By how much transactions in doubt may move the end of a lease, in ms.
+const MAX_CLOSED_OFF: u128 = 8;
+
+/// For how long a write may lock the key, in ms.
+fn most_locked(row: &Row) -> u128 {
+    let of = |lease| match lease {
+        Lease::Fixed(length) | Lease::Renewed(length) => length.as_millis(),
+        Lease::Invocation => 7_000,
+    };
+    let longest = row.roles().iter().map(|role| of(role.rules.lease)).max().unwrap_or(0);
+    longest + 2_100 + u128::from(row.max_skew().unsigned_abs())
+}

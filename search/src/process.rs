@@ -1,0 +1,202 @@
+//! A process: a caller with its clocks, on its way to the key or running its handler.
+
+use std::hash::{Hash, Hasher};
+
+use crate::clock::Clock;
+use crate::hash::hash;
+use crate::protocol::time::{Local, Timestamp};
+use crate::protocol::{Acquire, End, Outcome, Rules};
+use crate::store::Wire;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub(crate) clock: Clock,
+    pub(crate) phase: Phase,
+    /// Time has passed while it had a request under way, and it has not gone on since.
+    pub(crate) is_stalled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "each process is shared by the states that have it")]
+pub(crate) enum Phase {
+    Ready,
+    Acquiring(Acquiring),
+    Executing(Execution),
+    Finished(Fate),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Acquiring {
+    pub(crate) machine: Acquire,
+    pub(crate) rules: Rules,
+    pub(crate) task: Task,
+    pub(crate) shown: Shown,
+}
+
+/// What the responses have shown a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Shown {
+    /// Another owner at work, at any time.
+    pub(crate) another_at_work: bool,
+    /// The last of them: that the handler must not run beside what there is.
+    pub(crate) must_not_run: bool,
+    /// How many in a row have shown nothing.
+    pub(crate) unheard: u8,
+    /// The last of them: what may have been there before.
+    pub(crate) stale: bool,
+}
+
+/// What a machine waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Task {
+    Request(Request),
+    Pause,
+    AskHook,
+    AskInstead,
+}
+
+/// A request that has not had its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    pub(crate) wire: Wire,
+    pub(crate) sent: Local,
+    /// An answer that is on its way.
+    pub(crate) answer: Option<Answer>,
+}
+
+/// What the store says of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    pub(crate) is_in_doubt: bool,
+    /// None where nothing came back.
+    pub(crate) date: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "what it has done, each by itself")]
+pub(crate) struct Execution {
+    pub(crate) end: End,
+    pub(crate) does: Does,
+    /// A renewal of the lease.
+    pub(crate) renewal: Option<Request>,
+    pub(crate) is_protected: bool,
+    /// How many steps it knows to be stored, and whether it has sent one itself.
+    pub(crate) steps: usize,
+    pub(crate) has_stepped: bool,
+    pub(crate) commits: u8,
+    /// Its answer is being stored.
+    pub(crate) completes: bool,
+    /// Its handler was stopped, or has dropped a commit that was under way.
+    pub(crate) is_cut_short: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Does {
+    /// The handler has the word.
+    Handle,
+    /// The handler waits for its commit.
+    Commit(Task),
+    /// The handler waits for a step.
+    Step(Request),
+    /// The handler has returned, or was stopped.
+    Finish(Task),
+}
+
+/// What matters of a call that is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Fate {
+    /// It was told that none of its effects has landed or will.
+    pub(crate) has_no_effect: bool,
+    /// It has given its key back.
+    pub(crate) holds_nothing: bool,
+    /// It is the last caller, and was told that the operation is in progress.
+    pub(crate) is_locked_out: bool,
+}
+
+/// Which of a process's two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Main,
+    Renewal,
+}
+
+impl Process {
+    pub(crate) const fn new(skew: i64) -> Self {
+        Self { clock: Clock::new(skew), phase: Phase::Ready, is_stalled: false }
+    }
+
+    pub(crate) const fn finished(fate: Fate) -> Self {
+        Self { clock: Clock::new(0), phase: Phase::Finished(fate), is_stalled: false }
+    }
+
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Finished(_))
+    }
+
+    pub(crate) const fn fate(&self) -> Option<Fate> {
+        match self.phase {
+            Phase::Finished(fate) => Some(fate),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn request(&self, place: Place) -> Option<&Request> {
+        match (&self.phase, place) {
+            (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_ref(),
+            (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
+                Some(request)
+            }
+            (Phase::Executing(execution), Place::Main) => match &execution.does {
+                Does::Commit(Task::Request(request))
+                | Does::Finish(Task::Request(request))
+                | Does::Step(request) => Some(request),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn request_mut(&mut self, place: Place) -> Option<&mut Request> {
+        match (&mut self.phase, place) {
+            (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_mut(),
+            (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
+                Some(request)
+            }
+            (Phase::Executing(execution), Place::Main) => match &mut execution.does {
+                Does::Commit(Task::Request(request))
+                | Does::Finish(Task::Request(request))
+                | Does::Step(request) => Some(request),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Execution {
+    /// Whether its handler makes progress, as part of its operation.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.does, Does::Handle | Does::Step(_)) && !self.end.is_over()
+    }
+}
+
+/// A process with its hash, shared by all states that have it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) process: Process,
+    hash: u64,
+}
+
+impl Slot {
+    pub(crate) fn new(process: Process) -> Self {
+        let hash = hash(&process);
+        Self { process, hash }
+    }
+}
+
+impl Hash for Slot {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}

@@ -1,0 +1,255 @@
+//! The policies that are searched, one a row.
+
+use std::time::Duration;
+
+use crate::clock::TICK;
+use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+use crate::protocol::{First, Rules};
+
+/// Over after a tick.
+const LEASE: Duration = Duration::from_millis(3_300);
+
+/// Over after two ticks, and not after one.
+const LONG_LEASE: Duration = Duration::from_secs(7);
+
+/// What a `Date` may be wrong by.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A tick and a half.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How far a clock is off that is wrong, in ms.
+const WRONG: i64 = 40_000;
+
+/// The most callers that a search has.
+pub(crate) const MAX_CALLERS: usize = 3;
+
+/// What a caller wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Work {
+    /// A handler that returns its answer.
+    Run,
+    /// A handler that commits its answer with an effect.
+    Commit,
+    /// A handler that stores steps.
+    Steps,
+    /// The whole operation as a transaction.
+    Transact,
+    /// To see the answer, if there is one.
+    LookUp,
+}
+
+/// One caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Role {
+    pub(crate) work: Work,
+    pub(crate) rules: Rules,
+    pub(crate) first: First,
+    /// How long after its start its deadline is.
+    pub(crate) deadline: Option<Duration>,
+    /// Which request it makes.
+    pub(crate) request: u8,
+    /// How far its wall clock is ahead of the store's, in ms.
+    pub(crate) skew: i64,
+}
+
+/// A policy, and what may happen under it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) roles: [Role; MAX_CALLERS],
+    pub(crate) callers: usize,
+    pub(crate) faults: u8,
+    pub(crate) ticks: u8,
+    /// Whether clocks fail.
+    pub(crate) clocks_fail: bool,
+    /// Whether the store deletes what is past its retention.
+    pub(crate) expires: bool,
+    /// Whether responses tell the store's time.
+    pub(crate) has_dates: bool,
+    /// How many faults are searched whole in CI with two callers, and with three.
+    pub(crate) bound: (u8, u8),
+}
+
+impl Row {
+    pub(crate) fn with(&self, callers: usize, faults: u8) -> Self {
+        Self { callers, faults, ..*self }
+    }
+
+    /// Whether a completed answer may be replaced.
+    pub(crate) fn executes_again(&self) -> bool {
+        self.roles().iter().any(|role| role.rules.completed == Completed::Execute)
+    }
+
+    /// Whether some replace completed answers and others do not: a slow owner of these completes over what
+    /// was released, with its own, lower attempt.
+    pub(crate) fn mixes_completed(&self) -> bool {
+        let first = self.roles[0].rules.completed;
+        self.roles().iter().any(|role| role.rules.completed != first)
+    }
+
+    /// Whether somebody may be shown what was there before.
+    pub(crate) fn reads_stale(&self) -> bool {
+        let stale = First::Read { is_consistent: false };
+        self.roles().iter().any(|role| role.first == stale)
+    }
+
+    pub(crate) fn has_equal_requests(&self) -> bool {
+        self.roles().iter().all(|role| role.request == self.roles[0].request)
+    }
+
+    pub(crate) fn roles(&self) -> &[Role] {
+        &self.roles[..self.callers]
+    }
+
+    /// How far a stamp can be off in this row, in ms, before it is found out.
+    pub(crate) fn max_skew(&self) -> i64 {
+        let wrong = self.roles().iter().map(|role| role.skew.abs()).max().unwrap_or(0);
+        wrong + if self.clocks_fail { 3 * 2 * TICK } else { 0 }
+    }
+}
+
+const BASE: Rules = Rules {
+    completed: Completed::Replay,
+    failure: Failure::Release,
+    takeover: Takeover::Execute,
+    reconciles: false,
+    lease: Lease::Fixed(LEASE),
+    in_progress: InProgress::Reject,
+    outage: Outage::Closed,
+    retention: DAY,
+    completion_timeout: PATIENCE,
+    deadline: None,
+    is_disabled: false,
+    tolerance: TOLERANCE,
+    request_timeout: PATIENCE,
+};
+
+const RUN: Role =
+    Role { work: Work::Run, rules: BASE, first: First::Write, deadline: None, request: 0, skew: 0 };
+
+const COMMIT: Role = Role { work: Work::Commit, ..RUN };
+const TRANSACT: Role = Role { work: Work::Transact, ..RUN };
+
+const ROW: Row = Row {
+    name: "default",
+    roles: [RUN; MAX_CALLERS],
+    callers: 2,
+    faults: 1,
+    ticks: 3,
+    clocks_fail: false,
+    expires: false,
+    has_dates: true,
+    bound: (3, 1),
+};
+
+/// A row of equal callers.
+const fn row(name: &'static str, role: Role) -> Row {
+    Row { name, roles: [role; MAX_CALLERS], ..ROW }
+}
+
+/// Of so many states that two callers have two faults in CI's time.
+const fn heavy(name: &'static str, role: Role) -> Row {
+    Row { bound: (2, 1), ..row(name, role) }
+}
+
+/// Of so many that three callers have none.
+const fn heavier(name: &'static str, role: Role) -> Row {
+    Row { bound: (2, 0), ..row(name, role) }
+}
+
+/// Of so many that two callers have one fault, and three none.
+const fn heaviest(name: &'static str, role: Role) -> Row {
+    Row { bound: (1, 0), ..row(name, role) }
+}
+
+/// For leases that are over after two ticks.
+const fn long(row: &Row) -> Row {
+    Row { ticks: 4, ..*row }
+}
+
+const fn with(rules: Rules) -> Role {
+    Role { rules, ..RUN }
+}
+
+const fn keeping(failure: Failure) -> Rules {
+    Rules { failure, ..BASE }
+}
+
+const WAITING: Rules = Rules { in_progress: InProgress::Wait { timeout: PATIENCE }, ..BASE };
+const OPEN: Rules = Rules { outage: Outage::Open, ..BASE };
+const RENEWED: Rules = Rules { lease: Lease::Renewed(LONG_LEASE), ..BASE };
+const HOOKED: Rules = Rules { reconciles: true, ..BASE };
+const REJECTING: Rules = Rules { takeover: Takeover::Reject, ..BASE };
+const AGAIN: Rules = Rules { completed: Completed::Execute, ..BASE };
+const SHORT: Rules = Rules { retention: Duration::from_secs(1), ..LONG };
+const HALF_USED: Rules = Rules { lease: Lease::Fixed(Duration::from_secs(15)), ..BASE };
+const INVOKED: Rules = Rules { lease: Lease::Invocation, ..BASE };
+const LONG: Rules = Rules { lease: Lease::Fixed(LONG_LEASE), ..BASE };
+const STALE: First = First::Read { is_consistent: false };
+const CONSISTENT: First = First::Read { is_consistent: true };
+
+const TRANSACT_AGAIN: Role = Role { work: Work::Transact, ..with(AGAIN) };
+
+/// Some bounds are what ninety seconds allow.
+pub(crate) const ALL: &[Row] = &[
+    row("default", RUN),
+    row("retain", with(keeping(Failure::Retain { max_attempts: 2 }))),
+    row("keep-failure", with(keeping(Failure::Replay))),
+    row("reject-takeover", with(REJECTING)),
+    row("reconcile", with(HOOKED)),
+    row("execute-again", with(AGAIN)),
+    row("read-first", Role { first: CONSISTENT, ..RUN }),
+    row("read-first-stale", Role { first: STALE, ..RUN }),
+    row("open", with(OPEN)),
+    heavy("open-read-first-stale", Role { first: STALE, ..with(OPEN) }),
+    heavier("wait", with(WAITING)),
+    row("commit", COMMIT),
+    heavy(
+        "commit-retain",
+        Role { work: Work::Commit, ..with(keeping(Failure::Retain { max_attempts: 2 })) },
+    ),
+    heavy("commit-open", Role { work: Work::Commit, ..with(OPEN) }),
+    row("transaction", TRANSACT),
+    heavy("commit-execute-again", Role { work: Work::Commit, ..with(AGAIN) }),
+    Row {
+        roles: [TRANSACT_AGAIN, with(AGAIN), TRANSACT_AGAIN],
+        ..row("transaction-execute-again", RUN)
+    },
+    row("transaction-wait", Role { work: Work::Transact, ..with(WAITING) }),
+    Row { roles: [TRANSACT, COMMIT, TRANSACT], ..row("transaction-beside-commit", RUN) },
+    Row { roles: [TRANSACT, RUN, TRANSACT], ..row("transaction-beside-run", RUN) },
+    long(&heavier("renewed", with(RENEWED))),
+    long(&heaviest("commit-renewed", Role { work: Work::Commit, ..with(RENEWED) })),
+    Row { roles: [RUN, with(AGAIN), RUN], ..heavy("one-executes-again", RUN) },
+    Row {
+        roles: [RUN, with(keeping(Failure::Retain { max_attempts: 2 })), with(HOOKED)],
+        ..heavy("mixed", RUN)
+    },
+    Row { roles: [RUN, Role { request: 1, ..RUN }, RUN], ..row("mismatch", RUN) },
+    Row {
+        roles: [TRANSACT, Role { request: 1, ..TRANSACT }, RUN],
+        ..row("transaction-mismatch", RUN)
+    },
+    heavy("steps", Role { work: Work::Steps, ..RUN }),
+    Row { roles: [RUN, Role { work: Work::LookUp, ..RUN }, RUN], ..row("look-up", RUN) },
+    Row { clocks_fail: true, ..heavy("clocks", RUN) },
+    Row { clocks_fail: true, ..heavy("clocks-commit", COMMIT) },
+    Row { clocks_fail: true, ..long(&heaviest("clocks-renewed", with(RENEWED))) },
+    row("fast-clock", Role { skew: WRONG, ..RUN }),
+    heavy("slow-clock", Role { skew: -WRONG, ..RUN }),
+    Row { roles: [RUN, Role { skew: WRONG, ..RUN }, RUN], ..heavy("fast-taker", RUN) },
+    long(&heaviest("slow-clock-renewed", Role { skew: -WRONG, ..with(RENEWED) })),
+    Row { expires: true, ..long(&heavy("short-retention", with(SHORT))) },
+    long(&heavy("invocation", Role { deadline: Some(Duration::from_secs(5)), ..with(INVOKED) })),
+    Row { has_dates: false, ..row("no-date", RUN) },
+    Row { ticks: 2, ..row("half-used", with(HALF_USED)) },
+    long(&heavy("long-lease", with(LONG))),
+    long(&heavy("long-lease-commit", Role { work: Work::Commit, ..with(LONG) })),
+];
+
+pub(crate) fn named(name: &str) -> Option<&'static Row> {
+    ALL.iter().find(|row| row.name == name)
+}

@@ -1,0 +1,160 @@
+//! The store: one record, and the copies of requests that may still arrive.
+
+use std::sync::Arc;
+
+use crate::mutant::{Mutant, mutant};
+use crate::protocol::time::Timestamp;
+use crate::protocol::{Header, Outcome, State, Write};
+use crate::record::Owner;
+
+/// What is in the table. Whether it is of one's own request, everybody sees for himself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) header: Header,
+    /// Of which request it is.
+    pub(crate) request: u8,
+}
+
+impl Stored {
+    pub(crate) fn is_completed(&self) -> bool {
+        self.header.state == State::Completed
+    }
+
+    /// Who runs it at `now` in store time, if anybody does.
+    pub(crate) fn live_owner(&self, now: Timestamp) -> Option<Owner> {
+        let ends = self.header.state.lease_expires_at()?;
+        (now <= ends).then_some(self.header.owner)
+    }
+
+    fn seen_by(&self, request: u8) -> Header {
+        Header { is_same_request: self.request == request, ..self.header.clone() }
+    }
+}
+
+/// What a process sends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Wire {
+    Read {
+        is_consistent: bool,
+    },
+    Write(Arc<WireWrite>),
+    /// The result of a step, by the step's number.
+    Step(usize),
+}
+
+/// A [`Write`], in some order: the late ones are sorted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WireWrite(pub(crate) Write);
+
+impl PartialOrd for WireWrite {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for WireWrite {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        crate::hash::hash(self).cmp(&crate::hash::hash(other))
+    }
+}
+
+impl Wire {
+    pub(crate) fn write(write: Write) -> Self {
+        Self::Write(Arc::new(WireWrite(write)))
+    }
+
+    pub(crate) const fn is_read(&self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
+}
+
+/// Who sends: its owner, and which request it makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) owner: Owner,
+    pub(crate) request: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Store {
+    pub(crate) record: Option<Stored>,
+    /// What there was before the last write, where somebody may be shown it.
+    pub(crate) before: Option<Stored>,
+    /// Copies that may arrive at any time, and who sent them. Sorted.
+    pub(crate) late: Vec<(u8, Wire)>,
+}
+
+impl Store {
+    pub(crate) const fn new() -> Self {
+        Self { record: None, before: None, late: Vec::new() }
+    }
+
+    pub(crate) fn seen_by(&self, request: u8) -> Option<Header> {
+        self.record.as_ref().map(|stored| stored.seen_by(request))
+    }
+
+    pub(crate) fn before_seen_by(&self, request: u8) -> Option<Header> {
+        self.before.as_ref().map(|stored| stored.seen_by(request))
+    }
+
+    /// Whether the request would change the record.
+    pub(crate) fn takes(&self, sender: Sender, wire: &Wire) -> bool {
+        let header = self.record.as_ref().map(|stored| &stored.header);
+        match wire {
+            Wire::Read { .. } => false,
+            Wire::Write(write) => write.0.guard.holds(&sender.owner, header),
+            Wire::Step(number) => header.is_some_and(|header| {
+                let is_held = header.is_pending_of(&sender.owner) || mutant(Mutant::StepUnfenced);
+                is_held && header.steps.unwrap_or(0) + 1 == *number
+            }),
+        }
+    }
+
+    /// The record after a request that it takes.
+    pub(crate) fn apply(&mut self, sender: Sender, wire: &Wire) {
+        let before = self.record.take();
+        let header = before.as_ref().map(|stored| &stored.header);
+        let after = match wire {
+            Wire::Read { .. } => before.clone(),
+            Wire::Write(write) => {
+                let header = Header { is_same_request: true, ..write.0.applied_to(header) };
+                let is_new = !write.0.keeps_request();
+                let request = before.as_ref().filter(|_| !is_new).map(|stored| stored.request);
+                Some(Stored { header, request: request.unwrap_or(sender.request) })
+            }
+            Wire::Step(number) => before.clone().map(|stored| Stored {
+                header: Header { steps: Some(*number), ..stored.header },
+                ..stored
+            }),
+        };
+        self.before = before;
+        self.record = after;
+    }
+
+    pub(crate) fn add_late(&mut self, caller: u8, wire: Wire) {
+        if wire.is_read() {
+            return;
+        }
+        let copy = (caller, wire);
+        let place = self.late.binary_search(&copy).unwrap_or_else(|place| place);
+        self.late.insert(place, copy);
+    }
+}
+
+impl Write {
+    /// Whether it leaves what request the record is of.
+    const fn keeps_request(&self) -> bool {
+        use crate::protocol::Form;
+        matches!(self.form, Form::Update | Form::Stamp | Form::Touch)
+    }
+}
+
+/// The outcome of a request that was executed.
+pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<Header>) -> Outcome {
+    match wire {
+        Wire::Read { is_consistent: true } => Outcome::Found(found),
+        Wire::Read { is_consistent: false } => Outcome::Stale(found),
+        Wire::Write(_) | Wire::Step(_) if is_taken => Outcome::Applied,
+        Wire::Write(_) | Wire::Step(_) => Outcome::Refused(found),
+    }
+}

@@ -1,0 +1,312 @@
+//! One step of one process, as the driver takes it: what came goes into the machine, and what the
+//! machine wants next is noted.
+
+use std::sync::Arc;
+
+use crate::clock::store_time;
+use crate::model::{State, owner};
+use crate::oracle::{MAX_UNHEARD, is_definite};
+use crate::process::{
+    Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Shown, Slot, Task,
+};
+use crate::protocol::time::Now;
+use crate::protocol::{
+    Acquire, Command, End, Ended, Form, Goal, Machine, Reply, Resolution, Stop, Window,
+};
+use crate::rows::{MAX_CALLERS, Role, Row, Work};
+use crate::store::Wire;
+
+pub(crate) struct Turn<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) seat: usize,
+    pub(crate) state: State,
+    pub(crate) process: Process,
+}
+
+/// Where the answer to a machine's question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Commit,
+    Finish,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn of(row: &'a Row, state: State, seat: usize) -> Self {
+        let process = state.process(seat).clone();
+        Self { row, seat, state, process }
+    }
+
+    pub(crate) fn done(mut self) -> State {
+        self.process.is_stalled = false;
+        self.state.slots[self.seat] = Arc::new(Slot::new(self.process));
+        self.state
+    }
+
+    pub(crate) fn role(&self) -> &'a Role {
+        &self.row.roles[self.seat.min(MAX_CALLERS - 1)]
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.process.clock.now(self.state.tick)
+    }
+
+    pub(crate) fn start(self) -> Self {
+        let (now, role) = (self.now(), self.role());
+        let deadline = role.deadline.map(|length| now.local.plus(length));
+        let rules = crate::protocol::Rules { deadline, ..role.rules };
+        let goal = match role.work {
+            Work::Run | Work::Commit | Work::Steps => Goal::Own,
+            Work::Transact => Goal::Transact { completed_at: now.store(), form: Form::Transaction },
+            Work::LookUp => Goal::LookUp,
+        };
+        let first = match role.work {
+            Work::LookUp => crate::protocol::First::Read { is_consistent: true },
+            _ => role.first,
+        };
+        let mut machine = Acquire::new(owner(self.seat), goal, rules, now);
+        let command = machine.started(now, first);
+        let acquiring = Acquiring { machine, rules, task: Task::Pause, shown: Shown::default() };
+        self.acquires(acquiring, command, None)
+    }
+
+    pub(crate) fn wake(mut self) -> Self {
+        let now = self.now();
+        match std::mem::replace(&mut self.process.phase, Phase::Ready) {
+            Phase::Acquiring(mut acquiring) => {
+                let command = acquiring.machine.woke(now);
+                self.acquires(acquiring, command, None)
+            }
+            Phase::Executing(mut execution) => {
+                let asked = execution.asked();
+                let command = execution.end.woke(now);
+                self.ends(execution, command, asked, None)
+            }
+            phase => Self { process: Process { phase, ..self.process }, ..self },
+        }
+    }
+
+    pub(crate) fn resolved(self, resolution: Resolution) -> Self {
+        self.asks(|machine, now| machine.resolved(now, resolution))
+    }
+
+    /// Whether there is another answer to be stored in the place of a transaction's.
+    pub(crate) fn instead(self, there_is: bool) -> Self {
+        self.asks(|machine, now| {
+            if !there_is {
+                return machine.no_instead(now);
+            }
+            let completed_at = machine.next_completion(now);
+            machine.instead(now, completed_at)
+        })
+    }
+
+    fn asks(mut self, answer: impl FnOnce(&mut Acquire, Now) -> Command<Stop>) -> Self {
+        let now = self.now();
+        match std::mem::replace(&mut self.process.phase, Phase::Ready) {
+            Phase::Acquiring(mut acquiring) => {
+                let command = answer(&mut acquiring.machine, now);
+                self.acquires(acquiring, command, None)
+            }
+            phase => Self { process: Process { phase, ..self.process }, ..self },
+        }
+    }
+
+    /// An answer is on its way.
+    pub(crate) fn answered(mut self, place: Place, answer: Answer) -> Self {
+        if let Some(request) = self.process.request_mut(place) {
+            request.answer = Some(answer);
+        }
+        self
+    }
+
+    /// An answer is there.
+    pub(crate) fn hear(mut self, place: Place, answer: Answer) -> Self {
+        let Some(request) = self.process.request(place) else { return self };
+        let (sent, wire, tick) = (request.sent, request.wire.clone(), self.state.tick);
+        let time = answer.date.map(|date| self.process.clock.observe(date, sent, tick));
+        let reply = Reply { outcome: answer.outcome, is_in_doubt: answer.is_in_doubt, time };
+        let now = self.now();
+        match std::mem::replace(&mut self.process.phase, Phase::Ready) {
+            Phase::Acquiring(mut acquiring) => {
+                acquiring.shown.note(&reply, owner(self.seat));
+                let command = acquiring.machine.replied(now, &reply);
+                self.acquires(acquiring, command, Some(&reply))
+            }
+            Phase::Executing(execution) if place == Place::Renewal => {
+                self.renewed(execution, &wire, &reply)
+            }
+            Phase::Executing(mut execution) => {
+                if let Wire::Step(number) = wire {
+                    execution.end.heard(reply.time);
+                    execution.stepped(number, &reply);
+                    self.process.phase = Phase::Executing(execution);
+                    return self;
+                }
+                let asked = execution.asked();
+                let command = execution.end.replied(now, &reply);
+                self.ends(execution, command, asked, Some(&reply))
+            }
+            phase => Self { process: Process { phase, ..self.process }, ..self },
+        }
+    }
+
+    /// A request that leaves now.
+    pub(crate) fn request(&self, wire: Wire) -> Request {
+        Request { wire, sent: self.process.clock.local(self.state.tick), answer: None }
+    }
+
+    /// What a way to the key comes to next.
+    fn acquires(
+        mut self,
+        mut acquiring: Acquiring,
+        command: Command<Stop>,
+        reply: Option<&Reply>,
+    ) -> Self {
+        self.check_limit(&command);
+        let task = match command {
+            Command::Read { is_consistent, .. } => {
+                Task::Request(self.request(Wire::Read { is_consistent }))
+            }
+            Command::Send { write, .. } => Task::Request(self.request(Wire::write(write))),
+            Command::Pause { .. } => Task::Pause,
+            Command::Stop(Stop::Ask) => Task::AskHook,
+            Command::Stop(Stop::AskInstead) => Task::AskInstead,
+            Command::Stop(Stop::Run(window)) => return self.begins(&acquiring, Some(window)),
+            Command::Stop(Stop::RunUnprotected) => return self.begins(&acquiring, None),
+            Command::Stop(Stop::Tell(told)) => {
+                let fate = self.state.told(self.row, self.seat, &acquiring, told, reply);
+                self.process = Process::finished(fate);
+                return self;
+            }
+        };
+        acquiring.task = task;
+        self.process.phase = Phase::Acquiring(acquiring);
+        self
+    }
+
+    fn begins(mut self, acquiring: &Acquiring, window: Option<Window>) -> Self {
+        let granted = acquiring.machine.granted();
+        self.state.begins(self.row, self.seat, acquiring, &granted, window, &self.process.clock);
+        let steps = granted.knowledge.own().and_then(|own| own.steps).unwrap_or(0);
+        let end = End::new(granted, acquiring.rules, window, self.now());
+        self.process.phase = Phase::Executing(Execution {
+            end,
+            does: Does::Handle,
+            renewal: None,
+            is_protected: window.is_some(),
+            steps,
+            has_stepped: steps > 0,
+            commits: 0,
+            completes: false,
+            is_cut_short: false,
+        });
+        self
+    }
+
+    /// What an ending, or a commit, comes to next.
+    pub(crate) fn ends(
+        mut self,
+        mut execution: Execution,
+        command: Command<Ended>,
+        asked: Asked,
+        reply: Option<&Reply>,
+    ) -> Self {
+        self.check_limit(&command);
+        let task = match command {
+            Command::Read { is_consistent, .. } => {
+                Task::Request(self.request(Wire::Read { is_consistent }))
+            }
+            Command::Send { write, .. } => Task::Request(self.request(Wire::write(write))),
+            Command::Pause { .. } => Task::Pause,
+            Command::Stop(ended) => {
+                if asked == Asked::Commit {
+                    execution.does = Does::Handle;
+                    self.process.phase = Phase::Executing(execution);
+                    return self;
+                }
+                self.give_up_renewal(&mut execution);
+                let fate = self.state.ended(self.row, self.seat, &execution, ended, reply);
+                self.process = Process::finished(fate);
+                return self;
+            }
+        };
+        execution.does = match asked {
+            Asked::Commit => Does::Commit(task),
+            Asked::Finish => Does::Finish(task),
+        };
+        self.process.phase = Phase::Executing(execution);
+        self
+    }
+
+    /// A request that nobody waits for any more may arrive all the same.
+    pub(crate) fn drop_request(&mut self, request: Option<Request>) {
+        if let Some(Request { wire, answer: None, .. }) = request {
+            self.state.store.add_late(u8::try_from(self.seat).unwrap_or(u8::MAX), wire);
+        }
+    }
+
+    pub(crate) fn give_up_renewal(&mut self, execution: &mut Execution) {
+        let renewal = execution.renewal.take();
+        self.drop_request(renewal);
+    }
+
+    /// The handler was stopped, and nothing has ended it before.
+    pub(crate) fn leaves_as_it_is(mut self, mut execution: Execution) -> Self {
+        self.give_up_renewal(&mut execution);
+        self.state.ledger.excused = true;
+        self.process = Process::finished(Fate::default());
+        self
+    }
+
+    fn check_limit<S>(&mut self, command: &Command<S>) {
+        if let Command::Read { limit, .. } | Command::Send { limit, .. } = command
+            && limit.is_zero()
+        {
+            self.state.violate("a request has no time");
+        }
+    }
+}
+
+impl Execution {
+    /// Whether the machine works for a commit or for the end.
+    fn asked(&self) -> Asked {
+        if matches!(self.does, Does::Commit(_)) { Asked::Commit } else { Asked::Finish }
+    }
+
+    fn stepped(&mut self, number: usize, reply: &Reply) {
+        use crate::protocol::Outcome;
+        match &reply.outcome {
+            Outcome::Applied => self.steps = number,
+            Outcome::Refused(Some(own)) if own.steps >= Some(number) => self.steps = number,
+            Outcome::Refused(_) => self.end.lose(),
+            _ => {}
+        }
+        self.does = Does::Handle;
+    }
+}
+
+impl Shown {
+    fn note(&mut self, reply: &Reply, me: crate::record::Owner) {
+        use crate::protocol::Outcome;
+        let judging = reply.time.map_or(store_time(0), |time| time.date);
+        let is_at_work = |record: &crate::protocol::Header| {
+            let ends = record.state.lease_expires_at();
+            record.owner != me && ends.is_some_and(|ends| judging <= ends)
+        };
+        self.stale = false;
+        let unheard = (self.unheard + 1).min(MAX_UNHEARD);
+        self.unheard = if is_definite(&reply.outcome) { 0 } else { unheard };
+        match &reply.outcome {
+            Outcome::Refused(Some(record)) | Outcome::Found(Some(record)) => {
+                self.must_not_run = is_at_work(record);
+                self.another_at_work |= self.must_not_run;
+            }
+            Outcome::Stale(Some(record)) => {
+                self.stale = true;
+                self.must_not_run |= is_at_work(record);
+            }
+            Outcome::Found(None) | Outcome::Applied => self.must_not_run = false,
+            _ => {}
+        }
+    }
+}
