@@ -164,11 +164,12 @@ impl Execution {
         loop {
             let limit = retries.limit();
             let beside_others = self.inner.steps.begin_write();
-            let Reply { outcome, .. } = if beside_others {
+            let Reply { outcome, time } = if beside_others {
                 table.store_step(claim, name, value.clone(), limit).await
             } else {
                 table.store_first_step(claim, name, value.clone(), limit).await
             };
+            self.end().heard(time);
             let refused_by = match outcome {
                 WriteOutcome::Applied => {
                     self.inner.steps.lock().has_map = true;

@@ -202,7 +202,7 @@ impl<'a> Wire<'a> {
         limit: Duration,
         contents: &mut C,
     ) -> Reply {
-        if !matches!(write.guard, Guard::HeldOrAsBefore(_)) {
+        if !is_giving_back(write) {
             return self.write(write, limit, contents).await;
         }
         let before = self.error.take();
@@ -225,7 +225,7 @@ impl<'a> Wire<'a> {
             false => Ok(()),
         };
         let response = match allowed {
-            Ok(()) if matches!(write.guard, Guard::HeldOrAsBefore(_)) => Ok(self.failure_taken()),
+            Ok(()) if is_giving_back(write) => Ok(self.failure_taken()),
             Ok(()) => contents.response(write, limit).await,
             Err(error) => Err(Unsent::Error(error)),
         };
@@ -331,6 +331,11 @@ impl<'a> Wire<'a> {
             .take()
             .unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "the record changes too fast"))
     }
+}
+
+/// Whether it leaves a key that was not needed as it was found.
+fn is_giving_back(write: &Write) -> bool {
+    matches!(write.guard, Guard::HeldOrAsBefore(_)) && !write.record.is_completed()
 }
 
 /// The record of an owner of whom nothing is known.
