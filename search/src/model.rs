@@ -377,7 +377,7 @@ fn asks_for_own(wire: &Wire) -> bool {
             }
             Guard::Absent
             | Guard::Unchanged(_)
-            | Guard::HeldOrAsBefore(_)
+            | Guard::AbsentOrHeld
             | Guard::FreeOrOwned(_)
             | Guard::FreeOrHeld(_)
             | Guard::Owned

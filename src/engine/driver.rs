@@ -202,7 +202,7 @@ impl<'a> Wire<'a> {
         limit: Duration,
         contents: &mut C,
     ) -> Reply {
-        if !is_giving_back(write) {
+        if !self.is_giving_back(write) {
             return self.write(write, limit, contents).await;
         }
         let before = self.error.take();
@@ -225,7 +225,7 @@ impl<'a> Wire<'a> {
             false => Ok(()),
         };
         let response = match allowed {
-            Ok(()) if is_giving_back(write) => Ok(self.failure_taken()),
+            Ok(()) if self.is_giving_back(write) => Ok(self.failure_taken()),
             Ok(()) => contents.response(write, limit).await,
             Err(error) => Err(Unsent::Error(error)),
         };
@@ -265,6 +265,12 @@ impl<'a> Wire<'a> {
             }
         };
         Reply { outcome, is_in_doubt: false, time: sent.time }
+    }
+
+    /// Whether it leaves a key that was not needed as it was found: of a call that has run nothing.
+    fn is_giving_back(&self, write: &Write) -> bool {
+        self.unreadable == Unreadable::IsAnError
+            && matches!(write.guard, Guard::Held | Guard::AbsentOrHeld)
     }
 
     /// What there was to replay of the record that was taken over.
@@ -331,11 +337,6 @@ impl<'a> Wire<'a> {
             .take()
             .unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "the record changes too fast"))
     }
-}
-
-/// Whether it leaves a key that was not needed as it was found.
-fn is_giving_back(write: &Write) -> bool {
-    matches!(write.guard, Guard::HeldOrAsBefore(_)) && !write.record.is_completed()
 }
 
 /// The record of an owner of whom nothing is known.

@@ -23,6 +23,9 @@ const MAX_WRITES: u32 = 8;
 /// this is twice as much.
 const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
 
+/// How often a call tries to give back what it does not use.
+const MAX_GIVINGS: u32 = 3;
+
 /// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
 /// it was under.
 pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
@@ -180,6 +183,8 @@ pub(crate) struct Acquire {
     judged: Option<Version>,
     /// Of the response that came last.
     time: Option<StoreTime>,
+    /// How often it was tried to give the key back.
+    givings: u32,
     /// What is told once nothing of ours is under way, and how often that was tried to bring about.
     ending: Option<(Reason, u32)>,
 }
@@ -197,7 +202,7 @@ enum Step {
     Pausing(Next),
     /// A transaction's write, to be sent once more as it is.
     Repeating(Write, Take),
-    GivingBack(Reason),
+    GivingBack(Write, Reason),
     ClosingOff(Write),
 }
 
@@ -255,7 +260,7 @@ impl Machine for Acquire {
             | Step::Idle
             | Step::Reading { .. }
             | Step::Sending { .. }
-            | Step::GivingBack(_)
+            | Step::GivingBack(..)
             | Step::ClosingOff(_) => self.look(now),
         }
     }
@@ -264,14 +269,21 @@ impl Machine for Acquire {
         self.time = reply.time;
         let step = std::mem::replace(&mut self.step, Step::Idle);
         let write = match &step {
-            Step::Sending { write, .. } | Step::ClosingOff(write) => Some(write),
+            Step::Sending { write, .. } | Step::ClosingOff(write) | Step::GivingBack(write, _) => {
+                Some(write)
+            }
             _ => None,
         };
         self.knowledge.learn(reply, write);
         self.note_doubt(reply, &step);
         let command = match step {
-            Step::GivingBack(reason) => self.tell_nothing(reason),
-            Step::ClosingOff(_) => self.closed_off(now),
+            Step::GivingBack(_, reason) => self.given_back(now, &reply.outcome, reason),
+            Step::ClosingOff(_) => {
+                if reply.outcome == Outcome::Applied {
+                    self.knowledge.rule_out();
+                }
+                self.closed_off(now)
+            }
             Step::Sending { write, take } => match self.goal {
                 Goal::Transact { .. } => self.transacted(now, &reply.outcome, write, take),
                 Goal::Own | Goal::LookUp => self.written(now, &reply.outcome, take),
@@ -316,6 +328,7 @@ impl Acquire {
             resolved_at: now.store(),
             judged: None,
             time: None,
+            givings: 0,
             ending: None,
         };
         acquire.begin_tries(now);
@@ -856,11 +869,32 @@ impl Acquire {
         let failed = Header { attempt, ..self.header(State::Failed, Some(store), retained) };
         let as_found = as_found(self.taken.as_ref(), &failed);
         let record = as_found.unwrap_or_else(|| self.released(now));
-        let before = self.knowledge.seen().record().map(Header::version);
-        let write = Write { form: Form::Update, guard: Guard::HeldOrAsBefore(before), record };
+        let guard = match self.knowledge.seen() {
+            Seen::Record(_) => Guard::Held,
+            Seen::Nothing | Seen::Absent => Guard::AbsentOrHeld,
+        };
+        self.give_back_by(now, reason, Write { form: Form::Update, guard, record })
+    }
+
+    fn give_back_by(&mut self, now: Now, reason: Reason, write: Write) -> Command {
+        self.givings += 1;
         self.knowledge.send(&write);
-        self.step = Step::GivingBack(reason);
+        self.step = Step::GivingBack(write.clone(), reason);
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    /// Where the record is ours after all, it is given back now. Where it was never ours, and a late take
+    /// of ours still finds it, it is put out of its way.
+    fn given_back(&mut self, now: Now, outcome: &Outcome, reason: Reason) -> Command {
+        let was_told = matches!(outcome, Outcome::Refused(Some(_)));
+        if !was_told || self.givings == MAX_GIVINGS || !self.knowledge.may_hold_key() {
+            return self.tell_nothing(reason);
+        }
+        if self.knowledge.holds_key() {
+            return self.give_back(now, reason);
+        }
+        let closing = self.closing(now);
+        self.give_back_by(now, reason, closing)
     }
 
     /// A record in nobody's hands. The attempt that nobody has made does not count.
@@ -968,9 +1002,10 @@ impl Acquire {
         let record = match seen.state {
             // Its answer may have parts, which are its owner's.
             State::Completed => Header { steps: Some(0), ..seen.clone() },
-            // Its owner is slow perhaps, and may complete it still.
+            // Its owner is slow perhaps, and may complete it still. Not an earlier end: a late renewal of
+            // its owner's would bring this version back.
             State::Pending { lease_expires_at } => {
-                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(-1) };
+                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }
             }
             State::Failed | State::Released => Header { owner: nobody, ..seen.clone() },

@@ -386,7 +386,7 @@ impl End {
         let guard = match self.has_committed {
             // An answer may be replaced, and the record be released after that. A late copy would bring the
             // same version back.
-            _ if self.rules.replaces_completed() => Guard::HeldOrAsBefore(None),
+            _ if self.rules.replaces_completed() => Guard::AbsentOrHeld,
             // A commit may land late, and its answer must not be overwritten.
             true => Guard::FreeOrHeld(self.attempt),
             false => Guard::FreeOrOwned(self.attempt).unless(Mutant::CompleteUnfenced),
@@ -499,8 +499,10 @@ impl End {
 
     fn send(&mut self, now: Now, mut write: Write, aim: Aim) -> Command {
         // The lease may be renewed between two tries, and no record expires before it ends.
-        let lease_ends = self.lease_expires_at().seconds_up();
-        write.record.expires_at = write.record.expires_at.max(lease_ends);
+        if write.record.is_completed() {
+            let lease_ends = self.lease_expires_at().seconds_up();
+            write.record.expires_at = write.record.expires_at.max(lease_ends);
+        }
         self.knowledge.send(&write);
         self.step = Step::Sending(write.clone(), aim);
         Command::Send { write, limit: self.limit(now) }

@@ -133,6 +133,12 @@ impl Knowledge {
         self.has_lost_completion |= write.form == Form::Transaction || completes;
     }
 
+    /// The version that a lost completion asked for was there until it was put out of its way: it never
+    /// landed.
+    pub(crate) const fn rule_out(&mut self) {
+        self.has_lost_completion = false;
+    }
+
     /// Whether a completion of ours may have landed and another owner begun anew after it: what it has
     /// left is not seen then. Only under [`Completed::Execute`](crate::policy::Completed::Execute).
     pub(crate) fn may_have_been_replaced(&self) -> bool {
@@ -205,7 +211,7 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
         Guard::Held | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
             held(guard.holds(me, record))
         }
-        Guard::HeldOrAsBefore(_) => match is_unseen || guard.holds(me, record) {
+        Guard::AbsentOrHeld => match is_unseen || guard.holds(me, record) {
             true => Outlook::Alive,
             false => Outlook::AfterTaking,
         },

@@ -46,8 +46,8 @@ pub(crate) enum Guard {
     HeldForLess(Timestamp),
     /// Held, and no step was ever stored.
     HeldWithoutSteps,
-    /// Held, or as it was before it was taken: absent, or exactly what was seen.
-    HeldOrAsBefore(Option<Version>),
+    /// Held, or there is none.
+    AbsentOrHeld,
     /// Absent, RELEASED after no later attempt than this, or `owner = :me`: the effect has happened,
     /// whoever released the record.
     FreeOrOwned(u32),
@@ -97,10 +97,7 @@ impl Guard {
                 let has_steps = record.is_some_and(|record| record.steps.is_some());
                 is_releasable(me, record) && !has_steps
             }
-            Self::HeldOrAsBefore(None) => is_held || record.is_none(),
-            Self::HeldOrAsBefore(Some(seen)) => {
-                is_held || record.is_some_and(|record| seen.is_of(record))
-            }
+            Self::AbsentOrHeld => is_held || record.is_none(),
             Self::FreeOrOwned(attempt) => {
                 is_free(*attempt) || record.is_some_and(|record| record.owner == *me)
             }

@@ -53,24 +53,13 @@ impl<'a> Condition<'a> {
 
     /// There is none, or the owner's own, PENDING.
     pub(super) fn absent_or_held_by(&mut self, owner: &Owner) {
-        let key = self.key();
-        self.held_or(owner, &["attribute_not_exists(", key, ")"]);
-    }
-
-    /// Exactly the state that was seen, or the owner's own, PENDING.
-    pub(super) fn version_or_held_by(&mut self, seen: &Version, owner: &Owner) {
-        self.version(seen);
-        let version = std::mem::take(&mut self.expression);
-        self.held_or(owner, &["(", &version, ")"]);
-    }
-
-    fn held_or(&mut self, owner: &Owner, term: &[&str]) {
-        let (name, status) = (self.name(Attribute::Owner), self.name(Attribute::Status));
+        let (key, name, status) =
+            (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        self.and(&["("]);
-        self.expression.extend(term.iter().copied());
-        self.expression.extend([" OR (", name, " = :me AND ", status, " = :pending))"]);
+        let held = [" OR (", name, " = :me AND ", status, " = :pending))"];
+        self.and(&["(attribute_not_exists(", key, ")"]);
+        self.expression.extend(held);
     }
 
     fn free_or(&mut self, attempt: u32, term: &[&str]) {

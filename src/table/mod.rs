@@ -130,7 +130,7 @@ impl Table {
             }
             Form::Update => {
                 let mut change = Change::on(condition);
-                if write.guard == Guard::HeldOrAsBefore(None) {
+                if write.guard == Guard::AbsentOrHeld {
                     change.beginning(of.1, &write.record);
                 }
                 change.record(&write.record, response);
@@ -178,8 +178,7 @@ impl Table {
                 }
                 condition.no_steps();
             }
-            Guard::HeldOrAsBefore(None) => condition.absent_or_held_by(me),
-            Guard::HeldOrAsBefore(Some(seen)) => condition.version_or_held_by(seen, me),
+            Guard::AbsentOrHeld => condition.absent_or_held_by(me),
             Guard::FreeOrOwned(attempt) => condition.free_or_owned_by(me, *attempt),
             Guard::FreeOrHeld(attempt) => condition.free_or_held_by(me, *attempt),
             #[cfg(feature = "fault-injection")]

@@ -295,8 +295,9 @@ impl Ledger {
         self.successes += u32::from(by_a_hook);
         // What nobody holds, the answer of an effect that has happened may replace.
         let completed = own.is_some_and(|own| status(own) == "COMPLETED");
-        // A lease that is over ends a little earlier, so that no late write meets the one that it asks for.
-        let displaced = owner(after) == owner(before) && lease(after) < lease(before);
+        // A lease that is over ends a little later, so that no late write meets the one that it asks for.
+        let displaced = owner(after) == owner(before)
+            && lease(after).zip(lease(before)).is_some_and(|(after, before)| after == before + 1);
         let is_fair = taken.is_some()
             || settled
             || (status(before) == "RELEASED" && completed)

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything on the embedded engine, the connections of a program with the SDK's own
+//! `cargo xtask test`: everything on the embedded engine, every state of the protocol's machines, the connections of a program with the SDK's own
 //! HTTP client, the local example's page in a browser, then the suites that speak to a store once more on DynamoDB Local, and last some kills.
 //!
 //! Both runs select the whole workspace with all its features, and narrow what runs by target. A
@@ -55,6 +55,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     if options.binary_args.is_empty() {
         runs.push(run_one_pool(&workspace)?);
     }
+    let states = run_search(&workspace, options)?;
     let page = run_page(&workspace, options)?;
     let mut closing = None;
     let mut torture = None;
@@ -73,6 +74,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         }
     }
     summarise(&runs);
+    println!("every state: {}", verdict(states));
     println!("playground: {page}");
     println!("torture: {}", verdict(torture));
     let missing_but_required = closing.is_some() && options.require_dynamodb_local;
@@ -81,7 +83,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         Some(reason) => println!("DynamoDB Local: {reason}; tests ran on the embedded engine only"),
         None => {}
     }
-    let passed = runs.iter().all(|run| run.passed) && page.has_passed() && torture != Some(false);
+    let failed = [states, torture].contains(&Some(false));
+    let passed = runs.iter().all(|run| run.passed) && page.has_passed() && !failed;
     Ok(passed && !missing_but_required)
 }
 
@@ -144,6 +147,21 @@ fn run_one_pool(workspace: &Workspace) -> Result<Run> {
     let mut command = workspace.cargo(["test", "--manifest-path", "one-pool/Cargo.toml"]);
     command.args(["--test", "one_connection", "--target-dir"]).arg(&workspace.target);
     run_on("the SDK's own HTTP client", command, &["one_connection"])
+}
+
+/// Every state of the machines, and then with each of their rules broken. A filter asks for other tests.
+fn run_search(workspace: &Workspace, options: &TestOptions) -> Result<Option<bool>> {
+    if !options.binary_args.is_empty() {
+        return Ok(None);
+    }
+    let mut passed = true;
+    for mode in [&[][..], &["--", "--mutants"]] {
+        let mut command = workspace.cargo(["run", "--release", "--package", "protocol-search"]);
+        command.args(mode);
+        println!("\n==> every state\n    {}", describe(&command));
+        passed &= command.status().context("cargo did not start")?.success();
+    }
+    Ok(Some(passed))
 }
 
 /// The suites, and then the fault search's model store, which must answer as the real one does.
