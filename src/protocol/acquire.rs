@@ -278,8 +278,11 @@ impl Machine for Acquire {
         self.note_doubt(reply, &step);
         let command = match step {
             Step::GivingBack(_, reason) => self.given_back(now, &reply.outcome, reason),
-            Step::ClosingOff(_) => {
-                if reply.outcome == Outcome::Applied {
+            Step::ClosingOff(write) => {
+                // Closed off now, or by a try before: nothing of ours came in between.
+                if matches!(&reply.outcome, Outcome::Refused(Some(found)) if found.owner == write.record.owner)
+                    || reply.outcome == Outcome::Applied
+                {
                     self.knowledge.rule_out();
                 }
                 self.closed_off(now)
