@@ -294,9 +294,8 @@ impl<'a> Acquirer<'a> {
                 signals::takeover(operation);
                 Ending::Takeover
             }
-            Some(State::Completed | State::Failed | State::Released) => Ending::Retry,
             None if is_first => Ending::First,
-            None => Ending::Retry,
+            None | Some(State::Completed | State::Failed | State::Released) => Ending::Retry,
         }
     }
 }

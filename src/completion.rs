@@ -200,9 +200,10 @@ impl Execution {
         let Inner { core, claim, policy, deadline, .. } = &*self.inner;
         let is_renewed = policy.lease.renewed(*deadline).is_some();
         let time = core.time_until(Some(until));
-        let time = match self.is_protected() && !is_renewed {
-            true => time.min(self.lease_remaining()),
-            false => time,
+        let time = if self.is_protected() && !is_renewed {
+            time.min(self.lease_remaining())
+        } else {
+            time
         };
         let mut written = Written::default();
         core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
@@ -289,9 +290,10 @@ impl Execution {
     /// Leaves the record as this execution has found it, which has executed nothing: what there was before
     /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
     pub(crate) async fn give_back(&self) {
-        match self.inner.steps.were_sent() {
-            true => self.leave(Leaving::Keep, None).await,
-            false => self.leave(Leaving::GiveBack, self.inner.failure.clone()).await,
+        if self.inner.steps.were_sent() {
+            self.leave(Leaving::Keep, None).await
+        } else {
+            self.leave(Leaving::GiveBack, self.inner.failure.clone()).await
         }
     }
 

@@ -206,13 +206,14 @@ impl StoredRecord {
                 State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                State::Completed => match answer {
-                    Some(answer) => StoredState::Completed { completed_at: finished_at, answer },
-                    None => {
+                State::Completed => {
+                    if let Some(answer) = answer {
+                        StoredState::Completed { completed_at: finished_at, answer }
+                    } else {
                         let message = "the record is corrupt: it has completed without an answer";
                         return Err(Error::new(ErrorKind::UnknownRecord, message));
                     }
-                },
+                }
                 State::Failed => StoredState::Failed { failed_at: finished_at, answer },
                 State::Released => StoredState::Released,
             },

@@ -144,10 +144,7 @@ impl<'a> Wire<'a> {
     }
 
     async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
-        let consistency = match is_consistent {
-            true => Consistency::Strong,
-            false => Consistency::Eventual,
-        };
+        let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
         self.asked = self.core.ask(self.key);
         let read = self.core.table.read(self.key, consistency, limit).await;
         let outcome = match (read.outcome, consistency) {
@@ -220,10 +217,7 @@ impl<'a> Wire<'a> {
         let is_takeover = write.form == Form::Update
             && write.record.owner == self.me
             && matches!(write.record.state, State::Pending { .. });
-        let allowed = match is_takeover {
-            true => self.take_over(),
-            false => Ok(()),
-        };
+        let allowed = if is_takeover { self.take_over() } else { Ok(()) };
         let response = match allowed {
             Ok(()) if self.is_giving_back(write) => Ok(self.failure_taken()),
             Ok(()) => contents.response(write, limit).await,

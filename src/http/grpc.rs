@@ -2,6 +2,8 @@
 //!
 //! An answer's trailers are in the extensions of its response on the way through the protocol.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -85,7 +87,10 @@ fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'%' | ..b' ' | b'\x7f'.. => encoded.push_str(&format!("%{byte:02X}")),
+            b'%' | ..b' ' | b'\x7f'.. => {
+                // Writing to a string does not fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
             _ => encoded.push(char::from(byte)),
         }
     }

@@ -223,7 +223,8 @@ enum Take {
     Replace {
         attempts: u32,
     },
-    TakeOver,
+    /// The operation goes on.
+    Over,
     /// The same lease with another end, before anything runs.
     Restamp {
         lease_expires_at: Timestamp,
@@ -280,9 +281,12 @@ impl Machine for Acquire {
             Step::GivingBack(_, reason) => self.given_back(now, &reply.outcome, reason),
             Step::ClosingOff(write) => {
                 // Closed off now, or by a try before: nothing of ours came in between.
-                if matches!(&reply.outcome, Outcome::Refused(Some(found)) if found.owner == write.record.owner)
-                    || reply.outcome == Outcome::Applied
-                {
+                let is_closed = match &reply.outcome {
+                    Outcome::Applied => true,
+                    Outcome::Refused(Some(found)) => found.version() == write.record.version(),
+                    _ => false,
+                };
+                if is_closed {
                     self.knowledge.rule_out();
                 }
                 self.closed_off(now)
@@ -442,10 +446,13 @@ impl Acquire {
                 self.knowledge.see(record.clone());
                 self.decide(now)
             }
-            Outcome::Stale(record) => match self.stale(now, record.as_ref()) {
-                true => tell(Told::Replay),
-                false => self.take(now, Take::Create),
-            },
+            Outcome::Stale(record) => {
+                if self.stale(now, record.as_ref()) {
+                    tell(Told::Replay)
+                } else {
+                    self.take(now, Take::Create)
+                }
+            }
             _ if is_first && self.goal != Goal::LookUp => self.take(now, Take::Create),
             other => self.not_read(now, cause(other)),
         }
@@ -497,12 +504,9 @@ impl Acquire {
                 _ => self.look(now),
             },
             (Outcome::Refused(Some(_)), _) => self.decide(now),
-            // The answer cannot be stored: the driver puts a lesser one in its place.
-            (Outcome::Invalid, Take::Settle(_)) => self.look(now),
-            (Outcome::Invalid | Outcome::NotApplied(_) | Outcome::ItemsRefused, _) => {
-                self.give_up(now, Reason::Error, cause(outcome))
-            }
-            (
+            // An answer that cannot be stored: the driver puts a lesser one in its place.
+            (Outcome::Invalid, Take::Settle(_))
+            | (
                 Outcome::Refused(None)
                 | Outcome::Found(_)
                 | Outcome::Stale(_)
@@ -510,6 +514,9 @@ impl Acquire {
                 | Outcome::Unknown,
                 _,
             ) => self.look(now),
+            (Outcome::Invalid | Outcome::NotApplied(_) | Outcome::ItemsRefused, _) => {
+                self.give_up(now, Reason::Error, cause(outcome))
+            }
         }
     }
 
@@ -531,14 +538,15 @@ impl Acquire {
             },
             Decision::Create => self.take(now, Take::Create),
             Decision::Replace { attempts } => self.take(now, Take::Replace { attempts }),
-            Decision::TakeOver => self.take(now, Take::TakeOver),
+            Decision::TakeOver => self.take(now, Take::Over),
             Decision::Reconcile => self.ask(now),
             Decision::InProgress { lease_left } => {
                 let at = now.local.uptime;
                 self.obstacle = Obstacle::Running(ObservedLease { left: lease_left, at });
-                match self.is_in_doubt() {
-                    true => self.end(now, Reason::InProgress { lease_left }),
-                    false => self.wait(now, lease_left),
+                if self.is_in_doubt() {
+                    self.end(now, Reason::InProgress { lease_left })
+                } else {
+                    self.wait(now, lease_left)
                 }
             }
             Decision::Replay => tell(Told::Replay),
@@ -587,7 +595,7 @@ impl Acquire {
         }
         match resolution {
             Resolution::Completed | Resolution::Failed => self.take(now, Take::Settle(resolution)),
-            Resolution::Execute => self.take(now, Take::TakeOver),
+            Resolution::Execute => self.take(now, Take::Over),
             Resolution::Refuse => self.end(now, Reason::Abandoned),
         }
     }
@@ -620,10 +628,7 @@ impl Acquire {
             return self.contended(now, take);
         }
         // In a race, who has lost twice waits a little.
-        match self.writes > 2 {
-            true => self.pace(now, Next::Take(take)),
-            false => self.send(now, take),
-        }
+        if self.writes > 2 { self.pace(now, Next::Take(take)) } else { self.send(now, take) }
     }
 
     /// Others write to this key all the time, or DynamoDB confirms no lease.
@@ -699,7 +704,7 @@ impl Acquire {
         match (take, seen) {
             (Take::Create, _) => self.begin_anew(now, 0, None),
             (Take::Replace { attempts }, _) => self.begin_anew(now, attempts, None),
-            (Take::TakeOver, Some(seen)) => {
+            (Take::Over, Some(seen)) => {
                 self.attempt = seen.attempt.saturating_add(next);
                 self.created_at = seen.created_at;
                 self.released_attempts = seen.released_attempts;
@@ -710,7 +715,7 @@ impl Acquire {
                 (self.attempt, self.created_at) = (seen.attempt, seen.created_at);
                 self.released_attempts = seen.released_attempts;
             }
-            (Take::Restamp { .. } | Take::TakeOver | Take::Settle(_), _) => {}
+            (Take::Restamp { .. } | Take::Over | Take::Settle(_), _) => {}
         }
     }
 
@@ -730,7 +735,7 @@ impl Acquire {
         let (form, guard, record) = match take {
             Take::Create => (Form::Put, Guard::Absent.unless(Mutant::CreateUnfenced), pending),
             Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
-            Take::TakeOver => {
+            Take::Over => {
                 (Form::Update, self.unchanged().unless(Mutant::TakeOverUnfenced), pending)
             }
             Take::Restamp { lease_expires_at } => {
@@ -772,7 +777,7 @@ impl Acquire {
         let limit = match self.goal {
             Goal::Own | Goal::LookUp => match take {
                 Take::Restamp { .. } => self.limit(now).max(MIN_LIMIT),
-                Take::Create | Take::Replace { .. } | Take::TakeOver | Take::Settle(_) => {
+                Take::Create | Take::Replace { .. } | Take::Over | Take::Settle(_) => {
                     self.limit(now)
                 }
             },
@@ -826,9 +831,8 @@ impl Acquire {
     /// Nothing ran; a key that we may hold and shall not use is given back first.
     fn end(&mut self, now: Now, reason: Reason) -> Command {
         match self.goal {
-            Goal::LookUp => self.tell_nothing(reason),
             Goal::Own if self.knowledge.may_hold_key() => self.give_back(now, reason),
-            Goal::Own => self.tell_nothing(reason),
+            Goal::Own | Goal::LookUp => self.tell_nothing(reason),
             Goal::Transact { .. } => {
                 self.ending = Some((reason, 0));
                 self.closed_off(now)

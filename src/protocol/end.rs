@@ -238,10 +238,8 @@ impl End {
 
     /// How long what ends the execution is tried from now on.
     pub(crate) fn tries_until(&self, now: Now) -> Instant {
-        let longest = match self.is_protected {
-            true => self.rules.completion_timeout,
-            false => UNPROTECTED_TIMEOUT,
-        };
+        let longest =
+            if self.is_protected { self.rules.completion_timeout } else { UNPROTECTED_TIMEOUT };
         let until = now.lasting(longest);
         self.rules.answer_by().map_or(until, |answer_by| until.or(answer_by))
     }
@@ -267,9 +265,10 @@ impl End {
     pub(crate) fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
         let term = self.rules.renewed_term(now).unlike(&self.replaced);
-        let guard = match mutant(Mutant::RenewalMayShorten) {
-            true => Guard::Held,
-            false => Guard::HeldForLess(term.lease_expires_at),
+        let guard = if mutant(Mutant::RenewalMayShorten) {
+            Guard::Held
+        } else {
+            Guard::HeldForLess(term.lease_expires_at)
         };
         Some(self.stamp(term, guard.unless(Mutant::RenewUnfenced)))
     }
@@ -363,10 +362,7 @@ impl End {
     ) -> Command {
         self.completed_at = Some(completed_at);
         self.has_committed = true;
-        let guard = match self.is_protected {
-            true => Guard::Held,
-            false => Guard::FreeOrHeld(self.attempt),
-        };
+        let guard = if self.is_protected { Guard::Held } else { Guard::FreeOrHeld(self.attempt) };
         #[cfg(feature = "fault-injection")]
         let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
         let record = self.header(State::Completed, Some(completed_at), expires_at);

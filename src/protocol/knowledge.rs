@@ -197,10 +197,7 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
     let (record, is_unseen) = (seen.record(), matches!(seen, Seen::Nothing));
     let is_held = record.is_some_and(|record| record.is_pending_of(me));
     let alive = |is_alive| if is_alive { Outlook::Alive } else { Outlook::Dead };
-    let held = |is_alive| match is_held {
-        true => alive(is_alive),
-        false => Outlook::AfterTaking,
-    };
+    let held = |is_alive| if is_held { alive(is_alive) } else { Outlook::AfterTaking };
     match guard {
         Guard::Absent => alive(record.is_none()),
         Guard::Unchanged(_) => alive(is_unseen || guard.holds(me, record)),
@@ -211,10 +208,13 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
         Guard::Held | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
             held(guard.holds(me, record))
         }
-        Guard::AbsentOrHeld => match is_unseen || guard.holds(me, record) {
-            true => Outlook::Alive,
-            false => Outlook::AfterTaking,
-        },
+        Guard::AbsentOrHeld => {
+            if is_unseen || guard.holds(me, record) {
+                Outlook::Alive
+            } else {
+                Outlook::AfterTaking
+            }
+        }
         // Whoever has it may release it; but what has completed stays.
         Guard::FreeOrOwned(_) => {
             alive(record.is_none_or(|record| !has_completed(record) || record.owner == *me))

@@ -188,9 +188,10 @@ impl Table {
             "IdempotentParameterMismatchException" => {
                 let error = unavailable("the transaction's token was used for other items", error);
                 // Another token would let an earlier try happen twice, with no record to forbid it.
-                match self.is_disabled {
-                    true => (Transacted::Unknown(error), true),
-                    false => (Transacted::TokenUsed(error), true),
+                if self.is_disabled {
+                    (Transacted::Unknown(error), true)
+                } else {
+                    (Transacted::TokenUsed(error), true)
                 }
             }
             "TransactionInProgressException" => {

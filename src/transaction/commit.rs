@@ -167,7 +167,7 @@ impl Execution {
         let _turn = inner.turn.lock().await;
         let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
         let begun = self.end().begin_commit(now);
-        let completed_at = begun.map_err(|refused| self.no_commit(refused))?;
+        let completed_at = begun.map_err(no_commit)?;
         let Commit { answer, stored, mut items, .. } = commit;
         let changed = inner.answers.stored(&stored);
         let stored = changed.as_ref().map_or(stored, Answer::draft);
@@ -228,16 +228,6 @@ impl Execution {
         let limit = core.time_until(Some(until)) / 4;
         let of = (&claim.key, &claim.fingerprint);
         preview(core, of, &record, items, limit, is_held).await
-    }
-
-    fn no_commit(&self, refused: NoCommit) -> CommitError {
-        match refused {
-            NoCommit::Over(ended) => refusal(ended),
-            NoCommit::Closed => {
-                let message = "the handler has returned: there is nothing to commit any more";
-                CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
-            }
-        }
     }
 
     /// What a commit has come to.
@@ -361,6 +351,17 @@ struct NoAnswer;
 impl Contents for NoAnswer {
     async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
         Ok(None)
+    }
+}
+
+/// Why a commit is not begun.
+fn no_commit(refused: NoCommit) -> CommitError {
+    match refused {
+        NoCommit::Over(ended) => refusal(ended),
+        NoCommit::Closed => {
+            let message = "the handler has returned: there is nothing to commit any more";
+            CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
+        }
     }
 }
 

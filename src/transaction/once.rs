@@ -299,8 +299,10 @@ impl<'a> Caller<'a> {
             Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
             stop => match self.told::<()>(stop).await? {
                 Once::Found(found) => Ok(Some(found)),
-                Once::Executed | Once::Instead(()) => Ok(None),
-                Once::ConditionFailed(_) | Once::Invalid(_) => Ok(None),
+                Once::Executed
+                | Once::Instead(())
+                | Once::ConditionFailed(_)
+                | Once::Invalid(_) => Ok(None),
             },
         }
     }

@@ -224,8 +224,7 @@ async fn records_of_earlier_runs_are_met_by_the_policy() {
         store.put(record.clone()).await;
         let idempotency = store.idempotency();
         let operation = idempotency.operation("o").key("k");
-        let operation =
-            operation.policy(|policy| policy.failure(failure).takeover(takeover.clone()));
+        let operation = operation.policy(|policy| policy.failure(failure).takeover(takeover));
         let result = transfer(operation, store.table(), &runs).await;
         let after = store.record("o#k").await;
         match expected {

@@ -66,6 +66,7 @@ pub(crate) struct Arm64Options {
 }
 
 #[derive(Args, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct BenchOptions {
     /// How often the sides take turns over a socket
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]

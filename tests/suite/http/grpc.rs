@@ -109,7 +109,8 @@ async fn an_answer_is_replayed_with_its_trailers() {
         })
     };
     let hooked = |http: Http| http.on_store(|response| response).on_replay(|response| response);
-    let ways: [(&str, fn(Http) -> Http); 2] =
+    type Change = fn(Http) -> Http;
+    let ways: [(&str, Change); 2] =
         [("plain", |http| http), ("readable", |http| http.policy(in_record))];
     let all = ways.map(|(name, way)| (name, way(grpc())));
     let all = all.into_iter().chain([("parts", in_parts(grpc())), ("hooks", hooked(grpc()))]);
