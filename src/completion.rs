@@ -291,9 +291,9 @@ impl Execution {
     /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
     pub(crate) async fn give_back(&self) {
         if self.inner.steps.were_sent() {
-            self.leave(Leaving::Keep, None).await
+            self.leave(Leaving::Keep, None).await;
         } else {
-            self.leave(Leaving::GiveBack, self.inner.failure.clone()).await
+            self.leave(Leaving::GiveBack, self.inner.failure.clone()).await;
         }
     }
 

@@ -11,6 +11,10 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "fault-injection", allow(missing_docs, reason = "the names say it"))]
 #[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
+#[cfg_attr(
+    not(feature = "fault-injection"),
+    allow(dead_code, reason = "some stand in code that is not there then")
+)]
 pub enum Mutant {
     CreateUnfenced,
     CompleteUnfenced,

@@ -14,7 +14,9 @@ use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::{RecordKey, push_hex};
-pub(crate) use crate::protocol::{Header, State, Status, Version};
+#[cfg(any(feature = "admin", feature = "fuzzing", test))]
+pub(crate) use crate::protocol::Version;
+pub(crate) use crate::protocol::{Header, State, Status};
 use crate::response::Stored;
 use crate::schema::{Attribute, Keys, TableSchema};
 use crate::steps::Checkpoints;
@@ -101,6 +103,7 @@ impl Record {
         }
     }
 
+    #[cfg(any(feature = "admin", feature = "fuzzing", test))]
     pub(crate) fn version(&self) -> Version {
         Version {
             owner: self.owner.clone(),
@@ -271,6 +274,7 @@ pub(crate) struct Claim {
     pub(crate) created_at: Timestamp,
 }
 
+#[cfg(any(feature = "testing", feature = "fuzzing"))]
 impl Claim {
     /// A new owner, whose attempt is the first unless the record says otherwise.
     pub(crate) fn first(
@@ -311,6 +315,7 @@ pub(crate) fn item(
 }
 
 /// The item of a new owner.
+#[cfg(any(feature = "testing", feature = "fuzzing", test))]
 pub(crate) fn pending_item(
     schema: &TableSchema,
     claim: &Claim,

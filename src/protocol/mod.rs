@@ -14,8 +14,10 @@ mod rules;
 pub(crate) mod time;
 mod write;
 
+#[cfg(feature = "admin")]
+pub(crate) use self::acquire::released_until;
 pub(crate) use self::acquire::{
-    Acquire, First, Goal, Granted, ObservedLease, Reason, Resolution, Stop, Told, released_until,
+    Acquire, First, Goal, Granted, ObservedLease, Reason, Resolution, Stop, Told,
 };
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::decide::{Decision, decide};

@@ -271,6 +271,7 @@ impl<'a> Change<'a> {
     }
 
     /// Leaves the record in nobody's hands.
+    #[cfg(feature = "admin")]
     pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
         self.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().into()));
         self.set(Attribute::Attempt, record::number(attempt));

@@ -18,6 +18,8 @@ use super::function::Function;
 use super::message::{is_replay, post, problem, with, without};
 use crate::support::{Link, Runs, Store, in_record, raw};
 
+type Change = fn(Http) -> Http;
+
 fn call(key: &str, body: &'static str) -> Request<Bytes> {
     with(post(key, body), "content-type", "application/grpc+proto")
 }
@@ -109,7 +111,6 @@ async fn an_answer_is_replayed_with_its_trailers() {
         })
     };
     let hooked = |http: Http| http.on_store(|response| response).on_replay(|response| response);
-    type Change = fn(Http) -> Http;
     let ways: [(&str, Change); 2] =
         [("plain", |http| http), ("readable", |http| http.policy(in_record))];
     let all = ways.map(|(name, way)| (name, way(grpc())));
