@@ -521,7 +521,7 @@ impl Http {
     }
 
     /// This configuration, where trailers are not carried.
-    #[cfg(feature = "lambda")]
+    #[cfg(any(feature = "axum", feature = "lambda"))]
     pub(crate) fn without_trailers(self) -> Arc<Config> {
         Arc::new(Config { grpc: false, ..self.config })
     }
