@@ -95,6 +95,10 @@ pub(crate) struct BenchOptions {
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct CheckOptions {
+    /// Only these: a check's name or a part of it, such as house, links, 'only http'; a wrong one is
+    /// answered with all of them
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     /// Run the checks after a failed one too
     #[arg(long)]
     pub(crate) keep_going: bool,

@@ -12,7 +12,7 @@ pub(crate) mod promise;
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     args::CheckOptions,
@@ -63,8 +63,9 @@ enum Outcome {
 /// `false` if a check has failed.
 pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
+    let checks = chosen(checks(&workspace.features), &options.names)?;
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
-    for check in checks(&workspace.features) {
+    for check in checks {
         match run_one(&check, &workspace, options) {
             Verdict::Passed => {}
             Verdict::LeftOut => left_out.push(check.name),
@@ -78,6 +79,25 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     }
     println!("\n{}", summary(&failed, &left_out));
     Ok(failed.is_empty())
+}
+
+/// All, or those that are asked for: by the whole name, or by a part of it where none is called that.
+fn chosen(checks: Vec<Check>, asked: &[String]) -> Result<Vec<Check>> {
+    let names: Vec<_> = checks.iter().map(|check| check.name.replace('`', "")).collect();
+    let mut wanted = vec![asked.is_empty(); names.len()];
+    for word in asked.iter().map(|word| word.replace('`', "")) {
+        let whole = names.contains(&word);
+        let fits = |name: &String| if whole { *name == word } else { name.contains(&word) };
+        ensure!(names.iter().any(fits), "no check is called {word:?}, but: {}", names.join("; "));
+        for (wanted, name) in wanted.iter_mut().zip(&names) {
+            *wanted |= fits(name);
+        }
+    }
+    Ok(checks
+        .into_iter()
+        .zip(wanted)
+        .filter_map(|(check, wanted)| wanted.then_some(check))
+        .collect())
 }
 
 fn summary(failed: &[String], left_out: &[String]) -> String {
@@ -213,6 +233,24 @@ mod tests {
         }
         let deny = ["deny".to_owned()];
         assert_eq!(summary(&[], &deny), "the others passed; LEFT OUT: deny");
+    }
+
+    #[test]
+    fn a_check_is_chosen_by_its_name_or_a_part_of_it() {
+        let names = |asked: &[&str]| {
+            let asked: Vec<_> = asked.iter().copied().map(String::from).collect();
+            let chosen = chosen(checks(&["axum".into(), "http".into()]), &asked);
+            chosen.map(|checks| checks.into_iter().map(|check| check.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["only axum"]).unwrap(), ["clippy, only `axum`"]);
+        assert_eq!(names(&["clippy"]).unwrap(), ["clippy"]);
+        assert_eq!(
+            names(&["clippy, only", "links"]).unwrap(),
+            ["links", "clippy, only `axum`", "clippy, only `http`"]
+        );
+        let error = names(&["links", "lniks"]).unwrap_err().to_string();
+        assert!(error.contains("\"lniks\""), "{error}");
+        assert!(names(&[]).unwrap().len() > 10);
     }
 
     #[test]

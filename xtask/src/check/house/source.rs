@@ -1,0 +1,216 @@
+//! Reads one file: which paths its code names, and what its `use` lines give names to.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// A path by its parts: a module's from the crate's root, or one as it is written.
+pub(super) type Path = Vec<String>;
+
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    /// What `use` gives a name to; features can give one name to two.
+    pub(super) names: Vec<Use>,
+    /// Paths of more than one part anywhere else.
+    pub(super) paths: Vec<Named>,
+    /// The names with which paths begin outside of `use`, and those that stand alone.
+    pub(super) used: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Use {
+    pub(super) name: String,
+    pub(super) path: Named,
+    /// `pub` in whatever form: for others, unless the file names it as well.
+    pub(super) public: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Named {
+    /// The module that it stands in: the file's, or one within it.
+    pub(super) within: Path,
+    pub(super) path: Path,
+    pub(super) line: usize,
+}
+
+impl Source {
+    pub(super) fn read(module: &[String], text: &str) -> Result<Self> {
+        let tokens: TokenStream = text
+            .parse()
+            .map_err(|error| anyhow::anyhow!("{error}"))
+            .with_context(|| format!("{} is no Rust", module.join("::")))?;
+        let mut source = Self::default();
+        source.walk(module, tokens);
+        Ok(source)
+    }
+
+    fn walk(&mut self, within: &[String], tokens: TokenStream) {
+        let tokens: Vec<_> = tokens.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            at += self.step(within, &tokens, at);
+        }
+    }
+
+    /// Takes what begins there; gives back of how many tokens it was.
+    fn step(&mut self, within: &[String], tokens: &[TokenTree], at: usize) -> usize {
+        let rest = &tokens[at..];
+        match &rest[0] {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => attribute(rest),
+            TokenTree::Group(group) => {
+                if !is_restriction(tokens, at) {
+                    self.walk(within, group.stream());
+                }
+                1
+            }
+            TokenTree::Ident(word) if word == "use" => self.imports(within, tokens, at),
+            TokenTree::Ident(word) if word == "mod" => self.module(within, rest),
+            TokenTree::Ident(_) => self.path(within, tokens, at),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => 1,
+        }
+    }
+
+    /// `mod x;` is no import, and what stands in `mod x {}` is the file's own.
+    fn module(&mut self, within: &[String], rest: &[TokenTree]) -> usize {
+        let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
+            (rest.get(1), rest.get(2))
+        else {
+            return 2;
+        };
+        let inner: Path = within.iter().cloned().chain([name.to_string()]).collect();
+        self.walk(&inner, body.stream());
+        3
+    }
+
+    fn imports(&mut self, within: &[String], tokens: &[TokenTree], at: usize) -> usize {
+        let rest = &tokens[at..];
+        let length = rest.iter().position(|token| is_punct(token, ';')).unwrap_or(1);
+        let public = match at.checked_sub(1).map(|before| &tokens[before]) {
+            Some(TokenTree::Ident(word)) => word == "pub",
+            Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,
+            _ => false,
+        };
+        self.tree(within, &mut Vec::new(), &rest[1..length.max(1)], public);
+        length
+    }
+
+    /// One tree of a `use`: `a::{self, b as c, d::*}`.
+    fn tree(&mut self, within: &[String], prefix: &mut Path, tree: &[TokenTree], public: bool) {
+        let depth = prefix.len();
+        let mut rest = tree;
+        while let Some((first, more)) = rest.split_first() {
+            match first {
+                TokenTree::Ident(word) if word == "as" => {
+                    let name = more.first().map(ToString::to_string).unwrap_or_default();
+                    self.name(name, within, prefix, first, public);
+                    break;
+                }
+                TokenTree::Ident(word) => {
+                    prefix.push(word.to_string());
+                    if more.is_empty() {
+                        self.last(within, prefix, first, public);
+                    }
+                }
+                TokenTree::Group(group) => {
+                    let members: Vec<_> = group.stream().into_iter().collect();
+                    for member in members.split(|token| is_punct(token, ',')) {
+                        self.tree(within, prefix, member, public);
+                    }
+                }
+                TokenTree::Punct(punct) if punct.as_char() == '*' => {
+                    self.paths.push(named(within, prefix, first));
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+            rest = more;
+        }
+        prefix.truncate(depth);
+    }
+
+    fn last(&mut self, within: &[String], path: &mut Path, at: &TokenTree, public: bool) {
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+        }
+        let name = path.last().cloned().unwrap_or_default();
+        self.name(name, within, path, at, public);
+    }
+
+    fn name(
+        &mut self,
+        name: String,
+        within: &[String],
+        path: &[String],
+        at: &TokenTree,
+        public: bool,
+    ) {
+        let path = named(within, path, at);
+        if name == "_" {
+            self.paths.push(path);
+        } else {
+            self.names.push(Use { name, path, public });
+        }
+    }
+
+    fn path(&mut self, within: &[String], tokens: &[TokenTree], at: usize) -> usize {
+        let (path, length) = written(&tokens[at..]);
+        if begins(&tokens[..at]) {
+            self.used.extend(path.first().cloned());
+            if path.len() > 1 {
+                self.paths.push(named(within, &path, &tokens[at]));
+            }
+        }
+        length
+    }
+}
+
+/// Not behind `.` or `::`; but `..` ends what stands before it.
+fn begins(before: &[TokenTree]) -> bool {
+    let twice = |wanted| {
+        before.len() > 1 && before[before.len() - 2..].iter().all(|token| is_punct(token, wanted))
+    };
+    let field = before.last().is_some_and(|token| is_punct(token, '.')) && !twice('.');
+    !field && !twice(':')
+}
+
+/// The path with which the tokens begin, and how many of them it takes.
+fn written(tokens: &[TokenTree]) -> (Path, usize) {
+    let mut path = vec![tokens[0].to_string()];
+    let mut length = 1;
+    while let [first, second, TokenTree::Ident(next), ..] = &tokens[length..]
+        && is_punct(first, ':')
+        && is_punct(second, ':')
+    {
+        path.push(next.to_string());
+        length += 3;
+    }
+    (path, length)
+}
+
+fn named(within: &[String], path: &[String], at: &TokenTree) -> Named {
+    Named { within: within.to_vec(), path: path.to_vec(), line: at.span().start().line }
+}
+
+/// An attribute's length; with the item that it belongs to where that is for tests alone.
+fn attribute(rest: &[TokenTree]) -> usize {
+    let open = rest.iter().position(|token| matches!(token, TokenTree::Group(_)));
+    let Some(open) = open.filter(|open| *open <= 2) else { return 1 };
+    let written = rest[open].to_string().replace(char::is_whitespace, "");
+    if !written.starts_with("[cfg(test") && !written.starts_with("[cfg(all(test") {
+        return open + 1;
+    }
+    let ends = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        token => is_punct(token, ';'),
+    };
+    rest.iter().position(ends).map_or(rest.len(), |end| end + 1)
+}
+
+/// The `(in crate::x)` of a visibility.
+fn is_restriction(tokens: &[TokenTree], at: usize) -> bool {
+    matches!(at.checked_sub(1).map(|before| &tokens[before]), Some(TokenTree::Ident(word)) if word == "pub")
+}
+
+fn is_punct(token: &TokenTree, wanted: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
+}
