@@ -12,6 +12,7 @@ pages! {
     Readme: "../README.md",
     Agents: "../docs/agents.md",
     Deploy: "../docs/deploy.md",
+    ExactlyOnce: "../docs/exactly-once.md",
     Messages: "../docs/messages.md",
     Signals: "../docs/signals.md",
     WrapAHandler: "../docs/guide/wrap-a-handler.md",
