@@ -23,12 +23,17 @@ print(len(archive.getvalue()))
 ";
 
 /// The bytes of an archive of these files and folders.
-pub(crate) fn zipped(paths: &[&Path]) -> Result<u64> {
+///
+/// # Errors
+/// Where there is no Python, or a path is not there.
+pub fn zipped(paths: &[&Path]) -> Result<u64> {
     let said = output(Command::new("python3").args(["-c", SCRIPT]).args(paths))?;
     said.trim().parse().context("the size of an archive")
 }
 
+/// Of a million bytes.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "of some digits")]
-pub(crate) fn megabytes(bytes: u64) -> f64 {
+pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }

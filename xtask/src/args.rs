@@ -24,14 +24,14 @@ pub(crate) enum Command {
     /// By cargo-lambda and zig, which are fetched once; needs Python, and rustup or Rust's standard library
     /// for aarch64-unknown-linux-gnu.
     Arm64(Arm64Options),
-    /// What a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
-    ///
-    /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
-    Bench(BenchOptions),
+    /// What a call costs, beside the SDK calls by hand; writes docs/benchmarks.md. By `benches/measure`
+    #[command(disable_help_flag = true)]
+    Bench(MeasureOptions),
     /// Formatting, links, lints, docs, doc tests, feature promises, package, dependencies, infra
     Check(CheckOptions),
-    /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
-    Cost,
+    /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart. By `benches/measure`
+    #[command(disable_help_flag = true)]
+    Cost(MeasureOptions),
     /// The example's two functions as Lambda runs them
     ///
     /// Their binaries under the Lambda Runtime Interface Emulator, DynamoDB Local behind it with the SAM
@@ -66,31 +66,10 @@ pub(crate) struct Arm64Options {
 }
 
 #[derive(Args, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
-pub(crate) struct BenchOptions {
-    /// How often the sides take turns over a socket
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
-    /// The same work with Powertools for Python, TypeScript and Java
-    #[arg(long)]
-    pub(crate) peers: bool,
-    /// Draw the charts anew from the page's tables, and measure nothing
-    #[arg(long)]
-    pub(crate) charts: bool,
-    /// Take the programs as they are, and build nothing
-    #[arg(long)]
-    pub(crate) built: bool,
-    /// The start of the example's payments function alone
-    #[arg(long)]
-    pub(crate) cold_start: bool,
-    /// Starts and requests of a function with so many MB, and the CPU that Lambda gives with them
-    ///
-    /// Needs Linux and the right to make control groups; says so where that is not to be had.
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=10_240))]
-    pub(crate) memory: Option<u64>,
-    /// The same for FOLDER/NAME/bootstrap of each NAME; nothing is written
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) bootstraps: Option<PathBuf>,
+pub(crate) struct MeasureOptions {
+    /// Passed on; `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
@@ -191,7 +170,6 @@ mod tests {
             ("tset", "'tset'"),
             ("test lease", "'lease'"),
             ("infra -- sam", "'sam'"),
-            ("bench --rounds 0", "0 is not in 1.."),
             ("torture --minutes 1 --sabotage answer", "--kills"),
         ] {
             let error = parse(line).unwrap_err().to_string();

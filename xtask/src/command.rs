@@ -16,7 +16,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_millis(10);
 
 /// Standard output of a command that must succeed; what it says on standard error goes through.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+///
+/// # Errors
+/// Where it does not start, fails, or says what is no UTF-8.
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
         .output()
@@ -26,7 +29,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// `cargo doc --no-deps`, without the path of the program.
-pub(crate) fn describe(command: &Command) -> String {
+#[must_use]
+pub fn describe(command: &Command) -> String {
     let program =
         Path::new(command.get_program()).file_stem().unwrap_or_default().to_string_lossy();
     let args = command.get_args().map(|arg| arg.to_string_lossy());
@@ -34,7 +38,10 @@ pub(crate) fn describe(command: &Command) -> String {
 }
 
 /// For commands of which only the status matters.
-pub(crate) fn quiet(command: &mut Command) -> io::Result<ExitStatus> {
+///
+/// # Errors
+/// Where it does not start.
+pub fn quiet(command: &mut Command) -> io::Result<ExitStatus> {
     silence(command).status()
 }
 

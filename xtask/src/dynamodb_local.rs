@@ -2,7 +2,7 @@
 //!
 //! A started one lives no longer than this process. It is stopped when [`Server`] is dropped, so
 //! also when tests fail. Ctrl-C goes to the whole foreground group and ends it with us; should we
-//! be killed alone, the kernel ends it (see [`process`]).
+//! be killed alone, the kernel ends it (see `process`).
 
 mod docker;
 mod java;
@@ -16,7 +16,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 
 use process::ServerProcess;
@@ -25,7 +25,7 @@ use process::ServerProcess;
 const VERSION: &str = "2.6.1";
 
 /// The variable that names one which runs already; the test binaries read it too.
-pub(crate) const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
+pub const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
 type Start = fn(&Path) -> Result<Server>;
 
@@ -36,14 +36,17 @@ pub(crate) const JAVA: &str = "Java";
 const WAYS: [(&str, Start); 2] = [(JAVA, java::start), ("Docker", docker::start)];
 
 /// DynamoDB Local, answering. Stopped on drop if it was started here.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     endpoint: String,
     origin: &'static str,
     process: Option<ServerProcess>,
 }
 
 impl Server {
-    pub(crate) fn endpoint(&self) -> &str {
+    /// Where it listens: `http://127.0.0.1:8000`.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
@@ -77,6 +80,17 @@ impl fmt::Display for Unavailable {
 /// Where the user says that one runs. An empty variable is how a shell says "not set" for one command.
 pub(crate) fn endpoint_from_environment() -> Option<String> {
     env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
+}
+
+/// The one that the environment names, or else one that is started.
+///
+/// # Errors
+/// Where there is neither.
+pub fn required(target: &Path) -> Result<Server> {
+    match endpoint_from_environment() {
+        Some(endpoint) => running(&endpoint),
+        None => start(target).map_err(|reason| anyhow!("DynamoDB Local is {reason}")),
+    }
 }
 
 /// The one that runs at `endpoint`, if it takes connections.

@@ -31,18 +31,22 @@ use template::Template;
 const PARAMETERS: [(&str, &str); 1] = [("Stage", "dev")];
 
 /// What a deployment of the SAM template comes to on this machine.
-pub(crate) struct Stack {
+#[derive(Debug)]
+pub struct Stack {
     /// The Runtime Interface Emulator.
-    pub(crate) emulator: PathBuf,
+    pub emulator: PathBuf,
     /// Their names, by the names that the template has for them.
     tables: BTreeMap<String, String>,
     /// By the name of the binary: what Lambda gives to each function.
-    pub(crate) functions: Value,
+    pub functions: Value,
 }
 
 impl Stack {
     /// Makes the tables.
-    pub(crate) fn deploy(workspace: &Workspace, server: &Server) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Where the tools are not to be had, or DynamoDB does not make a table.
+    pub fn deploy(workspace: &Workspace, server: &Server) -> Result<Self> {
         let sam = infra::sam(workspace)?;
         let template = Template::new(sam.template, &PARAMETERS);
         let tables = table_names(&template)?;
@@ -55,11 +59,7 @@ impl Stack {
 /// `false` if a scenario has failed.
 pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let mut server = match dynamodb_local::endpoint_from_environment() {
-        Some(endpoint) => dynamodb_local::running(&endpoint)?,
-        None => dynamodb_local::start(&workspace.target)
-            .map_err(|reason| anyhow::anyhow!("DynamoDB Local is {reason}"))?,
-    };
+    let mut server = dynamodb_local::required(&workspace.target)?;
     let Stack { emulator, tables, functions } = Stack::deploy(&workspace, &server)?;
     let deployment = json!({
         "emulator": emulator,

@@ -16,16 +16,21 @@ pub(crate) const PACKAGE: &str = "dynamodb-idempotency";
 /// Its attribute. Packed with it: one needs the other.
 pub(crate) const MACROS: &str = "dynamodb-idempotency-macros";
 
+/// The workspace that `cargo` was called in.
 #[derive(Debug)]
-pub(crate) struct Workspace {
-    pub(crate) root: PathBuf,
-    pub(crate) target: PathBuf,
+pub struct Workspace {
+    /// Where its manifest lies.
+    pub root: PathBuf,
+    /// Where cargo builds.
+    pub target: PathBuf,
     /// The features of [`PACKAGE`], without `default`.
     pub(crate) features: Vec<String>,
 }
 
 impl Workspace {
-    pub(crate) fn load() -> Result<Self> {
+    /// # Errors
+    /// Where cargo finds none.
+    pub fn load() -> Result<Self> {
         let mut command = cargo(Path::new("."));
         command.args(["metadata", "--no-deps", "--format-version", "1"]);
         Self::from_metadata(&output(&mut command)?)
@@ -46,7 +51,7 @@ impl Workspace {
     }
 
     /// A cargo command in the root of the workspace.
-    pub(crate) fn cargo<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+    pub fn cargo<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = cargo(&self.root);
         command.args(args);
         command

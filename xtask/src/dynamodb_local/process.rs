@@ -24,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LOG: &str = "log";
 const LOG_TAIL_LINES: usize = 20;
 
+#[derive(Debug)]
 pub(super) struct ServerProcess {
     child: Child,
     folder: PathBuf,

@@ -20,16 +20,16 @@ const ROW: u32 = 22;
 /// The title, the axis and what the axis shows.
 const REST: u32 = 88;
 
-/// Bars from zero, the first at the top, with a line at `mark` where there is one.
-pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) -> Result<String> {
+/// Bars from zero, the first at the top, with a line at what they are multiples of.
+pub(super) fn chart(title: &str, unit: &str, bars: &[Bar]) -> Result<String> {
     let rows = u32::try_from(bars.len())?;
     let last = rows.checked_sub(1).context("there is nothing to draw")?;
-    let most = bars.iter().map(|bar| bar.value).fold(mark.unwrap_or_default(), f64::max);
+    let most = bars.iter().map(|bar| bar.value).fold(1.0, f64::max);
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH, REST + ROW * rows)).into_drawing_area();
     area.fill(&WHITE)?;
     // Room for the last bar's value.
-    let values = 0.0..most.max(f64::MIN_POSITIVE) * 1.12;
+    let values = 0.0..most * 1.12;
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 16))
         .margin(10)
@@ -55,24 +55,22 @@ pub(super) fn chart(title: &str, unit: &str, mark: Option<f64>, bars: &[Bar]) ->
         .y_label_formatter(&name)
         .draw()?;
     let placed = (0..rows).filter_map(|place| Some((place, bar_at(place)?)));
-    for (colour, is_ours) in [(OURS, true), (OTHERS, false)] {
-        let bars = placed.clone().filter(|(_, bar)| bar.is_ours == is_ours);
-        chart.draw_series(
-            Histogram::horizontal(&chart)
-                .style(colour.filled())
-                .margin(4)
-                .data(bars.map(|(place, bar)| (place, bar.value))),
-        )?;
-    }
+    // Not a `Histogram`: that one draws its bars in another order each time.
+    chart.draw_series(placed.clone().map(|(place, bar)| {
+        let colour = if bar.is_ours { OURS } else { OTHERS };
+        let top = if place == last { SegmentValue::Last } else { SegmentValue::Exact(place + 1) };
+        let corners = [(0.0, SegmentValue::Exact(place)), (bar.value, top)];
+        let mut bar = Rectangle::new(corners, colour.filled());
+        bar.set_margin(4, 4, 0, 0);
+        bar
+    }))?;
     let values = placed.map(|(place, bar)| (place, bar.value));
     chart.draw_series(values.map(|(place, value)| {
         let text = Text::new(format!("{value:.1} ×"), (4, -6), ("sans-serif", 13));
         EmptyElement::at((value, SegmentValue::CenterOf(place))) + text
     }))?;
-    if let Some(mark) = mark {
-        let ends = [SegmentValue::Exact(0), SegmentValue::Last];
-        chart.draw_series(LineSeries::new(ends.map(|end| (mark, end)), RED))?;
-    }
+    let ends = [SegmentValue::Exact(0), SegmentValue::Last];
+    chart.draw_series(LineSeries::new(ends.map(|end| (1.0, end)), RED))?;
     area.present()?;
     drop(chart);
     drop(area);
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn bars_are_in_proportion_and_in_their_order() {
-        let svg = chart("title", "unit", None, &bars(&[1.0, 2.0])).unwrap();
+        let svg = chart("title", "unit", &bars(&[1.0, 2.0])).unwrap();
         let mut drawn = drawn(&svg);
         drawn.sort_by(|a, b| a.1.total_cmp(&b.1));
         let [(first, _), (second, _)] = drawn[..] else { panic!("{svg}") };
@@ -117,22 +115,19 @@ mod tests {
         let mut bars = bars(&[1.0, 2.0, 3.0]);
         bars[1].is_ours = false;
         bars[2].is_ours = false;
-        let svg = chart("title", "unit", None, &bars).unwrap();
+        let svg = chart("title", "unit", &bars).unwrap();
         assert_eq!((drawn(&svg).len(), svg.matches("#B4B9BE").count()), (1, 2), "{svg}");
     }
 
     #[test]
-    fn a_mark_is_a_line_and_nothing_else_is() {
-        let lines = |mark| {
-            let svg = chart("title", "unit", mark, &bars(&[1.0])).unwrap();
-            svg.matches("#FF0000").count()
-        };
-        assert_eq!((lines(None), lines(Some(1.0))), (0, 1));
+    fn one_line_shows_what_the_bars_are_multiples_of() {
+        let svg = chart("title", "unit", &bars(&[0.5, 2.0])).unwrap();
+        assert_eq!(svg.matches("#FF0000").count(), 1, "{svg}");
     }
 
     #[test]
     fn nothing_to_draw_is_an_error_and_one_bar_is_a_chart() {
-        assert!(chart("title", "unit", None, &[]).is_err());
-        assert_eq!(drawn(&chart("title", "unit", None, &bars(&[1.0])).unwrap()).len(), 1);
+        assert!(chart("title", "unit", &[]).is_err());
+        assert_eq!(drawn(&chart("title", "unit", &bars(&[1.0])).unwrap()).len(), 1);
     }
 }

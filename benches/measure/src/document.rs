@@ -32,7 +32,7 @@ impl Document {
         Ok(())
     }
 
-    /// The cells of a table between its marks, without its head.
+    /// The cells of the first table between its marks, without its head.
     pub(crate) fn table(&self, name: &str) -> Result<Vec<Vec<String>>> {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
         let (_, rest) =
@@ -42,7 +42,9 @@ impl Document {
             let row = row.trim().trim_start_matches('|').trim_end_matches('|');
             row.split('|').map(|cell| cell.trim().to_owned()).collect()
         };
-        Ok(table.lines().skip(2).map(cells).collect())
+        let rows = table.lines().skip_while(|line| !line.starts_with('|'));
+        let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+        Ok(rows.map(cells).collect())
     }
 
     /// Puts a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
@@ -51,6 +53,11 @@ impl Document {
         let path = self.path.with_file_name(format!("{page}-{name}.svg"));
         self.pictures.push((path, svg));
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_picture(&self, path: &Path, svg: &str) -> bool {
+        self.pictures.iter().any(|(place, drawn)| place == path && drawn == svg)
     }
 
     /// Writes the page and its pictures: until then both are as they were.
@@ -68,10 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_read_without_its_head() {
+    fn the_first_table_is_read_without_its_head() {
         let page = document("<!-- a -->\n| x | y |\n|---|--:|\n| 1 | 2 (3) |\n<!-- /a -->\n");
         assert_eq!(page.table("a").unwrap(), [["1", "2 (3)"]]);
         assert!(page.table("b").is_err());
+        let page = document(
+            "<!-- a -->\nOf 3 rounds.\n\n| x |\n|---|\n| 1 |\n\n| y |\n|---|\n| 2 |\n<!-- /a -->\n",
+        );
+        assert_eq!(page.table("a").unwrap(), [["1"]]);
     }
 
     fn document(text: &str) -> Document {
@@ -87,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_page_and_its_pictures_are_written_together() {
-        let folder = std::env::temp_dir().join(format!("xtask-document-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("measure-document-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let page = folder.join("page.md");
         fs::write(&page, "<!-- t -->\n<!-- /t -->").unwrap();

@@ -18,7 +18,7 @@ use super::{
     figures::{median, spread},
     tls::Front,
 };
-use crate::{archive, dynamodb_local::Server, e2e::Stack, workspace::Workspace};
+use xtask::{archive, dynamodb_local::Server, e2e::Stack, workspace::Workspace};
 
 const FUNCTION: &str = "payments";
 const PAUSE: Duration = Duration::from_millis(2);

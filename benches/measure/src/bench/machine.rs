@@ -4,7 +4,9 @@ use std::{fs, process::Command};
 
 use anyhow::{Context, Result};
 
-use crate::{args::BenchOptions, command::output};
+use xtask::command::output;
+
+use crate::BenchOptions;
 
 pub(super) fn described(options: &BenchOptions) -> Result<String> {
     let processors = fs::read_to_string("/proc/cpuinfo")?;

@@ -20,17 +20,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::{
-    args::BenchOptions,
+use xtask::{
     command::describe,
-    document::Document,
     dynamodb_local::{self, Server},
     workspace::Workspace,
 };
 
-use chart::chart;
+use crate::{BenchOptions, document::Document};
+
 use share::Share;
 
 /// The profile that cargo has unasked, for figures that others can compare theirs with; and the one of
@@ -49,7 +48,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     let machine = machine::described(options)?;
     if let Some(folder) = &options.bootstraps {
-        let server = server(&workspace)?;
+        let server = dynamodb_local::required(&workspace.target)?;
         return lambda(&workspace, &server, builds(folder)?, options, &mut document);
     }
     if let Some(megabytes) = options.memory {
@@ -66,7 +65,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         document.replace("parts", &parts::table(&workspace)?)?;
         document.save()?;
     }
-    let server = server(&workspace)?;
+    let server = dynamodb_local::required(&workspace.target)?;
     if !options.cold_start {
         println!("\n==> over a socket");
         let sockets = sockets::measure(&workspace, &server, options)?;
@@ -98,12 +97,11 @@ fn in_a_share(
         build(workspace, RELEASE)?;
     }
     println!("\n==> in a function of {megabytes} MB");
-    let memory = memory::measure(workspace, &server(workspace)?, options, &share)?;
-    let title = format!("A process of {megabytes} MB that makes one call by HTTPS");
+    let memory =
+        memory::measure(workspace, &dynamodb_local::required(&workspace.target)?, options, &share)?;
     let tables = format!("{}\n{}", machine::described(options)?, memory.tables());
     document.replace("memory", &tables)?;
-    let svg = chart(&title, "multiple of the crate", Some(1.0), &memory.bars())?;
-    document.picture("memory", svg)?;
+    pictures::draw(document)?;
     document.save()?;
     println!("\nwritten: docs/benchmarks.md");
     Ok(())
@@ -152,13 +150,6 @@ fn builds(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     }
     builds.sort();
     Ok(builds)
-}
-
-fn server(workspace: &Workspace) -> Result<Server> {
-    match dynamodb_local::endpoint_from_environment() {
-        Some(endpoint) => dynamodb_local::running(&endpoint),
-        None => dynamodb_local::start(&workspace.target).map_err(|reason| anyhow!("{reason}")),
-    }
 }
 
 /// A program of `benches`, or of the example.

@@ -8,9 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{PLAIN, RELEASE, figures::median, program, tls::Front};
-use crate::{
-    archive, args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace,
-};
+use crate::BenchOptions;
+use xtask::{archive, command::output, dynamodb_local::Server, workspace::Workspace};
 
 /// What the callers do, over and over.
 struct Case {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{PLAIN, RELEASE, program};
-use crate::{command::output, workspace::Workspace};
+use xtask::{command::output, workspace::Workspace};
 
 pub(super) fn table(workspace: &Workspace) -> Result<String> {
     let of = |profile| -> Result<Vec<Value>> {

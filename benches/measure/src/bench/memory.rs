@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{
     RELEASE,
-    chart::Bar,
     figures::{median, spread},
     share::Share,
     sockets::{OURS, Side, sides},
     tls::Front,
 };
-use crate::{args::BenchOptions, command::output, dynamodb_local::Server, workspace::Workspace};
+use crate::BenchOptions;
+use xtask::{command::output, dynamodb_local::Server, workspace::Workspace};
 
 /// Of the crate alone: how it starts, and what its requests take then.
 const STARTS: [(&str, &str); 2] = [("starts", "as it is"), ("starts-ready", "after `preflight()`")];
@@ -107,17 +107,5 @@ impl Memory {
             tables.push('\n');
         }
         tables
-    }
-
-    /// As multiples of the first side, the crate's.
-    pub(super) fn bars(&self) -> Vec<Bar> {
-        let ours = self.cold.first().map_or(f64::NAN, |(_, took)| median(took));
-        let lives = self.cold.iter().enumerate().filter(|(_, (_, took))| !took.is_empty());
-        let bars = lives.map(|(side, (label, took))| Bar {
-            name: (*label).to_owned(),
-            value: median(took) / ours,
-            is_ours: side == 0,
-        });
-        bars.collect()
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{
+use xtask::{
     command::{describe, quiet},
     workspace::Workspace,
 };

@@ -8,12 +8,10 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::command::describe;
 use crate::document::Document;
-use crate::dynamodb_local::{self, Server};
-use crate::workspace::Workspace;
-
-const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
+use xtask::command::describe;
+use xtask::dynamodb_local::{self, ENDPOINT, Server};
+use xtask::workspace::Workspace;
 
 const WAYS: [&str; 4] = ["obvious", "write first", "read first", "read first, consistent"];
 
@@ -33,14 +31,7 @@ struct Row {
 /// `false` if the measuring failed, which it has said.
 pub(crate) fn run() -> Result<bool> {
     let workspace = Workspace::load()?;
-    let endpoint = std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty());
-    let server = match endpoint {
-        Some(endpoint) => dynamodb_local::running(&endpoint)?,
-        None => match dynamodb_local::start(&workspace.target) {
-            Ok(server) => server,
-            Err(reason) => bail!("DynamoDB Local is {reason}"),
-        },
-    };
+    let server = dynamodb_local::required(&workspace.target)?;
     let Some(text) = measure(&workspace, &server, &["--ignored", "table::print"])? else {
         return Ok(false);
     };

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{PLAIN, program};
-use crate::{command::output, workspace::Workspace};
+use xtask::{command::output, workspace::Workspace};
 
 /// Calls under callgrind, of each case and side.
 const CALLS: u64 = 20;

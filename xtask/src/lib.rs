@@ -1,0 +1,75 @@
+//! The project's own commands; `cargo xtask --help` lists them. What is public here is what
+//! `benches/measure` needs as well.
+//!
+//! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
+//! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there.
+
+pub mod archive;
+mod args;
+mod arm64;
+mod check;
+pub mod command;
+pub mod dynamodb_local;
+pub mod e2e;
+mod infra;
+mod playground;
+mod search;
+mod size;
+mod test;
+mod tools;
+mod torture;
+pub mod workspace;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command, MeasureOptions};
+use clap::Parser;
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    if cfg!(windows) {
+        eprintln!("error: not on Windows: `cargo xtask` is for Linux and macOS (or WSL)");
+        return ExitCode::FAILURE;
+    }
+    ended(run(Cli::parse().command))
+}
+
+/// How a program of ours ends; an error is told.
+#[must_use]
+pub fn ended(done: anyhow::Result<bool>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `false`: the command did its work, and something that it ran has failed (and was reported).
+fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Arm64(options) => arm64::run(&options),
+        Command::Bench(options) => measure("bench", &options),
+        Command::Check(options) => check::run(&options),
+        Command::Cost(options) => measure("cost", &options),
+        Command::E2e(options) => e2e::run(&options),
+        Command::Infra => infra::run(&workspace::Workspace::load()?),
+        Command::Playground(options) => {
+            playground::run(&workspace::Workspace::load()?, options.screenshot)
+        }
+        Command::Size => size::run(),
+        Command::Test(options) => test::run(&options),
+        Command::Torture(options) if options.kills.is_none() => search::run(&options),
+        Command::Torture(options) => torture::run(&options),
+    }
+}
+
+/// `benches/measure` draws charts: who only runs checks does not build it.
+fn measure(what: &str, options: &MeasureOptions) -> anyhow::Result<bool> {
+    let mut command =
+        workspace::Workspace::load()?.cargo(["run", "--quiet", "--package", "measure", "--"]);
+    Ok(command.arg(what).args(&options.args).status()?.success())
+}
