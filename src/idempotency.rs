@@ -1,4 +1,4 @@
-//! The entry: one [`Idempotency`] a process, and how it is set up.
+//! One [`Idempotency`] a process, and how it is set up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
 /// A table of idempotency records, and the policy with which operations use it.
 ///
-/// Make one when the function initialises and clone it freely: a clone shares the client and its
+/// Make one when the function initialises. Clones are cheap: they share the client and its
 /// connections.
 ///
 /// ```
@@ -64,11 +64,12 @@ pub(crate) struct Core {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
-    /// Through a copy of it, which shares its connections and credentials: what your own code sends by
-    /// that client goes over the connection that is open. Its interceptors take part in the crate's requests too;
-    /// here they see two calls begin (`read_before_execution`) that nothing is sent for. The copy
-    /// retries as your configuration says, switched off too, but waits between two tries no longer than
-    /// an eighth of [`request_timeout`](Builder::request_timeout).
+    /// The crate uses a copy of `client`, which shares its connections and credentials: your own
+    /// requests with that client use the same open connection. Your configuration's interceptors
+    /// see the crate's requests too. They also see two calls begin here (`read_before_execution`)
+    /// for which nothing is sent. The copy retries as your configuration says, or not at all if
+    /// retries are switched off, but waits at most an eighth of
+    /// [`request_timeout`](Builder::request_timeout) between two tries.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -83,8 +84,8 @@ impl Idempotency {
         Builder::new(client, table.into()).assemble(None)
     }
 
-    /// The client by which the table is used, for the tables of your business: the connection that is
-    /// open serves both.
+    /// The client that the crate uses. Use it for your own tables too: one open connection serves
+    /// both.
     ///
     /// ```
     /// # async fn example() -> Result<(), dynamodb_idempotency::Error> {
@@ -100,7 +101,7 @@ impl Idempotency {
         &self.core.table.client
     }
 
-    /// Uses `table` through `client`, with choices; as [`new`](Self::new).
+    /// As [`new`](Self::new), with settings.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -118,7 +119,7 @@ impl Idempotency {
 
     /// Starts one operation under `scope`; give it a key and [`run`](Operation::run) it.
     ///
-    /// A text names one segment; [`Scope`] builds longer ones. Operations with different scopes
+    /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
     /// share no record, whatever their keys.
     ///
     /// ```
@@ -134,9 +135,10 @@ impl Idempotency {
     }
 
     /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
-    /// until it is active: for tests, examples and first steps.
+    /// until it is active. For tests, examples and first steps.
     ///
-    /// Of a table that is there already, with the same keys, only the TTL is enabled: then this is `false`.
+    /// Returns whether it created the table. If the table exists with the same keys, it only
+    /// enables the TTL and returns `false`.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -147,9 +149,9 @@ impl Idempotency {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
-    /// credentials, or where a table of that name has other keys;
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when DynamoDB fails
-    /// or the table is not active after a minute.
+    /// credentials, or if a table of that name has other keys;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if DynamoDB fails or the table is
+    /// not active after a minute.
     pub async fn create_table(&self) -> Result<bool, Error> {
         self.core.table.create_table().await
     }
@@ -250,12 +252,12 @@ impl Builder {
         self
     }
 
-    /// The longest that DynamoDB may keep a call from its handler, whatever is sent until then, the
-    /// SDK's own retries included: a call that has no answer by then is given up. The first request may
-    /// take half of it, each later one half of what is left. Waiting for another owner is not counted.
-    /// What is sent once the handler runs may take so long each; what has no answer by then has an
-    /// unknown outcome. At least 100 ms; default 5 s. A deadline or a lease that has to be renewed makes
-    /// it shorter.
+    /// The longest that DynamoDB may delay a call before its handler starts, with all requests
+    /// until then and the SDK's own retries. After that [`Policy::outage`] decides. The first
+    /// request may take half of this time, each later one half of what is left. Waiting for another
+    /// owner is not counted. Once the handler runs, each request may take this long; without a
+    /// response by then its outcome is unknown. At least 100 ms; default 5 s. A deadline, or a lease
+    /// that has to be renewed, makes it shorter.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -274,9 +276,9 @@ impl Builder {
         self
     }
 
-    /// How far the local clock may be from DynamoDB's before a fresh lease is stamped anew, which
-    /// costs one write. At most 10 s; default 1 s; below that the one-second resolution of DynamoDB's
-    /// `Date` would cause needless writes.
+    /// How far the local clock may be from DynamoDB's before a fresh lease is stamped again, which
+    /// costs one write. At most 10 s; default 1 s. A smaller value would cause needless writes,
+    /// because DynamoDB's `Date` has a resolution of one second.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -311,14 +313,15 @@ impl Builder {
         self
     }
 
-    /// Stores answers by a codec: encrypted, say. Default: none, and small answers can be read in the
-    /// DynamoDB console. What [`AnswerCodec`] says holds for all operations of this [`Idempotency`].
+    /// Stores answers through a codec, for example encrypted. Default: none, and small answers can
+    /// be read in the DynamoDB console. The codec applies to all operations of this
+    /// [`Idempotency`]; see [`AnswerCodec`].
     ///
-    /// Each process that reads the table needs it: without it, or without the key that an answer was
-    /// encrypted by, a repeat gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), as it does from instances
-    /// of an older deployment while a newer one with a codec rolls out. What was stored before is
-    /// read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
+    /// Each process that reads the table needs it. Without the codec, or without the key that
+    /// encrypted an answer, a repeat gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). So do repeats on
+    /// instances of an older deployment while a newer one with a codec rolls out. Answers that were
+    /// stored before are read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
     ///
     /// ```
     /// # fn example(
@@ -336,14 +339,14 @@ impl Builder {
         self
     }
 
-    /// Whether answers and steps that no [codec](Self::answer_codec) wrote are read, where there is
-    /// one. Default: they are, so that a codec can be set while older answers are in the table.
+    /// Whether answers and steps that no [codec](Self::answer_codec) wrote are read. Only for use
+    /// with a codec. Default: they are, so that you can add a codec while older answers are in the
+    /// table.
     ///
     /// With `false` a repeat gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) for them. Choose it where
-    /// someone else may write to the table, once the retention of the last plain answer is over: who
-    /// can write could otherwise put a plain answer of their own in the place of one that they
-    /// cannot encode. Only for use with a codec.
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) for them. Choose
+    /// `false` if someone else may write to the table, once the retention of the last plain answer
+    /// is over. Otherwise they could replace an encoded answer by a plain one of their own.
     ///
     /// ```
     /// # fn example(
@@ -364,9 +367,9 @@ impl Builder {
         self
     }
 
-    /// Asks DynamoDB for the capacity units of each request and reports them as
+    /// Asks DynamoDB for the capacity units of each request, and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
-    /// It costs no units, and some bytes in each answer.
+    /// It costs no units, and some bytes in each response.
     ///
     /// ```
     /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
@@ -381,13 +384,13 @@ impl Builder {
         self
     }
 
-    /// Switches idempotency off: handlers run each time, nothing is stored, looked up or refused, and
-    /// the table is not asked for anything. What a handler commits, and what is one transaction, is
-    /// written without its record. Default: what the variable
+    /// Switches idempotency off: handlers run each time, nothing is stored, looked up or refused,
+    /// and no request is sent to the table. Commits and transactions are written without the
+    /// crate's record. Default: what the variable
     /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_VARIABLE) says.
     ///
-    /// For tests of handlers, and for an emergency in which to run twice is better than not to run.
-    /// It is loud: a warning when it is built, and one for each call.
+    /// For tests of handlers, and for an emergency in which running twice is better than not
+    /// running. The log has a warning when it is built, and one for each call.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -412,14 +415,14 @@ impl Builder {
         self
     }
 
-    /// Keeps completed answers in this process's memory, of about so many bytes in all: a repeat of
-    /// the same request is then answered without DynamoDB. Default 0, none. Those that are hardly asked
-    /// for make room; an answer larger than a quarter of it is not kept.
+    /// Keeps completed answers in this process's memory, of about so many bytes in all. A repeat of
+    /// the same request is then answered without DynamoDB. Default 0: none. Rarely used answers are
+    /// dropped first. An answer larger than a quarter of it is not kept.
     ///
-    /// An answer is kept to the end of its retention, by the wall clock or by the time that has passed,
-    /// and compared by its request's fingerprint. What this process runs again
-    /// ([`Completed::Execute`](crate::Completed::Execute)) it forgets; what others do to a finished
-    /// record (run it again, delete it by hand) does not reach its memory.
+    /// An answer is kept to the end of its retention, by the wall clock or by the time that has
+    /// passed, and used only for the same fingerprint. If this process runs an operation again
+    /// ([`Completed::Execute`](crate::Completed::Execute)), its answer is dropped. It does not
+    /// notice if another process changes a finished record (runs it again, or deletes it by hand).
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -443,21 +446,22 @@ impl Builder {
         self
     }
 
-    /// Whether calls of one request (same key, same fingerprint, same policy) that are in this process
-    /// at once share what one of them is told: the answer, that the operation is running, that it is
-    /// refused, that DynamoDB fails. Of those that wait
-    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: each asks by itself.
+    /// Whether calls of one request (same key, same fingerprint, same policy) that are in this
+    /// process at the same time share one result: the answer, that the operation is running, that
+    /// it is refused, or that DynamoDB fails. Of those that wait
+    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: off, each asks
+    /// by itself.
     ///
     /// For servers that have many calls of one request at once. A Lambda function has one call at a
     /// time, unless its events are batches.
     ///
-    /// What is shared may have left DynamoDB just before the call began. Where the one that asks is
-    /// dropped, or DynamoDB fails it, another one asks for all, four times at the most; then a call
-    /// ends with that failure, or asks by itself. It waits for others' word for three times
-    /// [`request_timeout`](Self::request_timeout), and no longer than its deadline allows. A call with
-    /// a [reconcile hook](Operation::reconcile), under
+    /// A shared result may have left DynamoDB just before the call began. If the call that asks
+    /// (the leader) is dropped, or DynamoDB fails it, another call asks for all, at most four
+    /// times. Then a call ends with that failure, or asks by itself. A call waits for a leader for
+    /// at most three times [`request_timeout`](Self::request_timeout), and within its deadline.
+    /// Calls with a [reconcile hook](Operation::reconcile), under
     /// [`Completed::Execute`](crate::Completed::Execute) or of a
-    /// [transaction](Operation::run_transaction) goes alone.
+    /// [transaction](Operation::run_transaction) are never shared.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -496,7 +500,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a setting out of its
-    /// bounds or attribute names that collide.
+    /// bounds, or for two attributes with one name.
     pub fn build(self) -> Result<Idempotency, Error> {
         self.schema.validate()?;
         if self.clock_tolerance > MAX_CLOCK_TOLERANCE {

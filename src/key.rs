@@ -19,10 +19,10 @@ pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2048;
 /// DynamoDB's limit for a sort key value, in bytes of UTF-8 (same source).
 pub(crate) const MAX_SORT_KEY_BYTES: usize = 1024;
 
-/// The namespace of a key: which operation, and, where it matters, whose.
+/// The namespace of a key: which operation, and, for customers, whose.
 ///
-/// Two operations, tenants or versions with different scopes never meet in one record, whatever
-/// their keys are.
+/// Two operations, tenants or versions with different scopes never share a record, whatever their
+/// keys are.
 ///
 /// ```
 /// use dynamodb_idempotency::Scope;
@@ -64,8 +64,9 @@ impl Scope {
         self
     }
 
-    /// Appends the tenant whose keys these are, marked as such: the tenant `v2` never meets the segment
-    /// `v2`. [`Http::tenant`](crate::http::Http::tenant) does this with what it finds.
+    /// Appends the tenant whose keys these are, marked as a tenant: the tenant `v2` never meets the
+    /// segment `v2`. [`Http::tenant`](crate::http::Http::tenant) does this with the tenant that it
+    /// finds.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -81,7 +82,7 @@ impl Scope {
         self.segment(tenant)
     }
 
-    /// The encoded scope, as it stands before the `#` in the record's key.
+    /// The encoded scope, as it is before the `#` in the record's key.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -93,8 +94,7 @@ impl Scope {
         &self.0
     }
 
-    /// The scope whose encoded form this is: what [`as_str`](Self::as_str) gives, and what tables
-    /// and logs show.
+    /// The scope of an encoded form: that of [`as_str`](Self::as_str), which tables and logs show.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -105,9 +105,9 @@ impl Scope {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a text that no scope is encoded as: without an operation,
-    /// with a `#`, with a `%` that is not of `%25`, `%23` or `%2F`, or with a mark `%t` that no tenant
-    /// follows.
+    /// [`ErrorKind::InvalidInput`] for a text that is not an encoded scope: without an operation,
+    /// with a `#`, with a `%` that is not part of `%25`, `%23` or `%2F`, or with a mark `%t`
+    /// without a tenant behind it.
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
         let mut segments = encoded.split('/');
         let names_operation =
@@ -175,7 +175,7 @@ fn encode_segment(into: &mut String, segment: &str) {
     }
 }
 
-/// How the caller's key is written into the record's key.
+/// How the caller's key is written to the record's key.
 ///
 /// Change it only together with the scope: a record written in one form is not found in the other.
 ///

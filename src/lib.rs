@@ -1,5 +1,5 @@
-//! A function, an HTTP handler or any piece of work on AWS Lambda runs **once** per idempotency key,
-//! and every repeat gets **the same answer**. The only infrastructure is one DynamoDB table.
+//! Runs a function, an HTTP handler or any piece of work on AWS Lambda **once** per idempotency
+//! key, and gives every repeat **the same answer**. All it needs is one DynamoDB table.
 //!
 //! ```
 //! # async fn table() -> aws_sdk_dynamodb::Client {
@@ -38,7 +38,7 @@
 //! # }
 //! ```
 //!
-//! # What a call comes to
+//! # What a call gets
 //!
 //! | the record under the key | this call | function | HTTP |
 //! |---|---|---|---|
@@ -48,62 +48,64 @@
 //! | pending, its owner's lease is live | is refused, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
 //! | pending, its owner's lease is over | takes over and runs, is refused, or asks a [hook](Operation::reconcile) | as the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as the first row; 409; the hook's response |
 //! | failed, and kept | runs again, or gets the failure | as the first row; the error, [`ErrorKind::Failed`] | as the first row; the response, 500 |
-//! | DynamoDB out of reach | is refused | [`ErrorKind::Unavailable`] | 503 |
+//! | unknown: DynamoDB is out of reach | is refused | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees
 //!
 //! 1. At most one owner of a key holds a live lease at any instant of the store's time.
 //! 2. A completed answer never changes; every replay equals it byte for byte.
-//! 3. A former owner changes no record that another one holds or has completed.
-//! 4. A rejected duplicate changes nothing at all.
+//! 3. A former owner changes no record that another owner holds or has completed.
+//! 4. A rejected duplicate changes nothing.
 //! 5. Every key ends completed, failed or free within one lease of its owner's death.
-//! 6. What was executed is never run again because its answer could not be stored.
-//! 7. No later attempt does a [step](Execution::step) again whose result is stored.
-//! 8. At most one execution of a key makes progress at any instant: a handler whose lease is over or
-//!    lost is stopped ([`LeaseExpired`]), but for what it has sent or spawned, or blocks its thread with.
-//! 9. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once a key,
-//!    with its answer, or not at all.
+//! 6. What was executed never runs again because its answer could not be stored.
+//! 7. No later attempt runs a [step](Execution::step) again whose result is stored.
+//! 8. At most one execution of a key makes progress at any instant: a handler whose lease is over
+//!    or lost is stopped ([`LeaseExpired`]). What it has sent or spawned, or code that blocks its
+//!    thread, is not stopped.
+//! 9. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once
+//!    for each key, with its answer, or not at all.
 //!
-//! **Not promised**: an effect outside DynamoDB can happen twice when its owner dies half-way or is
+//! **Not promised**: an effect outside DynamoDB can happen twice, if its owner dies half-way or is
 //! stopped at the end of its lease, before the completion. Do such effects in a
 //! [`step`](Execution::step), with a [derived key](Execution::derive_key), and look them up in
-//! [`reconcile`](Operation::reconcile); [`Execution::attempt`] is there for systems that can fence,
+//! [`reconcile`](Operation::reconcile). Use [`Execution::attempt`] for systems that can fence, and
 //! [`Takeover::Reject`] for effects that must not be repeated unseen.
 //!
 //! # HTTP
 //!
 //! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header: `wrap` for
-//! `lambda_http` services, `layer` for `tower` ones. See [`mod@http`] for the rules and
+//! `lambda_http` services, `layer` for `tower` services. See [`mod@http`] for the rules and
 //! [`lambda`] for a whole function.
 //!
 //! # Messages and events
 //!
-//! [`Idempotency::event`] makes `lambda_runtime` handlers of any JSON event idempotent, see
-//! [`event`]; [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
-//! topics, each by its own failure protocol, see [`messages`].
+//! [`Idempotency::event`] makes `lambda_runtime` handlers of any JSON event idempotent: see
+//! [`event`]. [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
+//! topics, and report failures as each source expects: see [`messages`].
 //!
 //! # Cost
 //!
-//! Answers of up to 10 MB are stored, compressed and in parts where that is cheaper; see
-//! [`Compression`] and [`LargeAnswers`]. [`Acquire`] is for traffic of mostly repeats,
-//! [`Builder::local_cache`] and [`Builder::single_flight`] for many of them in one process.
-//! `docs/cost.md` has what each costs.
+//! Answers of up to 10 MB are stored, compressed and in parts if that is cheaper: see
+//! [`Compression`] and [`LargeAnswers`]. [`Acquire`] is for traffic of mostly repeats.
+//! [`Builder::local_cache`] and [`Builder::single_flight`] are for many repeats in one process.
+//! `docs/cost.md` has the cost of each.
 //!
 //! # Secrets
 //!
-//! An [`AnswerCodec`] stores answers in a form of your own: encrypted, bound to their keys.
+//! An [`AnswerCodec`] stores answers in your own form: for example encrypted, and bound to their
+//! keys.
 //!
 //! # Guide
 //!
-//! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third parties,
-//! queues, tenants, tests, operation), and a FAQ of every error.
+//! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third
+//! parties, queues, tenants, tests, operating), and a FAQ of every error.
 //!
 //! # Features
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
-//! | `compression` | yes | answers stored compressed, by zstd (a C library); without it, such an answer is [`ErrorKind::AnswerUnavailable`] |
-//! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], by `aws-config`; HTTPS by rustls with ring |
+//! | `compression` | yes | compresses stored answers with zstd (a C library); without it, a compressed answer is [`ErrorKind::AnswerUnavailable`] |
+//! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], with `aws-config`; HTTPS by rustls with ring |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |

@@ -1,4 +1,4 @@
-//! An operation of one's own code: a function that runs once a key.
+//! An operation of your own code: a function that runs once for each key.
 
 mod answer;
 mod errors;
@@ -37,10 +37,10 @@ use crate::response::{Answer, Answers, Draft};
 use crate::runner::{call_handler, fail, report_failed_after_commit, see_through};
 use crate::transaction::{Fate, commit_unknown, given_up};
 
-/// One operation, about to run: made by [`Idempotency::operation`].
+/// One operation, before it runs. [`Idempotency::operation`] makes it.
 ///
-/// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too, so that the
-/// same key with another request is an error and not somebody else's answer.
+/// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too: then
+/// another request with the same key is an error, and does not get somebody else's answer.
 ///
 /// ```
 /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -92,12 +92,12 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Keeps a failure of the handler and gives the error itself to repeats; its type must be
-    /// serialisable, and is named here. The policy becomes [`Failure::Replay`], unless it is
-    /// [`Failure::Retain`]: then the attempts that it allows run first.
+    /// Keeps a failure of the handler, and returns the same error to repeats. Name its type here;
+    /// it must be serialisable. The policy becomes [`Failure::Replay`]. If it is
+    /// [`Failure::Retain`], it stays, and the attempts that it allows run first.
     ///
-    /// A handler that fails with another type is a mistake of the program's: nothing runs, and the call
-    /// ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
+    /// If the handler's error has another type, nothing runs, and the call ends with
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -125,9 +125,9 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Asks `hook` about an operation whose owner let its lease end without an answer, in the place
-    /// of [`Policy::takeover`]: the business looks whether the effect exists, and answers for the
-    /// operation or says that it may run.
+    /// Asks `hook` about an operation whose owner let its lease end without an answer. The hook
+    /// replaces [`Policy::takeover`]: it looks whether the effect exists, and either answers for
+    /// the operation or says that it may run.
     ///
     /// ```no_run
     /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};
@@ -150,18 +150,17 @@ impl<'a> Operation<'a> {
     /// }
     /// ```
     ///
-    /// The hook runs before anything is written, so several calls may ask theirs at once; one
-    /// answer is written, on the condition that the record is still the one that was judged, and
-    /// each of the others looks again. An `Err` of the hook's is the call's
-    /// [`RunError::Handler`], and a panic goes on; nothing is written then. At the
-    /// [deadline](Self::deadline) it is dropped, with
-    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without one it has to bound its own time. A
-    /// record that is gone, released or past its retention is not
-    /// abandoned: the operation runs as if it were new.
+    /// The hook runs before anything is written, so several calls may ask their hooks at once. One
+    /// answer is written, on the condition that the record has not changed, and each of the others
+    /// looks again. An `Err` of the hook is the call's [`RunError::Handler`], and a panic goes on;
+    /// nothing is written then. At the [deadline](Self::deadline) the hook is dropped, with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without a deadline the hook must
+    /// limit its own time. A record that is gone, released or past its retention is not abandoned:
+    /// the operation runs as if it were new.
     ///
-    /// It answers with the types that the handler answers with; of others nothing runs, and the call ends
-    /// with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration), as it does where
-    /// [`run_transaction`](Self::run_transaction) is given a hook, which asks none.
+    /// The hook must have the handler's result and error types. Otherwise nothing runs, and the
+    /// call ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration). So does
+    /// [`run_transaction`](Self::run_transaction) with a hook, which it could not ask.
     pub fn reconcile<T, E, H, Fut>(mut self, hook: H) -> Self
     where
         H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
@@ -173,7 +172,7 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// What tells this operation from others of its scope: an order's number, a message's id, a
+    /// What identifies this operation within its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
     ///
     /// ```
@@ -198,8 +197,8 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// The request; a repeat with the same key must bring the same one. Compared by its JSON value,
-    /// in which the order of a map's members does not matter; that of a sequence does, so leave
+    /// The request. A repeat with the same key must have the same one. It is compared by its JSON
+    /// value: the order of a map's members does not matter, but that of a sequence does. So leave
     /// out a `HashSet`, whose order changes with every process.
     ///
     /// ```
@@ -223,7 +222,7 @@ impl<'a> Operation<'a> {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
 
-    /// The request's fingerprint, made of whatever parts count.
+    /// The request's fingerprint, made of the parts that you choose.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -255,8 +254,8 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// When the caller's time is over: in Lambda the deadline of the **current** invocation's
-    /// `Context`. It bounds [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    /// The time at which the call must end: in Lambda the deadline of the **current** invocation's
+    /// `Context`. It limits [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
     ///
     /// ```
     /// use dynamodb_idempotency::Idempotency;
@@ -284,12 +283,12 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Runs `handler` unless this operation has run before; the answer is the same either way.
+    /// Runs `handler` unless this operation has run before. The answer is the same either way.
     ///
-    /// The future must be driven to its end: dropped before its answer is stored (by a time-out
-    /// around it, say), it leaves the key locked until the lease is over, and then the operation
-    /// runs again. Spawn it where that can happen. A panic of the handler's counts as a failure,
-    /// and goes on.
+    /// Drive the future to its end. If it is dropped before its answer is stored (for example by a
+    /// timeout around it), the key stays locked until the lease is over, and then the operation
+    /// runs again. Spawn it if that can happen. A panic of the handler counts as a failure, and
+    /// goes on.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -315,7 +314,7 @@ impl<'a> Operation<'a> {
         self.run_with_outcome(handler).await.map(Outcome::into_inner)
     }
 
-    /// As [`run`](Self::run), and tells how the answer came.
+    /// As [`run`](Self::run), and says whether the answer is new, replayed or reconciled.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {

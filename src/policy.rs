@@ -1,4 +1,4 @@
-//! The choices that an operation has, as plain data.
+//! The settings of an operation, as plain data.
 
 mod choices;
 
@@ -28,12 +28,13 @@ use crate::protocol::Rules;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long a finished record answers repeats, and how long after the end of its lease an unfinished
-    /// one is known as abandoned; at least 1 s, and not below
-    /// [`completion_timeout`](Self#structfield.completion_timeout). Default 24 h, as Stripe's keys.
+    /// How long a finished record answers repeats, and how long after the end of its lease an
+    /// unfinished one counts as abandoned. At least 1 s, and not below
+    /// [`completion_timeout`](Self#structfield.completion_timeout). Default 24 h, as for Stripe's
+    /// keys.
     ///
-    /// DynamoDB deletes an expired item within days, not at once; a record past its retention
-    /// counts as absent from the first second on. No retention ends before the lease was to end.
+    /// DynamoDB deletes an expired item within days, not at once. A record past its retention
+    /// counts as absent immediately. A retention never ends before the lease.
     pub retention: Duration,
     /// How long an owner holds the key. Default [`Lease::Invocation`].
     pub lease: Lease,
@@ -44,7 +45,7 @@ pub struct Policy {
     /// What happens to a handler whose lease is over while it runs. Default [`LeaseExpired::Stop`].
     pub lease_expired: LeaseExpired,
     /// What a repeat does when the owner's lease ended without an answer. Default
-    /// [`Takeover::Execute`]. A hook has its say in the place of this:
+    /// [`Takeover::Execute`]. A hook replaces this setting:
     /// [`Operation::reconcile`](crate::Operation::reconcile).
     pub takeover: Takeover,
     /// What a repeat gets once the operation has completed. Default [`Completed::Replay`].
@@ -54,10 +55,10 @@ pub struct Policy {
     /// What the caller gets when the handler ran and its completion cannot be confirmed. Default
     /// [`Unconfirmed::Answer`].
     pub unconfirmed: Unconfirmed,
-    /// How long an unconfirmed completion or release is tried again, at the most; the
-    /// invocation's deadline less 500 ms ends it earlier. Default 10 s.
+    /// How long an unconfirmed completion or release is tried again, at most. It ends earlier at
+    /// the invocation's deadline less 500 ms. Default 10 s.
     pub completion_timeout: Duration,
-    /// How the key is written into the table. Default [`KeyForm::Verbatim`].
+    /// How the key is written to the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
     /// What a call sends first. Default [`Acquire::WriteFirst`].
     pub acquire: Acquire,
@@ -65,10 +66,10 @@ pub struct Policy {
     pub compression: Compression,
     /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
     pub large_answers: LargeAnswers,
-    /// The largest answer that is stored, and that is read, in bytes: what an answer has before it is
-    /// compressed, and what it has once an [`AnswerCodec`](crate::AnswerCodec) has encoded it. A larger one
-    /// completes with the reason in its place, and its repeats get
-    /// [`ErrorKind::AnswerUnavailable`]. At least 1 KiB, at most 1 GiB; default 10 MiB.
+    /// The largest answer that is stored, and that is read, in bytes: before it is compressed, and
+    /// after an [`AnswerCodec`](crate::AnswerCodec) has encoded it. A larger answer completes the
+    /// operation with the reason in its place, and repeats get [`ErrorKind::AnswerUnavailable`]. At
+    /// least 1 KiB, at most 1 GiB; default 10 MiB.
     pub max_answer_bytes: usize,
 }
 

@@ -1,11 +1,11 @@
-//! What the policies choose between.
+//! The choices of the policies.
 
 use std::time::Duration;
 
 /// How long an owner holds the key.
 ///
-/// A lease that is too short lets a second execution start beside a slow first one; one that is too
-/// long keeps the key of a crashed owner locked.
+/// If a lease is too short, a second execution can start beside a slow first one. If it is too
+/// long, the key of a crashed owner stays locked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -18,25 +18,26 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lease {
-    /// To the end of the Lambda invocation and 2 s more (the [clock
-    /// tolerance](crate::Builder::clock_tolerance) and the second to which DynamoDB's time is known). Where
-    /// the operation has no deadline (outside Lambda, none given): as `Renewed(30 s)`.
+    /// Until 2 s after the end of the Lambda invocation (1 s of [clock
+    /// tolerance](crate::Builder::clock_tolerance) by default, and 1 s of resolution of DynamoDB's
+    /// time). If the operation has no deadline (outside Lambda, none given): as `Renewed(30 s)`.
     ///
-    /// Lambda does not stop a function then. Managed Instances do not enforce the time-out at all: "your
-    /// code continues running" ([developer guide, execution
-    /// environment](https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html));
-    /// elsewhere too the runtime's process goes on when an invocation times out, or when the
-    /// environment thaws
-    /// ([aws-lambda-rust-runtime #1155](https://github.com/aws/aws-lambda-rust-runtime/issues/1155),
-    /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So it is the crate that stops a
+    /// Lambda does not stop a function then. Managed Instances do not enforce the timeout at all:
+    /// "your code continues running" ([developer guide, execution
+    /// environment](https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html)).
+    /// Elsewhere too the runtime's process goes on when an invocation times out, or when the
+    /// environment thaws ([aws-lambda-rust-runtime
+    /// #1155](https://github.com/aws/aws-lambda-rust-runtime/issues/1155),
+    /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So the crate stops a
     /// handler when its lease is over: [`LeaseExpired::Stop`].
     Invocation,
-    /// This long from the acquisition; at least 3 s, and 2 s more than the [clock
+    /// This long from the acquisition. At least 3 s, and 2 s more than the [clock
     /// tolerance](crate::Builder::clock_tolerance).
     Fixed(Duration),
-    /// This long, as long as `Fixed` at least, and renewed after each third of it while the handler runs: for
-    /// long-lived hosts and for long functions whose crash should free the key soon. The renewal
-    /// runs in the handler's task: a handler that blocks its thread does not renew.
+    /// This long, with the same minimum as `Fixed`, and renewed after each third of it while the
+    /// handler runs. For long-lived hosts, and for long functions whose crash should free the key
+    /// soon. The renewal runs in the handler's task: a handler that blocks its thread does not
+    /// renew.
     Renewed(Duration),
 }
 
@@ -54,8 +55,8 @@ pub enum Lease {
 pub enum InProgress {
     /// [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) at once; HTTP 409 with `Retry-After`.
     Reject,
-    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; one strongly
-    /// consistent read each), at most this long and never past the deadline; then as `Reject`.
+    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; each look is
+    /// one strongly consistent read), at most this long and within the deadline; then as `Reject`.
     Wait {
         /// The longest wait.
         timeout: Duration,
@@ -73,18 +74,18 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// A record in nobody's hands (RELEASED), for an hour: the next try runs, with `attempt` one
-    /// higher, whatever its payload. A record with [steps](crate::Execution::step) is kept as FAILED
+    /// The record becomes RELEASED, for an hour. The next try runs, with `attempt` one higher,
+    /// whatever its payload. A record with [steps](crate::Execution::step) is kept as FAILED
     /// instead, and the next try goes on after them.
     Release,
-    /// The FAILED record with its attempt count: the next try runs again, until there were
-    /// `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.
+    /// The record becomes FAILED and keeps its attempt count. The next try runs again, until there
+    /// were `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.
     Retain {
         /// How many runs there are in all, at least 1.
         max_attempts: u32,
     },
-    /// The FAILED record: a repeat gets the failure back and never runs. A function's error is
-    /// kept only by [`Operation::replay_errors`](crate::Operation::replay_errors); without it a
+    /// The record becomes FAILED: a repeat gets the failure and never runs. A function's error is
+    /// kept only with [`Operation::replay_errors`](crate::Operation::replay_errors); without it a
     /// repeat gets [`ErrorKind::Failed`](crate::ErrorKind::Failed).
     Replay,
 }
@@ -101,21 +102,24 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseExpired {
-    /// It is stopped: its future is dropped where it stands, and never polled again, so that no two
-    /// executions of a key make progress at once. The caller gets
-    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). Nobody knows what the handler had done: the record stays as it is, and
-    /// a repeat takes over when the lease is over in DynamoDB's time, or asks the
-    /// [hook](crate::Operation::reconcile), or is refused ([`Takeover::Reject`]).
+    /// It is stopped: its future is dropped where it stands, and never polled again. So no two
+    /// executions of a key make progress at the same time. The caller gets
+    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). Nobody knows what the handler
+    /// had done, so the record stays as it is. When the lease is over in DynamoDB's time, a repeat
+    /// takes over, asks the [hook](crate::Operation::reconcile), or is refused
+    /// ([`Takeover::Reject`]).
     ///
-    /// The end is looked at before each poll and by a timer, by the wall clock and by the monotonic one,
-    /// whichever comes first; of DynamoDB's clock what is certain counts, so it comes up to a
-    /// second and a round trip early. What this cannot stop: code that blocks its thread between two
-    /// awaits, a request that is sent already, work that the handler has spawned.
+    /// The end is checked before each poll and by a timer, by the wall clock and by the monotonic
+    /// clock, whichever is first. Since DynamoDB's clock is only known within bounds, the handler
+    /// is stopped up to a second and a round trip early. Not stopped are code that blocks its
+    /// thread between two awaits, a request that was already sent, and work that the handler has
+    /// spawned.
     Stop,
-    /// It goes on, beside the next owner's if there is one: its effect can happen twice, at once. Its
-    /// answer is stored if nobody has taken the key meanwhile, else it gets the other's or
-    /// [`ErrorKind::LeaseLost`](crate::ErrorKind::LeaseLost). [`Execution::lease_remaining`](crate::Execution::lease_remaining) and
-    /// [`is_lease_lost`](crate::Execution::is_lease_lost) tell it.
+    /// It goes on, beside the next owner if there is one: its effect can happen twice at the same
+    /// time. Its answer is stored if nobody has taken the key. Otherwise it gets the other owner's
+    /// answer or [`ErrorKind::LeaseLost`](crate::ErrorKind::LeaseLost). The handler can check
+    /// [`Execution::lease_remaining`](crate::Execution::lease_remaining) and
+    /// [`is_lease_lost`](crate::Execution::is_lease_lost).
     Continue,
 }
 
@@ -131,9 +135,9 @@ pub enum LeaseExpired {
 pub enum Takeover {
     /// Becomes the owner and runs the handler again, with `attempt` one higher.
     Execute,
-    /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), until the record's retention is over: for effects that must not
-    /// happen twice and that nobody can look up. Without effect where there is a
-    /// [reconcile hook](crate::Operation::reconcile): that decides then.
+    /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), until the record's retention is over.
+    /// For effects that must not happen twice and that nobody can look up. A [reconcile
+    /// hook](crate::Operation::reconcile) replaces this setting.
     Reject,
 }
 
@@ -150,18 +154,18 @@ pub enum Completed {
     /// The stored answer.
     Replay,
     /// It becomes the owner and runs the handler again, with `attempt` one higher; its answer
-    /// takes the place of the stored one. Two of them still never run at once: for handlers that
-    /// only read, or that may be repeated but not side by side. The same key with another payload
-    /// stays a mismatch, and a repeat that waits for a running one
-    /// ([`InProgress::Wait`]) runs after it.
+    /// replaces the stored one. Two executions still never run at once. For handlers that only
+    /// read, or that may be repeated but not side by side. The same key with another payload is
+    /// still a mismatch. A repeat that waits for a running one ([`InProgress::Wait`]) runs after
+    /// it.
     Execute,
 }
 
-/// What a call sends first, which decides what a first run and what a repeat cost.
+/// What a call sends first. This decides what a first run and what a repeat cost.
 ///
-/// Whichever it is, nothing runs before the write that takes the key. It is not for transactions
-/// ([`Operation::run_transaction`](crate::Operation::run_transaction)): they write first, but for
-/// those whose answer has parts, which read first so that a repeat writes none.
+/// Nothing runs before the write that takes the key, whatever the setting. Transactions
+/// ([`Operation::run_transaction`](crate::Operation::run_transaction)) do not use it: they write
+/// first, except that one whose answer has parts reads first, so that a repeat writes none.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -185,24 +189,24 @@ pub enum Completed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acquire {
-    /// The write that takes the key; if it fails, it brings the record. A repeat is billed a write
-    /// unit for each KB of the record. The cheapest, and the fastest, where repeats are rare.
+    /// The write that takes the key; if it fails, it returns the record. A repeat is billed one
+    /// write unit for each KB of the record. The cheapest and the fastest if repeats are rare.
     WriteFirst,
-    /// A read, and the write only if that does not answer. A repeat is billed a read unit for each
-    /// 4 KB of the record, and half of that where it need not be consistent; a first run is billed
-    /// one read more and takes one round trip more. For traffic of mostly repeats.
+    /// A read, and the write only if the read does not answer. A repeat is billed one read unit for
+    /// each 4 KB of the record, and half of that for an eventually consistent read. A first run is
+    /// billed one read more and takes one round trip more. For traffic of mostly repeats.
     ///
-    /// A read that need not be consistent may show what was there a moment ago: it answers only with
-    /// a completed operation and the right fingerprint, which a later moment does not change.
-    /// Anything else goes on to the write. What it shows counts under [`Outage::Open`] too, should
-    /// DynamoDB be gone when it comes to the write.
+    /// An eventually consistent read may show an earlier state. So it answers only with a completed
+    /// operation and the right fingerprint, which later changes do not affect. Anything else goes
+    /// on to the write. What it shows also counts under [`Outage::Open`], if DynamoDB is out of
+    /// reach at the write.
     ReadFirst {
-        /// Whether the read is strongly consistent: then it answers whatever it finds, a running
+        /// Whether the read is strongly consistent. Then it answers whatever it finds, a running
         /// operation and a mismatch too.
         consistent: bool,
     },
     /// `ReadFirst { consistent: false }` while a fifth or more of the calls are repeats, until it
-    /// is a tenth or less; `WriteFirst` else, and at the start. What counts are the last calls
+    /// is a tenth or less; otherwise, and at the start, `WriteFirst`. It counts the last calls
     /// (some dozens) under all `Adaptive` policies of this [`Idempotency`](crate::Idempotency) and
     /// its clones.
     Adaptive,
@@ -220,19 +224,20 @@ pub enum Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Those that take fewer write units so, by zstd; needs the feature `compression`, and is as
-    /// `Off` without it. An answer of up to 1 KB, and one that is compressed already (by its
-    /// `Content-Encoding`, its `Content-Type`, or by trial) stays as it is.
+    /// Compresses an answer with zstd if that takes fewer write units. Needs the feature
+    /// `compression`, and is as `Off` without it. An answer of up to 1 KB, and one that is
+    /// compressed already (by its `Content-Encoding`, its `Content-Type`, or by trial) stays as it
+    /// is.
     Auto,
-    /// None. Those that were stored compressed are read all the same.
+    /// No compression. Answers that were stored compressed are still read.
     Off,
 }
 
 /// Where a large answer is stored.
 ///
-/// DynamoDB bills a failed conditional write, which is what a repeat costs, by the size of the
-/// record that it lost to: a write unit a KB. Reading a part costs an eighth of a read unit a KB,
-/// about a fortieth of the price. `docs/cost.md` has the figures.
+/// A repeat costs a failed conditional write. DynamoDB bills it by the size of the record in the
+/// table: one write unit a KB. Reading a part costs an eighth of a read unit a KB, about a fortieth
+/// of the price. `docs/cost.md` has the figures.
 ///
 /// ```
 /// use dynamodb_idempotency::{LargeAnswers, Policy};
@@ -244,24 +249,27 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LargeAnswers {
-    /// In items of their own, so that the record stays small: where the record would have more than
-    /// `above` bytes, compressed if that helps; or more than DynamoDB's 400 KB, however large `above`
-    /// is. They are written before the record is completed and expire with it. The first run takes
-    /// one more round trip, some more where the answer is large and does not compress (as many parts
-    /// are written at once as two and a half times its size in memory allow), and up to one more
-    /// write unit a part; each replay one more round trip, two and more above a megabyte.
+    /// In separate items, so that the record stays small. Used if the record would have more than
+    /// `above` bytes, after compression if that helps; or more than DynamoDB's 400 KB, however
+    /// large `above` is. The parts are written before the record is completed, and expire with it.
+    /// The first run takes one more round trip, or some more if the answer is large and does not
+    /// compress (as many parts are written at once as two and a half times its size in memory
+    /// allow), and up to one more write unit a part. Each replay takes one more round trip, two or
+    /// more above a megabyte.
     ///
-    /// Where they cannot be written within half of
-    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout), or of what is left of a lease
-    /// that is not renewed, the answer goes into the record after all, if that has room for it.
+    /// If the parts cannot be written within half of
+    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout), or within half
+    /// of what is left of a lease that is not renewed, the answer goes into the record, provided it
+    /// fits.
     ///
-    /// Where the scope is so long that no key can be made of it for them (within 80 bytes of what the
+    /// If the scope is too long to make keys for parts (within 80 bytes of what the table's key can
+    /// hold), this is as `InRecord`.
     /// table's key can hold), it is as `InRecord`.
     InParts {
-        /// In bytes.
+        /// In bytes of the record.
         above: usize,
     },
-    /// In the record, whatever it costs; up to DynamoDB's 400 KB for an item.
+    /// In the record, whatever it costs, up to DynamoDB's 400 KB for an item.
     InRecord,
 }
 
@@ -279,8 +287,8 @@ pub enum LargeAnswers {
 pub enum Outage {
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), nothing ran.
     Closed,
-    /// The handler runs without any protection, with an error in the log each time; not where
-    /// another owner was seen at work before DynamoDB went out of reach. Its answer is stored if
+    /// The handler runs without any protection, with an error in the log each time. It does not run
+    /// if another owner was seen running before DynamoDB went out of reach. Its answer is stored if
     /// DynamoDB is back within a second after the handler's end.
     Open,
 }
@@ -295,7 +303,7 @@ pub enum Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The answer, with an error in the log: an error would only invite the retry that runs again
+    /// The answer, with an error in the log. An error would only cause a retry, which runs again
     /// after the lease.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
