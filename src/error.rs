@@ -1,4 +1,4 @@
-//! The crate's error: few kinds, each with what the caller does about it.
+//! The crate's error: few kinds, and what the caller does about each.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// Why an operation did not give an answer.
+/// Why an operation gave no answer.
 ///
-/// Match on [`kind`](Self::kind); the text is for people and carries neither key nor tenant. The
+/// Match on [`kind`](Self::kind). The text is for people and contains neither key nor tenant. The
 /// handler's own failure is never inside: see [`RunError`].
 ///
 /// ```
@@ -42,7 +42,7 @@ struct Inner {
     source: Option<Source>,
 }
 
-/// What an [`Error`] asks the caller to do.
+/// What the caller should do about an [`Error`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Error, ErrorKind};
@@ -74,61 +74,62 @@ pub enum ErrorKind {
         retry_after: Duration,
     },
     /// An earlier execution failed, its failure is kept, and the policy allows no further run.
-    /// **Look at the failure; use a new key to try anew.** Nothing ran now.
+    /// **Look at the failure; use a new key to try again.** Nothing ran now.
     Failed,
-    /// An earlier owner let its lease end without an answer and the policy is
-    /// [`Takeover::Reject`](crate::Takeover::Reject), or the reconcile hook said
-    /// [`Refuse`](crate::Reconciled::Refuse). **Look whether its effect exists; delete
-    /// the record to let it run again.** Nothing ran now.
+    /// An earlier owner let its lease end without an answer, and the policy is
+    /// [`Takeover::Reject`](crate::Takeover::Reject) or the reconcile hook said
+    /// [`Refuse`](crate::Reconciled::Refuse). **Look whether its effect exists; release the record
+    /// to let it run again.** Nothing ran now.
     Abandoned,
-    /// The handler ran, but its lease had ended and another execution owns the key now: this one's
-    /// answer was not stored. **Ask again with the same key**: the other owner's answer counts.
+    /// The handler ran, but its lease had ended and another execution owns the key now. This one's
+    /// answer was not stored. **Retry with the same key**: the other owner's answer counts.
     LeaseLost,
-    /// The lease was over, or lost, while the handler ran, and the handler was stopped where it stood
-    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)): **its effect may have happened, in part too.
-    /// Ask again with the same key**, and give it a longer lease. The record stays as it is: a repeat
-    /// runs again, or is told otherwise, when the lease is over for everybody.
+    /// The lease ended, or was lost, while the handler ran, and the handler was stopped where it
+    /// stood ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)). **Its effect may have happened,
+    /// or a part of it. Retry with the same key**, and use a longer lease. The record stays as it
+    /// is: when the lease is over in DynamoDB's time, a repeat is decided by
+    /// [`Takeover`](crate::Takeover) or by the hook.
     LeaseExpired,
-    /// No time is left for the operation: the invocation's deadline is over or too near. **Try
-    /// again.** Nothing ran.
+    /// No time is left for the operation: the invocation's deadline is over or too near. **Retry.**
+    /// Nothing ran.
     DeadlineExceeded,
-    /// A setting is out of its bounds, the table is missing or has other keys, permission or
+    /// A setting is out of its bounds, the table is missing or has other keys, or permission or
     /// credentials are missing. **Fix the settings or the deployment.** Nothing ran.
     Configuration,
-    /// DynamoDB could not be reached, throttled or failed. **Try again.** Nothing ran, or it ran up to
-    /// a commit that was given up: then nothing of that was written.
+    /// DynamoDB could not be reached, throttled or failed. **Retry.** Nothing ran; or the handler
+    /// ran up to a commit that was not confirmed, and nothing of that commit was written.
     Unavailable,
     /// The handler ran and its completion could not be confirmed. **Its effect has probably
-    /// happened: ask again with the same key, and expect a second run once the lease is over if
-    /// the completion did not arrive.** Only under
-    /// [`Unconfirmed::Error`](crate::Unconfirmed::Error); or a commit or a transaction could not be
-    /// confirmed: then all of it has happened or nothing, and a repeat with the same key finds out.
+    /// happened. Retry with the same key; if the completion did not arrive, it runs again once the
+    /// lease is over.** Only under [`Unconfirmed::Error`](crate::Unconfirmed::Error). Or a commit
+    /// or a transaction could not be confirmed: all of it has happened or nothing, and a repeat
+    /// with the same key finds out.
     OutcomeUnknown,
-    /// The item under this key is not a record that this version understands: no or an unknown
-    /// `format`, a missing or ill-typed attribute, or somebody else's item. It is never overwritten.
-    /// **Look at the item.** Nothing ran.
+    /// The item under this key is not a record that this version understands: it has no `format` or
+    /// an unknown one, an attribute is missing or has another type, or another program wrote it. It
+    /// is never overwritten. **Look at the item.** Nothing ran.
     UnknownRecord,
-    /// The record was written by a newer version of this crate, in a `format` or with a fingerprint
-    /// whose recipe this one does not know: whether it is the same request cannot be told. **Try again:
-    /// an instance of the newer version can tell; finish rolling it out.** Nothing ran, and the record
-    /// is as it was.
+    /// A newer version of this crate wrote the record, in a `format` or with a fingerprint recipe
+    /// that this version does not know. So it cannot tell whether the request is the same. **Retry:
+    /// an instance of the newer version can tell; finish rolling it out.** Nothing ran, and the
+    /// record is unchanged.
     NewerRecord,
     /// The operation, or a [step](crate::Execution::step) of it, was done, but its result could not
-    /// be stored (too large, not serialisable), or cannot be read as it was: a part of it is missing
-    /// or damaged, it is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes),
-    /// it is compressed and this program was built without the feature `compression`, or its
-    /// [`AnswerCodec`](crate::AnswerCodec) is missing or fails. **Its effect
-    /// has happened; read its result from where the business keeps it.** Nothing ran now, but for
+    /// be stored (too large, not serialisable) or cannot be read: a part is missing or damaged, it
+    /// is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), it is
+    /// compressed and this program was built without the feature `compression`, or its
+    /// [`AnswerCodec`](crate::AnswerCodec) is missing or fails. **Its effect has happened; read its
+    /// result from where the business keeps it.** Nothing ran now, except with
     /// [`StepError::NotStored`](crate::StepError::NotStored).
     AnswerUnavailable,
     /// An earlier attempt has stored [steps](crate::Execution::step), and this program cannot read
-    /// their results: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails, or
-    /// [`accept_plain_answers`](crate::Builder::accept_plain_answers) refuses them. The operation is
-    /// **not** done. **Try again: a process that has the codec goes on with it.** Nothing ran, and the
-    /// record is as it was.
+    /// their results: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails,
+    /// or [`accept_plain_answers`](crate::Builder::accept_plain_answers) refuses them. The
+    /// operation is **not** done. **Retry: a process that has the codec continues it.** Nothing
+    /// ran, and the record is unchanged.
     StepsUnreadable,
-    /// The stored answer cannot be decoded into the type that was asked for. **Decode it with the
-    /// type that wrote it.** Nothing ran now.
+    /// The stored answer cannot be decoded into the requested type. **Decode it with the type that
+    /// wrote it.** Nothing ran now.
     AnswerUnreadable,
 }
 
@@ -147,7 +148,7 @@ impl Error {
         format!("{self}{}", Causes(self))
     }
 
-    /// What the caller can do about it.
+    /// What the caller should do about it.
     ///
     /// ```
     /// use dynamodb_idempotency::{ErrorKind, Scope};
@@ -183,8 +184,8 @@ impl Error {
         )
     }
 
-    /// Whether the handler ran without its answer having been stored for sure: the effect may have
-    /// happened.
+    /// Whether the handler ran and it is not certain that its answer was stored: the effect may
+    /// have happened.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -246,7 +247,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// One line with the kind and the chain of causes: what a `main` that returns it prints.
+/// One line with the kind and the chain of causes. A `main` that returns it prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, Causes(self))
@@ -306,10 +307,11 @@ impl fmt::Display for JsonFault {
 
 impl StdError for JsonFault {}
 
-/// What [`Operation::run`](crate::Operation::run) fails with: the handler's own error, or ours.
+/// What [`Operation::run`](crate::Operation::run) fails with: the handler's own error, or the
+/// crate's.
 ///
-/// The two are never mixed: an error type of the handler's is never taken for one of the crate's,
-/// and a failing store never hides what the handler said.
+/// The two are never mixed. An error of the handler is never taken for one of the crate's, even if
+/// it has the crate's type, and a failing store never hides the handler's error.
 ///
 /// ```
 /// use dynamodb_idempotency::RunError;
@@ -332,7 +334,7 @@ impl StdError for JsonFault {}
 /// ```
 #[derive(Debug)]
 pub enum RunError<E> {
-    /// The handler ran and failed with this.
+    /// The handler ran and failed with this error.
     Handler(E),
     /// The idempotency layer could not give an answer; see [`ErrorKind`].
     Idempotency(Error),
@@ -350,7 +352,7 @@ impl<E> RunError<E> {
     /// ```
     ///
     /// # Errors
-    /// With the crate's error, where it is that.
+    /// The crate's error, if it is that.
     pub fn into_handler(self) -> Result<E, Error> {
         match self {
             Self::Handler(error) => Ok(error),
@@ -376,9 +378,9 @@ impl<E> RunError<E> {
 }
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
-    /// Whichever error it is, as it is: its causes stay, and it can be downcast to its own type. For
-    /// handlers whose errors are no `std::error::Error` themselves, as `lambda_runtime::Error`,
-    /// `anyhow::Error` and texts are not.
+    /// The error as a `Box<dyn Error>`, whichever it is: its causes stay, and it can be downcast to
+    /// its own type. For handlers whose errors do not implement `std::error::Error`, such as
+    /// `lambda_runtime::Error`, `anyhow::Error` and strings.
     ///
     /// ```
     /// use dynamodb_idempotency::{Idempotency, RunError};

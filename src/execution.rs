@@ -1,4 +1,4 @@
-//! An owner at work: what the handler sees of it, and its lease.
+//! The running execution: what the handler sees of it, and its lease.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,9 +87,9 @@ pub(crate) struct Inner {
 impl Execution {
     /// How often this operation was started, this time included: 1 for the first.
     ///
-    /// No two executions of a key get the same number, and a later one gets a higher one, for as long
-    /// as the record lives: another system can fence by it. A record lives for its retention, and for an
-    /// hour after a release.
+    /// No two executions of a key get the same number, and a later one gets a higher number, as
+    /// long as the record lives. So another system can fence with it. A record lives for its
+    /// retention, and for an hour after a release.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -164,10 +164,10 @@ impl Execution {
         self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
     }
 
-    /// Whether a renewal, a step or a commit found that another execution owns the key. A handler that
-    /// is stopped then ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop), the default) does not get to see it; what it has
-    /// spawned does, and a handler that goes on, beside the other. For a lease that is not renewed,
-    /// [`lease_remaining`](Self::lease_remaining) tells when it is over.
+    /// Whether a renewal, a step or a commit found that another execution owns the key. By default
+    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)) the handler is stopped then and does not
+    /// see it, but a task that it has spawned does. A handler that goes on sees it too. If the
+    /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -199,9 +199,9 @@ impl Execution {
         self.end().is_lost()
     }
 
-    /// Whether a record protects this execution; not so when DynamoDB is down and the policy is
-    /// [`Outage::Open`](crate::Outage::Open), nor for a message without a key that runs all the same,
-    /// nor where idempotency is [switched off](crate::Builder::disabled).
+    /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
+    /// is [`Outage::Open`](crate::Outage::Open), for a message without a key that runs all the
+    /// same, and if idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -224,9 +224,9 @@ impl Execution {
         self.inner.is_protected
     }
 
-    /// A key for a call to another service, sent as its `Idempotency-Key`: the same in every attempt
-    /// of this operation, another one for each label and each operation. See [`DerivedKey`] for
-    /// how long that protects.
+    /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
+    /// every attempt of this operation, and different for each label and each operation. See
+    /// [`DerivedKey`] for how long that protects.
     ///
     /// ```
     /// # async fn example(execution: dynamodb_idempotency::Execution) {
@@ -238,13 +238,13 @@ impl Execution {
         DerivedKey::child(&self.inner.claim.key, label)
     }
 
-    /// Says that the handler looked at the request, refused it and has changed nothing: its answer
-    /// goes out unstored, the record is released, and the same key may come with a corrected
-    /// payload. What an earlier attempt has left is not released but given back as it was: a failure
-    /// that is kept, an operation whose owner vanished, [steps](Self::step). Then the key is for the same
-    /// request still, and this attempt is none of those that
-    /// [`Failure::Retain`](crate::Failure::Retain) allows. Steps of its own have happened: with them the
-    /// record is kept as failed.
+    /// Says that the handler refused the request and has changed nothing. Its answer is sent and
+    /// not stored, the record is released, and the same key may be used with a corrected payload.
+    ///
+    /// A record that an earlier attempt has left is not released but restored: a failure that is
+    /// kept, an operation whose owner died, [steps](Self::step). The key is then still for the same
+    /// request, and this attempt does not count for [`Failure::Retain`](crate::Failure::Retain). If
+    /// this execution has stored steps, those have happened: the record is kept as FAILED.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

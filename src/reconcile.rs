@@ -1,4 +1,4 @@
-//! Asking the business what became of an operation whose owner vanished.
+//! Asking the business what happened to an operation whose owner died.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::response::Answer;
 use crate::signals::Ending;
 use crate::steps::Checkpoints;
 
-/// An operation whose owner let its lease end without an answer: what a reconcile hook judges.
+/// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
 ///
-/// Its owner is mostly dead, but it may only be slow: what the hook finds not to have happened may
-/// still happen. Ask the other service by the operation's [derived key](Self::derive_key) or
-/// [steps](Self::step), and where it cannot tell for sure, answer [`Reconciled::Refuse`].
+/// Its owner is mostly dead, but it may only be slow: an effect that the hook does not find may
+/// still happen. Ask the other service with the operation's [derived key](Self::derive_key) or by
+/// its [steps](Self::step). If the service cannot tell for sure, answer [`Reconciled::Refuse`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
@@ -55,7 +55,7 @@ pub struct Abandoned {
     steps: Option<Checkpoints>,
 }
 
-/// What a reconcile hook says of an abandoned operation.
+/// What a reconcile hook decides about an abandoned operation.
 ///
 /// ```
 /// use dynamodb_idempotency::Reconciled;
@@ -73,16 +73,15 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T, E> {
-    /// It was completed, with this answer, which is stored: this call and every repeat get it.
+    /// It was completed, with this answer. The answer is stored: this call and every repeat get it.
     Completed(T),
-    /// It has failed, with this. The record becomes FAILED, and the next call does what
-    /// [`Failure`](crate::Failure) says of that: it runs again under
-    /// [`Release`](crate::Failure::Release) and while
-    /// [`Retain`](crate::Failure::Retain) has attempts left, else it gets the failure.
+    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::Failure)
+    /// decides about the next call: it runs again under [`Release`](crate::Failure::Release) and
+    /// while [`Retain`](crate::Failure::Retain) has attempts left; otherwise it gets the failure.
     Failed(E),
-    /// Its effect does not exist: run it again, from its first step that is not done.
+    /// Its effect does not exist: run it again, from the first step that is not done.
     Execute,
-    /// Nobody can tell: [`ErrorKind::Abandoned`], and the record stays as it is.
+    /// Nobody can tell: the call gets [`ErrorKind::Abandoned`], and the record stays as it is.
     Refuse,
 }
 
@@ -202,7 +201,7 @@ impl Abandoned {
         self.lease_ended_at.to_system()
     }
 
-    /// The result of a step, if that is done.
+    /// The result of a step, if the step is done.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -236,7 +235,7 @@ impl Abandoned {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::AnswerUnreadable`] if it is of another type, [`ErrorKind::AnswerUnavailable`] if
+    /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if
     /// the step is done and its result could not be stored, [`ErrorKind::StepsUnreadable`] if its
     /// codec does not decode it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
@@ -278,7 +277,7 @@ impl Abandoned {
         self.steps.iter().flat_map(Checkpoints::names)
     }
 
-    /// The key that the operation's attempts call another service with: as
+    /// The key with which the operation's attempts call another service, as
     /// [`Execution::derive_key`](crate::Execution::derive_key).
     ///
     /// ```

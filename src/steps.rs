@@ -28,8 +28,8 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_BYTES: usize = 256 * 1024;
 
 impl Execution {
-    /// Does one part of the operation once: the result of `work` is stored in the record, and a
-    /// later attempt of the operation gets it back instead of doing the work again.
+    /// Runs one part of the operation once. The result of `work` is stored in the record, and a
+    /// later attempt of the operation gets it back instead of running the work again.
     ///
     /// ```
     /// use dynamodb_idempotency::{Execution, StepError};
@@ -43,39 +43,44 @@ impl Execution {
     /// }
     /// ```
     ///
-    /// The result is in the record before this returns, so a step that is done is never done again,
-    /// whoever goes on: the next attempt after a crash, a lost lease or a failure of the handler. A
-    /// step can happen twice only if its owner dies between the effect and the write, or the write
-    /// cannot be confirmed, or its owner is stopped by the end of its lease in between: give
-    /// a call to another service a [derived key](Self::derive_key) as well. The work must be lazy,
-    /// as `async` blocks and functions are: where the result is there already, it is dropped and
-    /// never polled. Only an `Ok` is stored; after an `Err` the name may be used again.
+    /// The result is in the record before this returns. So a step that is done never runs again,
+    /// whether the next attempt comes after a crash, a lost lease or a failure of the handler. A
+    /// step can happen twice only if, between the effect and the write, its owner dies, is stopped
+    /// by the end of its lease, or cannot confirm the write. So give a call to another service a
+    /// [derived key](Self::derive_key) as well.
     ///
-    /// Names are 1 to 255 bytes, each used once in an execution; they and the types of the results
-    /// are part of what is stored, so keep them when the code changes while operations are under
-    /// way. A record with steps is never released: a failure under
-    /// [`Failure::Release`](crate::Failure::Release) (and
-    /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED and the next call goes on. A
-    /// completion drops the steps.
+    /// The work must be lazy, as `async` blocks and functions are: if the result is there already,
+    /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
+    /// used again.
     ///
-    /// Costs one write of the whole record, steps included (a write unit per KB), and nothing where
-    /// the result is there already. All results together take at most 256 KiB, as JSON, or as the
-    /// [`AnswerCodec`](crate::AnswerCodec) encodes it, and with their names. A result that is too large or cannot be serialised marks its step as done all
-    /// the same, so that no later attempt repeats it; that shows only once it has run. Without a
-    /// record ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
+    /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
+    /// stored: keep them when you change the code while operations are under way. A record with
+    /// steps is never released: a failure under [`Failure::Release`](crate::Failure::Release) (and
+    /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED, and the next call goes on.
+    /// A completion drops the steps.
+    ///
+    /// A step costs one write of the whole record with its steps (one write unit per KB), and
+    /// nothing if the result is there already. All results together take at most 256 KiB, with
+    /// their names, as JSON or as the [`AnswerCodec`](crate::AnswerCodec) encodes it. A result that
+    /// is too large or cannot be serialised still marks its step as done, so that no later attempt
+    /// repeats it; this is only found after the step has run. Without a record
+    /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
     ///
     /// # Errors
-    /// [`StepError::Failed`] with the work's own error. [`StepError::NotRun`] before anything ran:
-    /// [`ErrorKind::InvalidInput`] for a name that is empty, too long or used already, where no
-    /// room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] where the lease is lost or over;
-    /// [`ErrorKind::AnswerUnreadable`] where the stored result is of another type,
-    /// [`ErrorKind::AnswerUnavailable`] where it could not be stored, and
-    /// [`ErrorKind::StepsUnreadable`] where its codec does not decode it. [`StepError::NotStored`] once
-    /// it has run: [`ErrorKind::AnswerUnavailable`] for a result that cannot be stored,
-    /// [`ErrorKind::LeaseLost`] where another execution owns the key (the last two only where
-    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue) lets the handler see it),
-    /// [`ErrorKind::OutcomeUnknown`] where DynamoDB did not confirm it within
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline.
+    /// [`StepError::Failed`] with the work's own error.
+    ///
+    /// [`StepError::NotRun`] before anything ran: [`ErrorKind::InvalidInput`] for a name that is
+    /// empty, too long or used already, if no room is left, or after a [`commit`](Self::commit);
+    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if
+    /// the stored result has another type, [`ErrorKind::AnswerUnavailable`] if it could not be
+    /// stored, and [`ErrorKind::StepsUnreadable`] if its codec does not decode it.
+    ///
+    /// [`StepError::NotStored`] once it has run: [`ErrorKind::AnswerUnavailable`] for a result that
+    /// cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. A
+    /// handler only sees the last two under
+    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue).
     pub async fn step<T, E>(
         &self,
         name: &str,
