@@ -9,15 +9,17 @@ mod deny;
 mod house;
 mod links;
 pub(crate) mod promise;
+mod wheel;
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::{
     args::CheckOptions,
-    command::{Stopwatch, describe},
+    command::Stopwatch,
     infra,
+    tools::succeeds,
     workspace::{MACROS, PACKAGE, Workspace},
 };
 
@@ -33,7 +35,7 @@ enum Action {
     Cargo(Vec<String>),
     /// The documentation, with warnings as errors.
     Docs,
-    /// The relative links of the Markdown files.
+    /// The links of the Markdown files to each other.
     Links,
     /// Which file of `src` imports which.
     House,
@@ -185,10 +187,10 @@ fn clippy(name: &str, selection: &[&str]) -> Check {
 
 fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
     match action {
-        Action::Cargo(args) => finish(&mut workspace.cargo(args.iter().map(String::as_str))),
+        Action::Cargo(args) => outcome(&mut workspace.cargo(args.iter().map(String::as_str))),
         Action::Docs => {
             let args = ["doc", "--workspace", "--no-deps", "--all-features"];
-            finish(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
+            outcome(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
         }
         Action::Links => links::check(workspace),
         Action::House => house::check(workspace),
@@ -205,10 +207,8 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
     }
 }
 
-fn finish(command: &mut Command) -> Result<Outcome> {
-    println!("    {}", describe(command));
-    let status = command.status().with_context(|| format!("{command:?} did not start"))?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
+fn outcome(command: &mut Command) -> Result<Outcome> {
+    Ok(if succeeds(command)? { Outcome::Passed } else { Outcome::Failed })
 }
 
 #[cfg(test)]
