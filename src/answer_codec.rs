@@ -1,4 +1,4 @@
-//! Answers in a form of the user's own: encrypted, say.
+//! Answers in your own form, for example encrypted.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::key::RecordKey;
 
-/// Why an [`AnswerCodec`] has not encoded or decoded what it was given.
+/// Why an [`AnswerCodec`] could not encode or decode.
 ///
 /// ```
 /// use dynamodb_idempotency::CodecError;
@@ -17,45 +17,46 @@ use crate::key::RecordKey;
 /// ```
 pub type CodecError = Box<dyn StdError + Send + Sync>;
 
-/// Turns what would be stored of an answer into other bytes, and back: encryption with a key of your
-/// own. Given to [`Builder::answer_codec`](crate::Builder::answer_codec).
+/// Turns the stored form of an answer into other bytes, and back: for example encryption with your
+/// own key. Set it with [`Builder::answer_codec`](crate::Builder::answer_codec).
 ///
-/// All of a user's that the crate stores as an answer goes through it: functions' results, HTTP
+/// Everything that the crate stores as an answer goes through it: functions' results, HTTP
 /// responses, committed answers, those of a reconcile hook, failures that are kept, and the results
-/// of [steps](crate::Execution::step). Keys, scopes, the names of steps, times and the SHA-256 of the
-/// request do not: for keys there is [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+/// of [steps](crate::Execution::step). Keys, scopes, the names of steps, times and the SHA-256 of
+/// the request do not: for keys there is [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
-/// An answer is compressed first, so its length in the table tells something of its content; where
-/// that matters, choose [`Compression::Off`](crate::Compression::Off). What the codec adds is stored,
-/// billed, and counts for [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
+/// An answer is compressed first, so its length in the table tells something about its content. If
+/// that matters, choose [`Compression::Off`](crate::Compression::Off). The codec's bytes are what
+/// is stored, billed, and counted for
+/// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
 ///
-/// It is called on the way of each answer and must not block: fetch keys when the function starts. It
-/// is given the bytes to keep, so that it can change them in place; while it works, an answer takes about
-/// three times its size in memory. A panic counts as an error.
+/// Every answer waits for it, so it must not block: fetch keys when the function starts. It owns
+/// the bytes that it gets, so that it can change them in place. While it works, an answer takes
+/// about three times its size in memory. A panic counts as an error.
 ///
-/// Where `encode` fails, the operation completes all the same, since its
-/// effect has happened, with the reason in the place of the answer: the first caller gets its answer,
-/// repeats get [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is
-/// ever stored unencoded instead. A commit and a transaction are not sent then. Where it fails for a
-/// step, that has happened too, and its result is lost: it gets
-/// [`StepError::NotStored`](crate::StepError::NotStored), and each later attempt `AnswerUnavailable` at
-/// that step, which is never repeated.
+/// If `encode` fails, the operation still completes, since its effect has happened, with the reason
+/// in the place of the answer: the first caller gets its answer, repeats get
+/// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is ever
+/// stored unencoded. A commit and a transaction are not sent then. If it fails for a step, the step
+/// has happened too, and its result is lost: the handler gets
+/// [`StepError::NotStored`](crate::StepError::NotStored), each later attempt gets
+/// `AnswerUnavailable` at that step, and the step never runs again.
 ///
-/// Where `decode` fails, a repeat gets `AnswerUnavailable` (of a failure that is kept
-/// [`Failed`](crate::ErrorKind::Failed), as ever), nothing runs, and the record stays as it is. Steps are
+/// If `decode` fails, a repeat gets `AnswerUnavailable` (for a failure that is kept
+/// [`Failed`](crate::ErrorKind::Failed)), nothing runs, and the record stays as it is. Steps are
 /// read before an unfinished operation is taken over: a process whose codec does not decode them
-/// refuses with [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which says "try again", and
-/// leaves the record to one that can.
+/// refuses with [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which is retryable, and
+/// leaves the record to a process that can.
 ///
-/// In memory answers are as they are: in the [local cache](crate::Builder::local_cache), and on their
-/// way to calls that share one. The answer of a commit whose future was dropped comes back from the
-/// table, as it was stored.
+/// In memory answers are not encoded: in the [local cache](crate::Builder::local_cache), and on
+/// their way to calls that share one. The answer of a commit whose future was dropped is read back
+/// from the table, as it was stored.
 ///
-/// What is under a key can be bound to that key, as with the associated data of an authenticated
-/// cipher: then no answer opens under another key. It protects contents. Whoever may write to the table
-/// can still delete a record, and so have its operation run again, put back what this very key
-/// held before, or change the record's status: a failure that is kept would be replayed as a success.
-/// Nor does the key name the table: take one data key for each table.
+/// A codec can bind an answer to its key, as the associated data of an authenticated cipher: then
+/// the answer cannot be decoded under another key. This protects contents. Anybody who may write to
+/// the table can still delete a record, so that its operation runs again, restore an earlier record
+/// of the same key, or change the record's status: a failure that is kept would be replayed as a
+/// success. The key does not name the table: use one data key for each table.
 ///
 /// ```
 /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -81,8 +82,8 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// # Ok::<_, CodecError>(())
 /// ```
 pub trait AnswerCodec: Send + Sync {
-    /// What is to be stored in the place of `plain` in the record `pk`, which is `scope#key` as it
-    /// stands in the table. May be asked several times about one answer.
+    /// What is to be stored in the place of `plain` in the record `pk`, which is `scope#key` as in
+    /// the table. May be called several times for one answer.
     ///
     /// ```
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -105,10 +106,10 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// Where it cannot: the error goes to the log, not into the table.
+    /// If it cannot. The error goes to the log, not into the table.
     fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 
-    /// What was given to [`encode`](Self::encode), exactly.
+    /// Exactly the bytes that [`encode`](Self::encode) was given.
     ///
     /// ```
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -128,7 +129,7 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// Where these are no bytes of its own, or not those of `pk`. The error goes to the log, and into
+    /// If these bytes are not its own, or not those of `pk`. The error goes to the log, and into
     /// the caller's error.
     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 }

@@ -16,15 +16,15 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// An idempotency key for a call to another service, made by
 /// [`Execution::derive_key`](crate::Execution::derive_key) or [`derive_key`].
 ///
-/// It is a SHA-256 and tells nothing of what it was made of. Send [`uuid`](Self::uuid), which is
-/// also its `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
+/// It is a SHA-256 and reveals nothing of its input. Send [`uuid`](Self::uuid), which is also its
+/// `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
 ///
-/// **How long it protects** is up to the other service: it protects against a repeat for as long as
-/// that service remembers the key (Stripe: at least 24 hours). An attempt that comes later makes the
-/// call anew, so keep [`Policy::retention`](crate::Policy::retention) within that time, or look the
-/// effect up first. The other way round, once this operation's own retention is over the same key
-/// starts a new operation, but its derived keys are those of the old one: where that is to be a new
-/// call, put a date or a generation into the key or the scope.
+/// **How long it protects** is up to the other service: it protects against a repeat as long as
+/// that service remembers the key (Stripe: at least 24 hours). A later attempt makes the call
+/// again, so keep [`Policy::retention`](crate::Policy::retention) within that time, or look the
+/// effect up first. In the other direction: once this operation's own retention is over, the same
+/// key starts a new operation, but its derived keys are the old ones. If that should be a new call,
+/// put a date or a generation into the key or the scope.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;
@@ -41,7 +41,7 @@ pub struct DerivedKey([u8; 32]);
 /// a retry after a restart sends the same key without having stored it.
 ///
 /// Parameters count by their JSON value, as in [`Fingerprint`](crate::Fingerprint): the order of
-/// members does not matter, the text of a number does. Two requests that are to happen twice need
+/// members does not matter, the text of a number does. Two requests that should both happen need
 /// different parameters: an order's number, a date.
 ///
 /// ```
@@ -55,8 +55,8 @@ pub struct DerivedKey([u8; 32]);
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] when the parameters cannot be written as JSON, or are nested more
-/// than 128 levels deep.
+/// [`ErrorKind::InvalidInput`] if the parameters cannot be written as JSON, or are nested more than
+/// 128 levels deep.
 pub fn derive_key<P: Serialize + ?Sized>(
     operation: &str,
     parameters: &P,

@@ -1,4 +1,4 @@
-//! What a check of a table came to.
+//! The result of a check of a table.
 
 use std::fmt;
 
@@ -44,8 +44,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) looked at, and what to
-/// do about it. Its text says, in one line, what is so, and after a colon the fix.
+/// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) checked, and what to do
+/// about it. Its text is one line: what was found, and after a colon the fix.
 ///
 /// ```
 /// use dynamodb_idempotency::{Finding, Verdict};
@@ -59,13 +59,13 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at: `keys`, `time to live`, `records of payments` …
+    /// What was checked: `keys`, `time to live`, `records of payments` …
     pub subject: String,
     /// How good it is.
     pub verdict: Verdict,
-    /// What is so.
+    /// What was found.
     pub detail: String,
-    /// What to do about it, where there is something to do.
+    /// What to do about it, if there is something to do.
     pub fix: Option<String>,
 }
 

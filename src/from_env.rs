@@ -25,8 +25,8 @@ impl Idempotency {
     /// The table named by `IDEMPOTENCY_TABLE`, with region, credentials and endpoint as the AWS SDK
     /// finds them (`AWS_ENDPOINT_URL_DYNAMODB` points it at DynamoDB Local).
     ///
-    /// The SDK's missing time-outs are set: 1 s to connect, 2 s for each try; [`sdk_config_loader`]
-    /// has the rest.
+    /// It sets the timeouts that the SDK does not: 1 s to connect, 2 s for each try.
+    /// [`sdk_config_loader`] has the rest.
     ///
     /// ```
     /// use dynamodb_idempotency::{Error, Idempotency};
@@ -38,12 +38,12 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] when the variable is not set or empty. Nothing is sent yet.
+    /// [`ErrorKind::Configuration`] if the variable is not set or empty. Nothing is sent yet.
     pub async fn from_env() -> Result<Self, Error> {
         Self::builder_from_env().await?.build()
     }
 
-    /// As [`from_env`](Self::from_env), with choices.
+    /// As [`from_env`](Self::from_env), with settings.
     ///
     /// ```
     /// use std::time::Duration;
@@ -71,15 +71,15 @@ impl Idempotency {
     }
 }
 
-/// The AWS SDK's configuration as [`Idempotency::from_env`] takes it, for clients of your own beside it
-/// and for what you want otherwise: settings made on the loader replace these.
+/// The AWS SDK's configuration of [`Idempotency::from_env`], for your own clients beside it and for
+/// other settings: settings made on the loader replace these.
 ///
-/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK finds
-/// them. Its missing time-outs are set, 1 s to connect and 2 s for each try. HTTPS is by rustls with
-/// ring: a process makes its first TLS connection in a fraction of the time that it takes with aws-lc,
-/// which draws 20 ms of entropy first, and has less to load. For what ring lacks (FIPS, post-quantum
-/// key exchange) set an `http_client`.
-/// Clients made of one loaded configuration share their connections.
+/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK
+/// finds them. It sets the timeouts that the SDK does not: 1 s to connect and 2 s for each try.
+/// HTTPS uses rustls with ring: a process makes its first TLS connection in a fraction of the time
+/// that it takes with aws-lc, which spends 20 ms on entropy first, and the binary is smaller. For
+/// what ring lacks (FIPS, post-quantum key exchange) set an `http_client`. Clients made of one
+/// loaded configuration share their connections.
 ///
 /// ```
 /// use aws_sdk_dynamodb::Client;

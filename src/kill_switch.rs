@@ -1,8 +1,9 @@
 //! `IDEMPOTENCY_DISABLED`: handlers run as if there were no record of anything.
 
-/// The environment variable that switches idempotency off, for all of a process: `true`, `1`, `yes`
-/// or `on`, in any case of letters. Not set, empty, `false`, `0`, `no` and `off` leave it on, and so
-/// does anything else, with an error in the log. See [`Builder::disabled`](crate::Builder::disabled).
+/// The environment variable that switches idempotency off, for a whole process: `true`, `1`, `yes`
+/// or `on`, in any case of letters. Not set, empty, `false`, `0`, `no` and `off` leave it on. So
+/// does anything else, with an error in the log. See
+/// [`Builder::disabled`](crate::Builder::disabled).
 ///
 /// ```
 /// use dynamodb_idempotency::DISABLED_VARIABLE;

@@ -1,6 +1,7 @@
 //! What the attribute `#[idempotent]` expands to needs.
 
-/// Makes an async function idempotent: its callers get one answer a key, its body runs once.
+/// Makes an async function idempotent: its body runs once for each key, and all callers get the
+/// same answer.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -57,7 +58,8 @@
 /// }
 /// ```
 ///
-/// The function's type is what callers see, `Result<T, RunError<E>>`; the body ends in `Result<T, E>`.
+/// The function's return type is what callers see, `Result<T, RunError<E>>`; the body ends in
+/// `Result<T, E>`.
 ///
 /// | argument | |
 /// |---|---|
@@ -68,7 +70,7 @@
 /// | `idempotency = ..` | where the [`Idempotency`] is: `self.idempotency`. By default the function has an argument of that name |
 /// | any other name | the [`Operation`]'s method of that name: `deadline = context.deadline()`, `policy = \|policy\| policy.max_answer_bytes(1024)` |
 ///
-/// An error is reported at the argument that it is about.
+/// A compile error points at the argument that it is about.
 ///
 /// ```
 /// use dynamodb_idempotency::{Failure, Idempotency, RunError, StepError, idempotent};

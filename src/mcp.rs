@@ -25,19 +25,19 @@
 //! # }
 //! ```
 //!
-//! 1. The key is `_meta.idempotency_key` of the call's `params`, which a host sets, or else the argument
-//!    `idempotency_key`, which a model fills in. Without one nothing runs.
+//! 1. The key is `_meta.idempotency_key` of the call's `params`, which a host sets, or else the
+//!    argument `idempotency_key`, which a model fills in. Without one nothing runs.
 //! 2. The tool's name and its arguments are the payload: the same key with others is refused.
 //! 3. The result is stored without its JSON-RPC id; each repeat gets it under its own id, and with
 //!    `_meta.idempotency_replayed`.
-//! 4. An `Err` of the tool's becomes a result with `isError`, which the model reads. It is a failure: by
-//!    default nothing is stored and the same call runs again. An `Ok` result is stored, whatever its
-//!    `isError` says.
-//! 5. Where this crate has no answer, the response is a JSON-RPC error whose `data` has the `kind` of
+//! 4. An `Err` of the tool becomes a result with `isError`, which the model reads. It is a failure:
+//!    by default nothing is stored and the same call runs again. An `Ok` result is stored, whatever
+//!    its `isError` says.
+//! 5. If this crate has no answer, the response is a JSON-RPC error. Its `data` has the `kind` of
 //!    [`ErrorKind`], whether a retry makes sense, and when.
 //!
-//! Whose keys these are is in the operation's [scope](crate::Scope): give each user of a shared server a
-//! [tenant](crate::Scope::tenant) of its own.
+//! The operation's [scope](crate::Scope) says whose keys these are: give each user of a shared
+//! server their own [tenant](crate::Scope::tenant).
 
 use std::fmt::Display;
 use std::future::Future;
@@ -50,7 +50,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::execution::Execution;
 use crate::operation::{Operation, Outcome};
 
-/// The member of `params._meta`, and the argument, that is the key.
+/// The member of `params._meta`, and the argument, with the key.
 pub const KEY_MEMBER: &str = "idempotency_key";
 
 /// The member of a result's `_meta` that marks a replay.
@@ -61,10 +61,11 @@ const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
 
 impl Operation<'_> {
-    /// Answers a `tools/call` request of the Model Context Protocol: the whole JSON-RPC response, with the
-    /// request's own id. `tool` gets the arguments and runs once a key; see [`mcp`](crate::mcp) for the rules.
+    /// Answers a `tools/call` request of the Model Context Protocol: the whole JSON-RPC response,
+    /// with the request's own id. `tool` gets the arguments and runs once for each key; see
+    /// [`mcp`](crate::mcp) for the rules.
     ///
-    /// Key and payload are the request's; policy, deadline and the rest are the operation's.
+    /// Key and payload come from the request; policy, deadline and the rest from the operation.
     ///
     /// ```
     /// use dynamodb_idempotency::Idempotency;

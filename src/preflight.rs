@@ -1,4 +1,5 @@
-//! A function's start: its checks, which are those of the command line's `doctor` too, or the connection alone.
+//! The checks at a function's start, which the command line's `doctor` uses too, and the connection
+//! alone.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -24,14 +25,15 @@ use crate::table::{Access, Look, Table};
 const DESCRIBED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Idempotency {
-    /// Checks table and permissions, and opens the connection: for a function's start, so that a
-    /// wrong deployment is told there, in one line, and not by the first customer's request.
+    /// Checks table and permissions, and opens the connection. Call it when a function starts: then
+    /// a wrong deployment is reported at the start, in one line, and not by the first customer's
+    /// request.
     ///
-    /// It is off unless it is called. It takes two round trips, however many scopes it is asked for:
-    /// one for the table's state and keys (`dynamodb:DescribeTable`) and its time to live
-    /// (`dynamodb:DescribeTimeToLive`), which are asked at once; and one for all permissions of all
-    /// [scopes](Preflight::scope). Nothing is written: the writes that are tried ask for an owner that
-    /// there is not, under a key that no record can have (`scope#`).
+    /// It takes two round trips, however many scopes there are: one for the table's state and keys
+    /// (`dynamodb:DescribeTable`) and its time to live (`dynamodb:DescribeTimeToLive`), side by
+    /// side; and one for all permissions of all [scopes](Preflight::scope). Nothing is written: the
+    /// writes that it tries require an owner that does not exist, under a key that no record can
+    /// have (`scope#`).
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
@@ -44,12 +46,12 @@ impl Idempotency {
     /// # }
     /// ```
     ///
-    /// | what is found | what comes of it |
+    /// | what is found | what happens |
     /// |---|---|
     /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its fix |
     /// | the time to live is off, or on another attribute: records stay forever | a warning |
     /// | no permission to describe, or DynamoDB throttles: not checked | a warning |
-    /// | idempotency is [switched off](crate::Builder::disabled): nothing is asked | a warning |
+    /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
     /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
@@ -57,12 +59,12 @@ impl Idempotency {
         Preflight { idempotency: self, scopes: Vec::new() }
     }
 
-    /// Fetches credentials and opens the connection, by one request: for a function's start that is to
-    /// check nothing. [`preflight`](Self::preflight) does it too, and takes one round trip more.
+    /// Fetches credentials and opens the connection, with one request, for a function's start
+    /// without checks. [`preflight`](Self::preflight) does it too, and takes one round trip more.
     ///
-    /// It asks for the table's state (`dynamodb:DescribeTable`), for 2 s at the most. That the caller may not ask, or is
-    /// told to ask later, is an answer as well: the connection is open. While idempotency is
-    /// [switched off](crate::Builder::disabled) nothing is asked.
+    /// It asks for the table's state (`dynamodb:DescribeTable`), for 2 s at most. "Not allowed" and
+    /// "throttled" are answers too: the connection is open. While idempotency is [switched
+    /// off](crate::Builder::disabled) nothing is sent.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
@@ -77,8 +79,8 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] where there are no credentials, no region or no such table;
-    /// [`ErrorKind::Unavailable`] when DynamoDB does not answer.
+    /// [`ErrorKind::Configuration`] without credentials, region or table;
+    /// [`ErrorKind::Unavailable`] if DynamoDB does not answer.
     pub async fn warm(&self) -> Result<(), Error> {
         let table = &self.core.table;
         if table.is_disabled {
@@ -109,10 +111,11 @@ pub struct Preflight<'a> {
 }
 
 impl Preflight<'_> {
-    /// Also tries whether records of this scope, and the parts of its large answers, may be read and
-    /// written: at once with those of the other scopes, for the write units of some small writes that
-    /// do not happen. A role that may do so in the scope of an operation may do so for its tenants; no
-    /// need to name these. One that is held to its tenant asks for the scope of that.
+    /// Also checks whether records of this scope, and the parts of its large answers, may be read
+    /// and written. It does so side by side with the other scopes, for the write units of some
+    /// small writes that do not happen. A role that may use the scope of an operation may use its
+    /// tenants too: no need to name these. For a role that is limited to its tenant, name that
+    /// tenant's scope.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {

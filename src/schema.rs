@@ -37,7 +37,7 @@ pub enum Attribute {
     Format,
     /// Results of the steps that are done, while the operation is not.
     Steps,
-    /// How many of the attempts were released before the present operation began.
+    /// How many of the attempts were released before the current execution began.
     ReleasedAttempts,
 }
 

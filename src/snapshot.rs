@@ -1,5 +1,5 @@
-//! Snapshots of the machine, as Lambda `SnapStart` takes them: what must not go into one, and what has to
-//! be made anew after it.
+//! Snapshots of the machine, as Lambda `SnapStart` takes them: what must not be in one, and what
+//! has to be made again after it.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::idempotency::Idempotency;
 const INITIALIZATION_TYPE: &str = "AWS_LAMBDA_INITIALIZATION_TYPE";
 
 impl Idempotency {
-    /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call them
-    /// around any other snapshot of the process.
+    /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call
+    /// them around any other snapshot of the process.
     ///
-    /// Make them before the first request, a [`preflight`](Self::preflight) for instance: which
-    /// connections are open is noted from then on, unless Lambda says that it takes no snapshot of this
-    /// environment. Register them once.
+    /// Make them before the first request, for example before a [`preflight`](Self::preflight):
+    /// open connections are noted from then on, unless Lambda says that it takes no snapshot of
+    /// this environment. Register them once.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -33,9 +33,10 @@ impl Idempotency {
     }
 }
 
-/// What is done around a snapshot of the machine; made by [`Idempotency::snapshot_hooks`].
+/// What to do around a snapshot of the machine; made by [`Idempotency::snapshot_hooks`].
 ///
-/// With the feature `event` it is a `SnapStartResource` of `lambda_runtime`'s, whose runtime calls both.
+/// With the feature `event` it implements `SnapStartResource` of `lambda_runtime`, whose runtime
+/// calls both hooks.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -58,9 +59,9 @@ pub struct SnapshotHooks {
 }
 
 impl SnapshotHooks {
-    /// Leaves nothing in the process that another machine could take for its own: the connections that
-    /// were opened since the hooks were made are used no more, what was learned of DynamoDB's clock is
-    /// dropped, and the [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
+    /// Removes what another machine must not use: the connections that were opened since the hooks
+    /// were made are not used any more, what was learned of DynamoDB's clock is dropped, and the
+    /// [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -71,8 +72,8 @@ impl SnapshotHooks {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] where the hooks of this [`Idempotency`], or of a clone of it, have run
-    /// before this snapshot already: they are registered twice.
+    /// [`ErrorKind::Configuration`] if the hooks of this [`Idempotency`], or of a clone of it, have
+    /// already run before this snapshot: they are registered twice.
     pub fn before_snapshot(&self) -> Result<(), Error> {
         let core = &self.idempotency.core;
         if !core.table.connections.give_up() {
@@ -88,11 +89,11 @@ impl SnapshotHooks {
         Ok(())
     }
 
-    /// Opens a connection by [`warm`](Idempotency::warm), which learns DynamoDB's time as well: the first
-    /// invocation finds both.
+    /// Opens a connection with [`warm`](Idempotency::warm), which learns DynamoDB's time as well,
+    /// so that the first invocation waits for neither.
     ///
-    /// An error of `warm`'s is a warning in the log: the first call tries again. For another snapshot make
-    /// the hooks anew.
+    /// An error of `warm` is a warning in the log: the first call tries again. Make new hooks for
+    /// another snapshot.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -78,9 +78,9 @@ impl Execution {
     /// [`StepError::NotStored`] once it has run: [`ErrorKind::AnswerUnavailable`] for a result that
     /// cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
     /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. A
-    /// handler only sees the last two under
-    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue).
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. By
+    /// default a handler is stopped when its lease is lost. So it sees `LeaseLost` only under
+    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue), or in a task that it has spawned.
     pub async fn step<T, E>(
         &self,
         name: &str,

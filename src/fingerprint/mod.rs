@@ -1,4 +1,4 @@
-//! What a request is, in 32 bytes: a repeat with the same key must have the same fingerprint.
+//! A request's fingerprint, in 32 bytes: a repeat with the same key must have the same one.
 
 pub(crate) mod json;
 mod recipe;
@@ -52,7 +52,7 @@ impl Fingerprint {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the value cannot be written as JSON.
+    /// [`ErrorKind::InvalidInput`] if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
         Self::by_value(payload).map_err(unserialisable)
     }

@@ -15,9 +15,9 @@ use super::answer::WholeBody;
 use super::layer::BoxError;
 use crate::response::{BodyRef, HttpBody};
 
-/// The body of an answer that went through the protocol. It is whole in memory, but for one that is too
-/// long to be stored, where [`Http::stream_large_answers`](super::Http::stream_large_answers) lets it go
-/// out as it comes.
+/// The body of a stored or replayed answer. It is whole in memory, except for an answer that is too
+/// long to be stored and that [`Http::stream_large_answers`](super::Http::stream_large_answers)
+/// sends as it arrives.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -5,7 +5,7 @@ use http::Response;
 use super::problem::ProblemKind;
 
 /// Who has answered a request with an idempotency key. It is in the extensions of the response, for
-/// layers above, logs and metrics; a response to a request that passed through has none.
+/// layers above, logs and metrics. A response to a request that passed through has none.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -44,11 +44,11 @@ use super::problem::ProblemKind;
 pub enum AnsweredBy {
     /// The handler: it ran for this request.
     Handler,
-    /// The record: an earlier request's answer, or its failure that is kept.
+    /// The record: the stored response of an earlier request, or its stored failure.
     Replay,
-    /// The [hook](super::Http::reconcile): the handler of an earlier request had vanished.
+    /// The [hook](super::Http::reconcile): the handler of an earlier request had died.
     Hook,
-    /// The crate itself: this is wrong.
+    /// The crate itself, with this problem.
     Problem(ProblemKind),
 }
 

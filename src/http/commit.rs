@@ -13,9 +13,9 @@ impl Execution {
     /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever
     /// the handler returns, and what repeats get.
     ///
-    /// It is stored by the rules of [`http`](crate::http), so that no cookie is, changed by
-    /// [`Http::on_store`](crate::http::Http::on_store), and whatever its status, since its effect has happened. What is not stored goes out once, with this request's
-    /// response.
+    /// It is stored by the rules of [`http`](crate::http), without cookies and changed by
+    /// [`Http::on_store`](crate::http::Http::on_store), but whatever its status, since its effect
+    /// has happened. Headers that are not stored are sent once, with this request's response.
     ///
     /// ```no_run
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;

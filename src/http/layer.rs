@@ -27,15 +27,16 @@ use crate::acquire::Call;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Makes the requests of the service below it idempotent; made by [`Http::layer`](super::Http::layer).
+/// Makes the requests of the service below it idempotent; made by
+/// [`Http::layer`](super::Http::layer).
 ///
-/// Its service is always ready. The service below is waited for when it is called, so that a request
-/// whose body is still arriving, or which waits for another's answer, takes no place of a concurrency
-/// limit below. A request that waits for one holds its key, under its lease. Put a layer that sheds load
-/// below this one too.
+/// Its service is always ready. It waits for the service below only when it calls it. So a request
+/// whose body is still arriving, or which waits for another request's answer, takes no place of a
+/// concurrency limit below. A request that waits for a place holds its key, under its lease. Put a
+/// load-shedding layer below this one too.
 ///
-/// The handler runs in a task of its own: a client that hangs up, or a time-out layer above, does
-/// not stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
+/// The handler runs in a separate task: a client that hangs up, or a timeout layer above, does not
+/// stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
 /// [`drain`](Self::drain) before its runtime ends.
 ///
 /// ```
@@ -68,11 +69,11 @@ impl IdempotencyLayer {
         Self { config, effect, owners: TaskTracker::new() }
     }
 
-    /// Waits until no handler of this layer's, or of its clones', is running: those too whose
-    /// clients have hung up and which no graceful shutdown of a server's waits for. From now on requests
-    /// with a key are refused with 503 ([`ProblemKind::ShuttingDown`]), those as well whose bodies are
-    /// still arriving: no handler starts after this has returned. Requests that pass through do so as
-    /// ever.
+    /// Waits until no handler of this layer, or of its clones, is running. This includes handlers
+    /// whose clients have hung up, which a server's graceful shutdown does not wait for. From now
+    /// on requests with a key are refused with 503 ([`ProblemKind::ShuttingDown`]), even if their
+    /// bodies are still arriving: no handler starts after this has returned. Other requests still
+    /// pass through.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -129,8 +130,8 @@ pub struct IdempotencyService<S> {
     inner: S,
 }
 
-/// The handler's own body where a request passed through, which streams as it does without the layer;
-/// else the answer's.
+/// The handler's own body if a request passed through, which streams as it does without the layer;
+/// otherwise the answer's.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -143,7 +144,7 @@ pub struct IdempotencyService<S> {
 /// ```
 pub type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
-/// The answer of an [`IdempotencyService`] on its way.
+/// The future of an [`IdempotencyService`]'s answer.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;

@@ -23,35 +23,35 @@
 //! # }
 //! ```
 //!
-//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, with Stripe's habits where
-//! the draft leaves the choice:
+//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, and Stripe's if the draft
+//! leaves the choice:
 //!
-//! 1. `POST` and `PATCH` are made idempotent; other methods pass through untouched.
+//! 1. `POST` and `PATCH` are made idempotent; other methods pass through unchanged.
 //! 2. `Idempotency-Key` is a string of RFC 8941 or the same text bare, of 1 to 255 bytes. Missing,
 //!    malformed or repeated: 400.
 //! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
-//! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by
-//!    [`Policy`].
+//! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by [`Policy`].
 //! 5. 2xx, 3xx and final errors (402, 404, 410 …) are stored and replayed with
-//!    `Idempotency-Replayed: true`. What says that the request was refused before anything was done
-//!    (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic of the handler's is a
-//!    failure, by default without a trace: the next request runs again. [`Http::stored`] has the table.
+//!    `Idempotency-Replayed: true`. A status that says that the request was refused before anything
+//!    was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic of the
+//!    handler is a failure: by default nothing is stored, and the next request runs again.
+//!    [`Http::stored`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
-//! 7. A handler that has refused a request without doing anything says
+//! 7. A handler that has refused a request without doing anything calls
 //!    [`nothing_executed`](crate::Execution::nothing_executed): the key stays free.
-//! 8. A request whose handler vanished is run again when its lease is over; or a hook judges it:
+//! 8. A request whose handler died runs again when its lease is over; or a hook decides:
 //!    [`Http::reconcile`].
-//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`]. Who has
-//!    answered is in each response's extensions: [`AnsweredBy`].
+//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
+//!    extensions of each response say who has answered: [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory, without trailers: an answer is stored before its first byte is sent. What passes
-//! through streams, and so does, by choice, what is too long to be stored
+//! held in memory, without trailers: an answer is stored before its first byte is sent. A request
+//! that passes through streams. So does an answer that is too long to be stored, if you choose so
 //! ([`Http::stream_large_answers`]).
 //!
-//! **Authenticate first.** A replay is given before the handler runs, to whoever sends the key and
-//! the same request: put authentication outside of this layer (an authorizer, a layer above) and
-//! keep clients apart by [`Http::tenant`].
+//! **Authenticate first.** A replay is sent before the handler runs, to anybody who sends the key
+//! and the same request. Put authentication outside of this layer (an authorizer, a layer above),
+//! and keep clients apart with [`Http::tenant`].
 
 pub(crate) mod answer;
 mod answer_body;
@@ -254,9 +254,9 @@ impl Http {
         self
     }
 
-    /// Finds the key elsewhere in a request's head, in the place of the header: in the path or query,
-    /// or in what an authorizer has left in the extensions. 1 to 255 bytes, any characters; `None`
-    /// is a request without a key.
+    /// Finds the key elsewhere in a request's head, instead of the header: in the path or query, or
+    /// in what an authorizer has left in the extensions. 1 to 255 bytes, any characters; `None`
+    /// means a request without a key.
     ///
     /// ```
     /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
@@ -287,10 +287,10 @@ impl Http {
     }
 
     /// Keeps the keys of different tenants apart: what `tenant` finds becomes the scope's
-    /// [tenant](Scope::tenant). A request for which it finds nothing is refused with 400. See [`tenant`] for
-    /// extractors; one of your own returns an `Option<String>` or a [`Tenant`].
+    /// [tenant](Scope::tenant). A request for which it finds nothing is refused with 400. See
+    /// [`tenant`] for extractors; your own returns an `Option<String>` or a [`Tenant`].
     ///
-    /// Without this, whoever sends a key and the request that belongs to it gets the stored answer.
+    /// Without this, anybody who sends a key and its request gets the stored answer.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -314,8 +314,8 @@ impl Http {
     }
 
     /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
-    /// scope: for APIs that serve anonymous clients too. A request that names several tenants is
-    /// refused here as well.
+    /// scope. For APIs that serve anonymous clients too. A request that names several tenants is
+    /// still refused.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -332,7 +332,8 @@ impl Http {
         self
     }
 
-    /// What of a request must be the same in a repeat. Default: method, path, query and body.
+    /// The parts of a request that must be the same in a repeat. Default: method, path, query and
+    /// body.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -352,21 +353,21 @@ impl Http {
         self
     }
 
-    /// Which responses are stored and replayed. Any other one goes out unstored: by its status it is a
-    /// refusal, after which the key is free whatever the policy, or a failure, for which the
-    /// [policy](crate::Policy::failure) decides.
+    /// Which responses are stored and replayed. Any other response is sent and not stored. By its
+    /// status it is a refusal, after which the key is free whatever the policy; or a failure, for
+    /// which the [policy](crate::Policy::failure) decides.
     ///
     /// | status | default |
     /// |---|---|
-    /// | 2xx; 3xx but 304; 402, 404, 410 and each other 4xx | stored |
+    /// | 2xx; 3xx except 304; 402, 404, 410 and every 4xx not named below | stored |
     /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a refusal: nothing was done, and the client may send a corrected request under the same key |
-    /// | 304, 412 | a refusal: a precondition, which the next request may fulfil |
-    /// | 408, 409, 425, 429 | a failure: the client is to send the same again |
-    /// | 5xx, and any other one | a failure |
+    /// | 304, 412 | a refusal: a precondition failed, and the next request may meet it |
+    /// | 408, 409, 425, 429 | a failure: the client should send the same again |
+    /// | 5xx, and any other status | a failure |
     ///
-    /// `|status| status.as_u16() >= 200` stores all, as Stripe does. Interim responses (1xx) are no
-    /// answers: to store them is a configuration error, which each request gets as
-    /// [`ProblemKind::Misconfigured`]. Where `stored` panics, the request counts as completed, and
+    /// `|status| status.as_u16() >= 200` stores all, as Stripe does. Interim responses (1xx) are
+    /// not answers: to store them is a configuration error, which each request gets as
+    /// [`ProblemKind::Misconfigured`]. If `stored` panics, the request counts as completed, and
     /// repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
@@ -406,13 +407,14 @@ impl Http {
         self
     }
 
-    /// Changes an answer before it is stored, to leave out what must not stand in the table: a header, a
-    /// member of the body. This request's client gets the handler's own response, repeats get what is
-    /// stored. Committed responses, a [hook's](Self::reconcile) and failures that are kept go through it
-    /// as well. To keep answers whole and yet unreadable, see [`AnswerCodec`](crate::AnswerCodec).
+    /// Changes an answer before it is stored, to leave out what must not be in the table: a header,
+    /// a member of the body. This request's client gets the handler's own response, repeats get
+    /// what is stored. Committed responses, those of a [hook](Self::reconcile) and failures that
+    /// are kept go through it as well. To store answers whole but unreadable, see
+    /// [`AnswerCodec`](crate::AnswerCodec).
     ///
-    /// It is given what would be stored, so without cookies, and may be called several times about one
-    /// answer. Where it panics nothing of the answer is stored: the request counts as completed, and
+    /// It gets what would be stored, so without cookies, and may be called several times for one
+    /// answer. If it panics, nothing of the answer is stored: the request counts as completed, and
     /// repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
@@ -433,8 +435,8 @@ impl Http {
         self
     }
 
-    /// Changes a replay before it goes out: an answer that was stored before, and that has its
-    /// `Idempotency-Replayed` header already. The record stays as it is.
+    /// Changes a replay before it is sent. The replay has its `Idempotency-Replayed` header
+    /// already. The record stays as it is.
     ///
     /// ```
     /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
@@ -455,9 +457,9 @@ impl Http {
         self
     }
 
-    /// The largest request body that is taken, in bytes; above it the answer is 413 and nothing runs.
-    /// [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is more than Lambda
-    /// lets through.
+    /// The largest request body that is accepted, in bytes; above it the answer is 413 and nothing
+    /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
+    /// more than Lambda accepts.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -469,18 +471,19 @@ impl Http {
         self
     }
 
-    /// Whether an answer whose body is over [`max_answer_bytes`](crate::Policy::max_answer_bytes) goes out
-    /// as it comes. Default: it is read to its end first, however long it is.
+    /// Whether an answer whose body is over [`max_answer_bytes`](crate::Policy::max_answer_bytes)
+    /// is sent as it arrives. Default `false`: it is read to its end first, however long it is.
     ///
-    /// In both cases the request is completed with the reason in place of the answer: the client that
-    /// asked first gets the answer, repeats get [`ProblemKind::AnswerUnavailable`], and the handler never
-    /// runs again. With `true` that is written as soon as the body is too long, before its first byte goes
-    /// out, and no more than about so many bytes of it are held in memory. A body that ends in an error
-    /// after that breaks its client's connection, as without this crate. A response whose status is not
-    /// stored ([`stored`](Self::stored)) frees its key, or is a failure, at the same moment.
+    /// In both cases the request is completed with the reason in the place of the answer: the
+    /// client that asked first gets the answer, repeats get [`ProblemKind::AnswerUnavailable`], and
+    /// the handler never runs again. With `true` the record is completed as soon as the body is too
+    /// long, before its first byte is sent, and about so many bytes of it are held in memory. A
+    /// body that ends in an error after that breaks its client's connection, as without this crate.
+    /// A response whose status is not stored ([`stored`](Self::stored)) frees its key, or is a
+    /// failure, at the same moment.
     ///
-    /// For [`layer`](Self::layer) and `wrap_streaming`; of [`wrap`](Self::wrap) Lambda takes whole bodies
-    /// only.
+    /// For [`layer`](Self::layer) and `wrap_streaming`. With [`wrap`](Self::wrap) Lambda only
+    /// accepts whole bodies.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -497,17 +500,17 @@ impl Http {
     }
 
     /// Whether gRPC requests are served. Default: those with a key are refused
-    /// ([`ProblemKind::GrpcUnsupported`]), since a gRPC answer has its status in trailers, behind a status
-    /// of HTTP that is always 200.
+    /// ([`ProblemKind::GrpcUnsupported`]), since a gRPC answer has its status in trailers, and its
+    /// HTTP status is always 200.
     ///
-    /// With `true` trailers are stored and replayed. An answer is judged by the HTTP status that its gRPC
-    /// status stands for ([`stored`](Self::stored)): OK and `NOT_FOUND` are stored, `INVALID_ARGUMENT` frees
-    /// the key, `UNAVAILABLE` is a failure. The crate's own answers are gRPC's too, unless there is a
-    /// [renderer](Self::problem). The key comes in the metadata, under the header's name. A call with an
-    /// answer of many messages is held until its end, as any answer is.
+    /// With `true` trailers are stored and replayed. An answer is judged by the HTTP status that
+    /// its gRPC status maps to ([`stored`](Self::stored)): OK and `NOT_FOUND` are stored,
+    /// `INVALID_ARGUMENT` frees the key, `UNAVAILABLE` is a failure. The crate's own answers are
+    /// gRPC's too, unless there is a [renderer](Self::problem). The key is in the metadata, under
+    /// the header's name. An answer of many messages is held until its end, as any answer is.
     ///
-    /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` refuse gRPC all the
-    /// same, and so do handlers that are one transaction.
+    /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` always
+    /// refuse gRPC, and so do handlers that are one transaction.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -529,7 +532,7 @@ impl Http {
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
-    /// the prefix. Put it outside, or give routers of different prefixes different scopes.
+    /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -32,7 +32,7 @@ pub enum ProblemKind {
     KeyMissing,
     /// 400: the key is empty, too long, repeated or malformed.
     KeyInvalid,
-    /// 400: the tenant is required and cannot be told.
+    /// 400: the tenant is required and cannot be found.
     TenantMissing,
     /// 400: the request names several tenants, or one that cannot be read.
     TenantInvalid,
@@ -42,14 +42,15 @@ pub enum ProblemKind {
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
     BodyTooLarge,
-    /// 415: a gRPC request with a key, where [`Http::grpc`](super::Http::grpc) is not chosen, or trailers are
-    /// not carried, as on Lambda. Nothing ran.
+    /// 415: a gRPC request with a key, and [`Http::grpc`](super::Http::grpc) is not set, or
+    /// trailers are not carried, as on Lambda. Nothing ran.
     GrpcUnsupported,
     /// 422: the key was used before with another method, path, query or body.
     Mismatch,
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
-    /// 409 with `Retry-After`: this request outlived its lease; another one with its key counts.
+    /// 409 with `Retry-After`: this request outlived its lease; the other request with its key
+    /// counts.
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and may not be repeated.
     Abandoned,
@@ -64,19 +65,18 @@ pub enum ProblemKind {
     OutcomeUnknown,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the handler ran, and the body of its response ended with an error. Where its status says that
-    /// it is stored, the request counts as completed.
+    /// 500: the handler ran, and the body of its response ended with an error. If its status is one
+    /// that is stored, the request counts as completed.
     BodyBroken,
-    /// 500: the stored record or its answer is not one that this version understands; the reason is
-    /// in the log.
+    /// 500: this version does not understand the stored record or its answer; the log has the
+    /// reason.
     RecordNotUnderstood,
-    /// 500: the table, its permissions or the program's settings are not what they must be; the reason
-    /// is in the log.
+    /// 500: the table, its permissions or the program's settings are wrong; the log has the reason.
     Misconfigured,
     /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
     Unavailable,
     /// 503 with `Retry-After`: the request's lease ended while its handler ran, and the handler was
-    /// stopped: its effect may have happened, in part too.
+    /// stopped: its effect may have happened, or a part of it.
     LeaseExpired,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
@@ -86,12 +86,11 @@ pub enum ProblemKind {
     /// 503 with `Retry-After`: the record of this key was written by a newer version, which this
     /// instance does not understand. Nothing ran.
     NewerRecord,
-    /// 503 with `Retry-After`: an earlier request with this key has done a part of its work, and this
-    /// instance cannot read what that came to; the reason is in the log. Nothing ran.
+    /// 503 with `Retry-After`: an earlier request with this key has done a part of its work, and
+    /// this instance cannot read the result; the log has the reason. Nothing ran.
     StepsUnreadable,
     /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
-    /// [hook](super::Http::reconcile) could not tell what became of it; the reason is in the log.
-    /// Nothing ran.
+    /// [hook](super::Http::reconcile) failed; the log has the reason. Nothing ran.
     ReconcileFailed,
 }
 
@@ -180,7 +179,7 @@ impl ProblemKind {
     }
 }
 
-/// A problem, to be rendered.
+/// A problem before it is rendered.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -202,7 +201,7 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// One sentence on this occurrence; safe to show to the client.
     pub detail: Cow<'static, str>,
-    /// When a retry makes sense, for the kinds that say so.
+    /// When a retry makes sense, for the kinds that have it.
     pub retry_after: Option<Duration>,
 }
 
@@ -265,8 +264,8 @@ impl Problem {
         )
     }
 
-    /// `application/problem+json` with `type`, `title`, `status` and `detail`, and `Retry-After`
-    /// where a retry makes sense.
+    /// `application/problem+json` with `type`, `title`, `status` and `detail`, and `Retry-After` if
+    /// a retry makes sense.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;

@@ -27,12 +27,12 @@ type Asked = Pin<Box<dyn Future<Output = Result<Word, BoxError>> + Send>>;
 pub(super) type Hook = Arc<dyn Fn(Abandoned) -> Asked + Send + Sync>;
 
 impl Http {
-    /// Asks `hook` about a request whose handler let its lease end without an answer, in the place of
+    /// Asks `hook` about a request whose handler let its lease end without an answer, instead of
     /// [`Policy::takeover`](crate::Policy::takeover); see
     /// [`Operation::reconcile`](crate::Operation::reconcile). Its answers are responses, stored
-    /// whatever their status; what it needs to make one it finds by
-    /// [`Abandoned::derive_key`] or in the [steps](Abandoned::step). Where it fails the client gets
-    /// [`ProblemKind::ReconcileFailed`], and [`ProblemKind::HandlerPanicked`] where it panics.
+    /// whatever their status. To make one, it can use [`Abandoned::derive_key`] and the
+    /// [steps](Abandoned::step). If it fails, the client gets [`ProblemKind::ReconcileFailed`], and
+    /// if it panics, [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::key::push_hex;
 
-/// What a request says of whose it is.
+/// The tenant that a request names.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -30,8 +30,8 @@ use crate::key::push_hex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tenant {
-    /// It names one. An empty name is treated as [`Invalid`](Self::Invalid): all that have none would
-    /// be one tenant.
+    /// It names one. An empty name is treated as [`Invalid`](Self::Invalid): otherwise all requests
+    /// with an empty name would be one tenant.
     Known(String),
     /// It names nobody.
     Unknown,
@@ -45,8 +45,8 @@ impl From<Option<String>> for Tenant {
     }
 }
 
-/// The value of a header, for one that is no secret. An empty value names nobody; a repeated header,
-/// or one that is not UTF-8, is invalid.
+/// The value of a header that is not secret. An empty value names nobody. A repeated header, or one
+/// that is not UTF-8, is invalid.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header};
@@ -60,8 +60,8 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + '
     move |parts| single(parts, name, |value| std::str::from_utf8(value).ok().map(str::to_owned))
 }
 
-/// The SHA-256 of a header's value in hex, for API keys and tokens: the table's keys are no place
-/// for a secret. An empty value names nobody; a repeated header is invalid.
+/// The SHA-256 of a header's value in hex, for API keys and tokens: a secret must not be in the
+/// table's keys. An empty value names nobody; a repeated header is invalid.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header_sha256};

@@ -25,14 +25,15 @@
 //! ```
 //!
 //! 1. The signature is checked first: without a valid one the answer is 401
-//!    ([`ProblemKind::SignatureInvalid`]), and nothing is looked up, replayed or run. So it is where idempotency
-//!    is switched off.
-//! 2. The event's id is the key. An event that is delivered again gets the stored answer, in which senders
-//!    read that it has arrived. While it is being handled the answer is 409 with `Retry-After`, and the
-//!    sender tries again. A handler that fails with a 5xx leaves the key free for the next delivery.
+//!    ([`ProblemKind::SignatureInvalid`]), and nothing is looked up, replayed or run. It is also
+//!    checked if idempotency is switched off.
+//! 2. The event's id is the key. An event that is delivered again gets the stored answer, so the
+//!    sender knows that it has arrived. While it is being handled the answer is 409 with
+//!    `Retry-After`, and the sender tries again. A handler that fails with a 5xx leaves the key
+//!    free for the next delivery.
 //! 3. The body does not count: senders change parts of it from one delivery to the next (Stripe's
-//!    `pending_webhooks`), and who signs the event names it. [`Http::fingerprint`] after
-//!    [`Http::webhook`] makes it count.
+//!    `pending_webhooks`), and the signature already proves that the sender chose the id.
+//!    [`Http::fingerprint`] after [`Http::webhook`] makes it count.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ use crate::fingerprint::Fingerprint;
 /// How old a signature of Stripe's may be: what Stripe's own libraries say.
 const STRIPE_TOLERANCE: Duration = Duration::from_secs(300);
 
-/// Whose webhooks they are: how their signature is checked and where the event's id is.
+/// A sender of webhooks: how its signature is checked and where the event's id is.
 ///
 /// ```
 /// use dynamodb_idempotency::http::Webhook;
@@ -84,8 +85,8 @@ enum EventId {
 }
 
 impl Webhook {
-    /// Stripe's: `Stripe-Signature`, of at most 5 minutes ago, over the time and the body. The key is the event's
-    /// `id` (`evt_…`). Several secrets are for the time in which one replaces another.
+    /// Stripe's: `Stripe-Signature`, at most 5 minutes old, over the time and the body. The key is
+    /// the event's `id` (`evt_…`). Give several secrets while you rotate them.
     ///
     /// The age is judged by the store's time.
     ///
@@ -100,9 +101,9 @@ impl Webhook {
         Self { scheme: Scheme::Stripe(collect(secrets)), id: EventId::Json("/id".to_owned()) }
     }
 
-    /// GitHub's: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which a redelivery
-    /// repeats. GitHub does not sign that header: who has recorded a delivery can send it again as
-    /// another one, so serve it by HTTPS only.
+    /// GitHub's: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which a
+    /// redelivery repeats. GitHub does not sign that header: somebody who has recorded a delivery
+    /// can send it again as another one, so serve it by HTTPS only.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -116,9 +117,10 @@ impl Webhook {
         Self { scheme: Scheme::GitHub(collect(secrets)), id }
     }
 
-    /// Another sender's: `is_signed` checks a request's head and its body, byte for byte as they came. Compare
-    /// signatures in constant time, as `Mac::verify_slice` of the crate `hmac` does. The key is the body's
-    /// member `id`, or what [`json_id`](Self::json_id) or [`header_id`](Self::header_id) says.
+    /// Another sender's: `is_signed` checks a request's head and its body, byte for byte as it
+    /// arrived. Compare signatures in constant time, as `Mac::verify_slice` of the crate `hmac`
+    /// does. The key is the body's member `id`, or that of [`json_id`](Self::json_id) or
+    /// [`header_id`](Self::header_id).
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -133,8 +135,8 @@ impl Webhook {
         Self { scheme: Scheme::Own(Arc::new(is_signed)), id: EventId::Json("/id".to_owned()) }
     }
 
-    /// The event's id is this member of the JSON body, a text or a whole number, by its
-    /// pointer (RFC 6901).
+    /// The event's id is this member of the JSON body, a string or a whole number, by its pointer
+    /// (RFC 6901).
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -203,9 +205,9 @@ impl EventId {
 }
 
 impl Http {
-    /// Takes webhooks: the [`Webhook`] says how their signature is checked and where the event's id is, which
-    /// is the key. See [`webhook`](mod@super::webhook) for the rules. A signed request without an id is refused
-    /// with 400, whatever [`key_required`](Self::key_required) says.
+    /// Accepts webhooks: the [`Webhook`] says how their signature is checked, and where the event's
+    /// id is, which is the key. See [`webhook`](mod@super::webhook) for the rules. A signed request
+    /// without an id is refused with 400, even if [`key_required`](Self::key_required) is `false`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -107,18 +107,18 @@ impl Execution {
 
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
     /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
-    /// the handler returns; [`run`](crate::Operation::run) gives it as its own type.
+    /// the handler returns. [`run`](crate::Operation::run) returns it as its own type.
     ///
-    /// The items are the business's own writes and condition checks, at most
+    /// The items are your own writes and condition checks, at most
     /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
-    /// region. It lands only while this execution owns its record: not after another one has taken
-    /// over, but after the lease has run out with nobody else there.
+    /// region. The commit succeeds only while this execution owns its record: not after another one
+    /// has taken over, but even after the lease has run out if nobody has taken over.
     ///
-    /// Conflicts with other transactions, throttling and lost responses are tried again, as long as
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and the deadline allow. If
-    /// DynamoDB does not confirm by then, the record is given up instead, so that the commit cannot
-    /// land any more. A commit whose future is dropped half-way is looked after in the same way when
-    /// the handler returns.
+    /// Conflicts with other transactions, throttling and lost responses are tried again, for
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
+    /// If DynamoDB does not confirm by then, the record is released or kept as FAILED instead, so
+    /// that the commit cannot be applied any more. A commit whose future is dropped half-way is
+    /// resolved in the same way when the handler returns.
     ///
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
@@ -134,7 +134,7 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// See [`CommitError`]: a failed condition comes with the item that failed it.
+    /// See [`CommitError`]: a failed condition has the item that failed it.
     pub async fn commit<T: Serialize + ?Sized>(
         &self,
         response: &T,

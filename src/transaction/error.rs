@@ -34,7 +34,7 @@ pub(crate) struct Failed {
 }
 
 impl ConditionFailed {
-    /// Which of the items it was, counted from 0; the first, where there are several.
+    /// Which item it was, counted from 0; the first, if there are several.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -72,10 +72,9 @@ impl ConditionFailed {
         self.first.index
     }
 
-    /// The item as it stands in the table, by which the condition was judged. `None` where there is
-    /// none, or where the item asked for
-    /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None)
-    /// itself.
+    /// The item in the table, by which the condition was judged. `None` if there is none, or if
+    /// your item asked for
+    /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -171,10 +170,10 @@ impl fmt::Debug for ConditionFailed {
     }
 }
 
-/// Why a transaction is one that DynamoDB cannot take: nothing was written. Indexes count the
-/// caller's own items from 0.
+/// Why DynamoDB cannot accept a transaction: nothing was written. Indexes count your own items from
+/// 0.
 ///
-/// All but [`Refused`](Self::Refused) are found before anything is sent.
+/// All except [`Refused`](Self::Refused) are found before anything is sent.
 ///
 /// ```
 /// use dynamodb_idempotency::InvalidTransaction;
@@ -195,7 +194,7 @@ pub enum InvalidTransaction {
         /// Which.
         index: usize,
     },
-    /// Two items are about the same item of a table, which DynamoDB does not allow.
+    /// Two operations are about the same item of a table, which DynamoDB does not allow.
     SameItem {
         /// The first of the two.
         first: usize,
@@ -211,33 +210,33 @@ pub enum InvalidTransaction {
     ItemTooLarge {
         /// Which.
         index: usize,
-        /// Its size, or that of the value; at least.
+        /// Its size, or that of the value; a lower bound.
         bytes: usize,
     },
     /// All items together, with the record, are larger than DynamoDB's 4 MB.
     TooLarge {
-        /// Their size; at least.
+        /// Their size; a lower bound.
         bytes: usize,
     },
-    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); or
-    /// does not fit into its record, which has 400 KB, under
-    /// [`LargeAnswers::InRecord`](crate::LargeAnswers::InRecord).
+    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); or,
+    /// under [`LargeAnswers::InRecord`](crate::LargeAnswers::InRecord), it does not fit into its
+    /// record of 400 KB.
     AnswerTooLarge {
         /// The size of the answer; or of the whole record.
         bytes: usize,
     },
-    /// The answer cannot be written as JSON, or the body of the response that it is ended with an error;
-    /// with the reason.
+    /// The answer cannot be written as JSON, or the body of the response ended with an error; with
+    /// the reason.
     AnswerNotSerializable(String),
     /// The [`AnswerCodec`](crate::AnswerCodec) has failed; with its reason.
     AnswerNotEncoded(String),
-    /// An HTTP handler commits by [`commit_response`](crate::Execution::commit_response), a
-    /// function by [`commit`](crate::Execution::commit).
+    /// An HTTP handler must commit with [`commit_response`](crate::Execution::commit_response), a
+    /// function with [`commit`](crate::Execution::commit).
     WrongKindOfAnswer,
-    /// DynamoDB does not take the transaction: an expression that is wrong, two items on one key
-    /// that cannot be told apart here, an item that an update would make too large.
+    /// DynamoDB refuses the transaction: an expression is wrong, two items have one key that the
+    /// crate could not tell apart, or an update would make an item too large.
     Refused {
-        /// Which item, if DynamoDB told.
+        /// Which item, if DynamoDB said so.
         index: Option<usize>,
         /// What it said.
         message: String,
@@ -289,7 +288,7 @@ impl fmt::Display for InvalidTransaction {
 
 impl StdError for InvalidTransaction {}
 
-/// Why [`commit`](crate::Execution::commit) has not written what it was given.
+/// Why [`commit`](crate::Execution::commit) has not written its items.
 ///
 /// After the first three the execution still owns its record: its handler may commit something else
 /// or answer without a commit.
@@ -310,24 +309,23 @@ impl StdError for InvalidTransaction {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// A condition of the caller's own did not hold.
+    /// One of your conditions did not hold.
     ConditionFailed(ConditionFailed),
-    /// The transaction is one that DynamoDB cannot take.
+    /// DynamoDB cannot accept the transaction.
     Invalid(InvalidTransaction),
-    /// Nothing was written: other transactions were at the items, or DynamoDB throttled, until the
+    /// Nothing was written: other transactions held the items, or DynamoDB throttled, until the
     /// time was over; or a table or a permission is missing.
     NotApplied(Error),
-    /// This execution has committed before, and that stands.
+    /// This execution has committed before, and that commit stands.
     AlreadyCommitted,
     /// The execution is over; what its handler returns is not stored. By its kind:
     ///
     /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
-    ///   written, now or later.
+    ///   written, and nothing will be.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, and
-    ///   the record was given up instead. Nothing was written, now or later, but for what
-    ///   `docs/exactly-once.md` says of late copies. The record is FAILED: under
-    ///   [`Failure::Replay`](crate::Failure::Replay), and on the last attempt of
-    ///   [`Failure::Retain`](crate::Failure::Retain), for good; else the next call runs.
+    ///   the attempt was failed instead. Nothing was written, and nothing will be. The next call
+    ///   runs, unless the failure is final: under [`Failure::Replay`](crate::Failure::Replay), and
+    ///   on the last attempt of [`Failure::Retain`](crate::Failure::Retain).
     /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit
     ///   has happened as a whole or not at all, and a repeat with the same key finds out.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had returned before.
@@ -391,13 +389,13 @@ impl From<InvalidTransaction> for CommitError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactionError<E> {
-    /// The closure failed with this, before anything was sent; or a kept error is replayed.
+    /// The closure failed with this error, before anything was sent; or it is the replay of a
+    /// stored error.
     Handler(E),
-    /// A condition of the caller's own did not hold, and there is no answer for that. Nothing was
-    /// written, and the key is as it was.
+    /// One of your conditions did not hold, and there is no answer for that. Nothing was written,
+    /// and the key is unchanged.
     ConditionFailed(ConditionFailed),
-    /// The transaction is one that DynamoDB cannot take. Nothing was written, and the key is as it
-    /// was.
+    /// DynamoDB cannot accept the transaction. Nothing was written, and the key is unchanged.
     Invalid(InvalidTransaction),
     /// The idempotency layer could not give an answer; see [`ErrorKind`](crate::ErrorKind).
     Idempotency(Error),

@@ -1,7 +1,8 @@
 //! Effects that happen exactly once: the business writes and the record in one DynamoDB transaction.
 //!
-//! [`Execution::commit`](crate::Execution::commit) ends a running operation so;
-//! [`Operation::run_transaction`](crate::Operation::run_transaction) is the whole of an operation.
+//! [`Execution::commit`](crate::Execution::commit) ends a running operation with one;
+//! [`Operation::run_transaction`](crate::Operation::run_transaction) makes one of a whole
+//! operation.
 
 mod commit;
 mod error;
@@ -22,7 +23,7 @@ pub(crate) use self::error::Failed;
 pub use self::error::{CommitError, ConditionFailed, InvalidTransaction, TransactionError};
 pub(crate) use self::once::{Instead, Once, look_up, once};
 
-/// How many items of the caller's fit beside the record: DynamoDB takes 100 in all.
+/// How many of your items fit beside the record: DynamoDB accepts 100 in all.
 ///
 /// ```
 /// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
@@ -87,9 +88,8 @@ impl<T> Transaction<T> {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
     }
 
-    /// An answer that goes out unstored, with nothing written and the key left free: the request
-    /// was looked at and refused, and may come again corrected. Items that are added make it an
-    /// ordinary answer.
+    /// An answer that is sent and not stored, with nothing written and the key free: the request
+    /// was refused, and may be sent again corrected. With items added it is an ordinary answer.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -113,8 +113,8 @@ impl<T> Transaction<T> {
         Self { nothing_executed: true, ..Self::new(response) }
     }
 
-    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`] in all. Those that do
-    /// not say what they return when their condition fails return the item (`ALL_OLD`).
+    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`] in all. An item that
+    /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -144,8 +144,8 @@ impl<T> Transaction<T> {
         self
     }
 
-    /// The answer that is stored instead when a condition of these items does not hold: "insufficient
-    /// funds", say. `None` stores nothing, and the call fails with
+    /// The answer that is stored instead if a condition of these items does not hold, for example
+    /// "insufficient funds". `None` stores nothing, and the call fails with
     /// [`TransactionError::ConditionFailed`]. It costs one more round trip.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Operations of one's own code that are one transaction.
+//! Operations of your own code that are one transaction.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::refusal::refusal;
 use crate::response::{Answer, Draft};
 
 impl Operation<'_> {
-    /// Does the whole operation in one DynamoDB transaction: the writes that `build` gives, and the
-    /// completed record with its answer. All of it happens, once, or nothing. One round trip; a
-    /// repeat's own transaction is cancelled with the stored answer, which is one round trip too. An
-    /// answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three, a read, the parts and the
-    /// transaction, and its repeat two reads.
+    /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and
+    /// the completed record with its answer. All of it happens, once, or nothing. It takes one
+    /// round trip. A repeat's own transaction is cancelled and returns the stored answer, which is
+    /// one round trip too. An answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three
+    /// (a read, the parts and the transaction), and its repeat two reads.
     ///
-    /// `build` runs **before** DynamoDB is asked, in a repeat as well: it prepares the writes and
-    /// must have no effect of its own. Nothing is stored when it fails, whatever the policy for
+    /// `build` runs **before** DynamoDB is asked, in a repeat too. It prepares the writes and must
+    /// have no effect of its own. Nothing is stored when it fails, whatever the policy for
     /// failures.
     ///
-    /// Records that [`run`](Self::run) has left under the key are met by the same rules: a live
-    /// lease is respected, one that is over is taken over, a kept failure runs again or is given
-    /// back. There is no lease and so no owner that can be taken over. Without DynamoDB there is
-    /// nothing to write to: [`Outage::Open`](crate::Outage::Open) does not apply.
+    /// Records of [`run`](Self::run) under the same key follow the same rules: a live lease is
+    /// respected, one that is over is taken over, a kept failure runs again or is returned. There
+    /// is no lease and so no owner that can be taken over. [`Outage::Open`](crate::Outage::Open)
+    /// does not apply: the effect needs DynamoDB too.
     ///
     /// ```no_run
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -52,8 +52,8 @@ impl Operation<'_> {
     /// ```
     ///
     /// # Errors
-    /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown)
-    /// where DynamoDB did not confirm it in time: ask again with the same key.
+    /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if
+    /// DynamoDB did not confirm it in time: retry with the same key.
     pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, TransactionError<E>>
     where
         F: FnOnce() -> Fut,
@@ -64,8 +64,8 @@ impl Operation<'_> {
         self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
     }
 
-    /// As [`run_transaction`](Self::run_transaction), and tells how the answer came: executed now,
-    /// also where it is the one for a failed condition; replayed; or with nothing executed.
+    /// As [`run_transaction`](Self::run_transaction), and says whether the answer is new (also if
+    /// it is the one for a failed condition), replayed, or with nothing executed.
     ///
     /// ```
     /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {

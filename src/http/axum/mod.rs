@@ -1,14 +1,15 @@
 //! axum: [`Execution`] as an extractor, and the crate's errors as responses. Feature `axum`.
 //!
-//! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as an
-//!    argument. For a request that has none the answer is a 500 that says why. `Option<Execution>` is for
+//! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
+//!    an argument. A request that has none gets a 500 that says why. Use `Option<Execution>` for
 //!    handlers that such requests reach too.
-//! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer answers with.
-//! 3. [`Execution::commit_into_response`] commits whatever axum makes a response of, and
+//! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer
+//!    sends.
+//! 3. [`Execution::commit_into_response`] commits anything that axum can make a response of, and
 //!    [`Execution::step_into_response`] makes a step of it.
 //! 4. A handler whose whole effect is one transaction returns it: see
 //!    [`Http::transaction_layer`](super::Http::transaction_layer).
-//! 5. What an extractor refuses (400, 415, 422) leaves the key free: see
+//! 5. If an extractor rejects a request (400, 415, 422), the key stays free: see
 //!    [`Http::stored`](super::Http::stored).
 //!
 //! ```
@@ -48,10 +49,10 @@
 //! # }
 //! ```
 //!
-//! Put the layer on routes: `route_layer` of a route, as above, or of a whole `Router`. Under `Router::layer`
-//! it is in front of the router's fallback as well: a `POST` without a key to a path that does not exist is
-//! then a 400 and not a 404. The layer cannot tell such a request from one for a fallback that charges
-//! somebody, so it asks for a key.
+//! Put the layer on routes: `route_layer` of a route, as above, or of a whole `Router`.
+//! `Router::layer` also covers the router's fallback: a `POST` without a key to a path that does
+//! not exist would get a 400 instead of a 404. The layer cannot tell such a request from one for a
+//! fallback that has an effect, so it requires a key.
 
 mod step;
 mod transaction;
@@ -96,8 +97,9 @@ impl<S: Sync> OptionalFromRequestParts<S> for Execution {
 }
 
 impl Execution {
-    /// As [`commit_response`](Self::commit_response), for whatever axum makes a response of. The response
-    /// comes back for the handler to return; its body is read into memory before anything is sent.
+    /// As [`commit_response`](Self::commit_response), for anything that axum can make a response
+    /// of. It returns the response, for the handler to return. The response's body is read into
+    /// memory before anything is sent.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -111,8 +113,8 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] where the response's body
-    /// ends with an error.
+    /// As `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] if the response's
+    /// body ends with an error.
     pub async fn commit_into_response(
         &self,
         response: impl IntoResponse,

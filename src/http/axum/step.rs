@@ -16,9 +16,9 @@ use crate::http::answer;
 use crate::steps::StepError;
 
 impl Execution {
-    /// As [`step`](Self::step), for whatever axum makes a response of: a later attempt gets the response
-    /// back. Its body is read into memory. Cookies, the date and hop-by-hop headers are
-    /// [not stored](crate::http): they are in the first response alone.
+    /// As [`step`](Self::step), for anything that axum can make a response of: a later attempt gets
+    /// the response back. Its body is read into memory. Cookies, the date and hop-by-hop headers
+    /// are [not stored](crate::http): only the first response has them.
     ///
     /// ```no_run
     /// use axum::http::StatusCode;

@@ -10,22 +10,24 @@ use super::super::problem::{Problem, ProblemKind};
 use crate::transaction::{OnConditionFailed, Transaction};
 
 impl Http {
-    /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, the first
-    /// time as in a repeat. It is to [`layer`](Self::layer) what
-    /// [`run_transaction`](crate::Operation::run_transaction) is to [`run`](crate::Operation::run).
+    /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, for
+    /// the first request and for a repeat. Compared with [`layer`](Self::layer), it is what
+    /// [`run_transaction`](crate::Operation::run_transaction) is compared with
+    /// [`run`](crate::Operation::run).
     ///
-    /// The handler returns a [`Transaction`] of whatever axum makes a response of, or a `Result` of one. It
-    /// runs before DynamoDB is asked, in a repeat as well, and must have no effect of its own. It has no
-    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored whatever its
-    /// status. A response without a transaction, such as an extractor's refusal, goes out unstored and
-    /// leaves the key free.
+    /// The handler returns a [`Transaction`] of anything that axum can make a response of, or a
+    /// `Result` with one. It runs before DynamoDB is asked, in a repeat too, and must have no
+    /// effect of its own. It has no [`Execution`](crate::Execution). The response to a transaction
+    /// with writes is stored whatever its status. A response without a transaction, such as an
+    /// extractor's rejection, is sent and not stored, and leaves the key free.
     ///
-    /// The body of the response for [`on_condition_failed`](Transaction::on_condition_failed) must be whole,
-    /// as text and JSON are: of a stream the client gets [`ProblemKind::ConditionFailed`].
-    /// Layers that change the response belong around this one: those below it do not see it.
+    /// The body of the response for [`on_condition_failed`](Transaction::on_condition_failed) must
+    /// be whole, as text and JSON are. With a stream the client gets
+    /// [`ProblemKind::ConditionFailed`]. Put layers that
+    /// change the response around this one: layers below it do not see the response.
     ///
-    /// A request that passes through, by its method or for want of a key that is not required, has no
-    /// protection: its response goes out if there are no writes to make, else it is a 500.
+    /// A request that passes through (by its method, or without a key that is not required) is
+    /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
     ///
     /// ```no_run
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;
