@@ -36,12 +36,12 @@ pub enum StoredAnswer {
     },
     /// There was an answer, and it could not be stored, or cannot be read, for this reason.
     Unavailable(String),
-    /// The answer stands in items beside the record. [`Admin::record`](super::Admin::record) reads
+    /// The answer is in items beside the record. [`Admin::record`](super::Admin::record) reads
     /// them, a scan does not.
     InParts {
         /// How many items.
         parts: u32,
-        /// All of them together, as they are stored: compressed, it may be.
+        /// All of them together, as they are stored: possibly compressed.
         bytes: u64,
     },
     /// An [`AnswerCodec`](crate::AnswerCodec) has encoded it, and this [`Idempotency`] has none.

@@ -18,13 +18,13 @@ use crate::table::{Access, Look};
 const ROUND_TRIPS: usize = 5;
 
 impl Admin<'_> {
-    /// All checks of [`preflight`](crate::Idempotency::preflight), for the caller's own credentials,
-    /// and what only people need to know: billing, deletion protection, backups, replicas, the
-    /// clock, and the latency. Nothing is written.
+    /// All checks of [`preflight`](crate::Idempotency::preflight), with the caller's own
+    /// credentials, and further checks for people: billing, deletion protection, backups, replicas,
+    /// the clock, and the latency. Nothing is written.
     ///
-    /// It also needs `dynamodb:DescribeContinuousBackups`; what is not permitted is a warning. The
-    /// checks stop where the rest makes no sense: without a table, or without an answer, which is
-    /// an error among the findings.
+    /// It also needs `dynamodb:DescribeContinuousBackups`. A check that is not permitted is a
+    /// warning. The checks stop if the rest makes no sense: without a table, or without a response,
+    /// which is an error among the findings.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

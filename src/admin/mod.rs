@@ -1,8 +1,8 @@
-//! For tools that look at a table and unstick a key: records as plain data, scans, releases, and the
-//! checks of a deployment. The command line in `cli/` is made of it.
+//! For tools that look at a table and release a stuck key: records as plain data, scans, releases,
+//! and the checks of a deployment. The command line in `cli/` is built on it.
 //!
 //! Reading is as strict as everywhere in the crate: an item that is not a record of a layout that
-//! this version knows is an error, and is never written over.
+//! this version knows is an error, and is never overwritten.
 //!
 //! ```no_run
 //! # async fn unstick(idempotency: dynamodb_idempotency::Idempotency)
@@ -93,7 +93,7 @@ pub struct Admin<'a> {
 }
 
 impl Admin<'_> {
-    /// The record of a key, read strongly consistent, with its answer wherever that stands; `None` if
+    /// The record of a key, read strongly consistent, with its answer (parts included); `None` if
     /// there is none.
     ///
     /// ```

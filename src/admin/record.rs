@@ -17,7 +17,7 @@ use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
 use crate::steps::Checkpoint;
 
-/// A record as it stood in the table when it was read.
+/// A record as it was in the table when it was read.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -41,11 +41,11 @@ use crate::steps::Checkpoint;
 pub struct StoredRecord {
     /// The scope, encoded; [`Scope::from_encoded`](crate::Scope::from_encoded) reads it.
     pub scope: String,
-    /// The key as it stands in the table: of [`KeyForm::Sha256`](crate::KeyForm::Sha256) the hash.
+    /// The key as it is in the table: with [`KeyForm::Sha256`](crate::KeyForm::Sha256) the hash.
     pub key: String,
-    /// Where its operation is.
+    /// The state of its operation.
     pub state: StoredState,
-    /// How often the operation was started; 0 where a key was given back before its first handler ran.
+    /// How often the operation was started; 0 if a key was given back before its first handler ran.
     pub attempt: u32,
     /// The identity of the last attempt.
     pub owner: String,
@@ -64,7 +64,7 @@ pub struct StoredRecord {
     item: Item,
 }
 
-/// Where an operation is.
+/// The state of an operation.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -89,7 +89,7 @@ pub struct StoredRecord {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// Somebody runs it, or did.
+    /// Somebody runs it, or did and died.
     Pending {
         /// When the owner's lease ends, in DynamoDB's time.
         lease_expires_at: SystemTime,
@@ -101,14 +101,14 @@ pub enum StoredState {
         /// What repeats get.
         answer: StoredAnswer,
     },
-    /// It has failed, and that is kept.
+    /// It has failed, and the failure is kept.
     Failed {
         /// When.
         failed_at: Option<SystemTime>,
-        /// What repeats get, where the failure can be replayed.
+        /// What repeats get, if the failure can be replayed.
         answer: Option<StoredAnswer>,
     },
-    /// It is in nobody's hands: the next request runs it, whatever its payload.
+    /// Nobody owns it: the next request runs it, whatever its payload.
     Released,
 }
 
@@ -146,7 +146,7 @@ pub struct StoredStep {
     pub is_encoded: bool,
 }
 
-/// Why a record must not be released without a second thought.
+/// Why releasing a record may do harm.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -293,8 +293,8 @@ impl StoredRecord {
     }
 
     /// How long its owner's lease had been over when it was read; `None` if the lease is live, or
-    /// the operation has ended. The next request takes such an operation over, where its policy
-    /// allows that.
+    /// the operation has ended. The next request takes such an operation over, if its policy allows
+    /// that.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -350,7 +350,7 @@ impl StoredRecord {
         self.lease_left().is_none() && self.seen_at > self.expires_at
     }
 
-    /// What would come of [`release`](super::Admin::release) that nobody wants.
+    /// The harm that a [`release`](super::Admin::release) could do.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

@@ -4,7 +4,7 @@ use super::{Admin, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
 use crate::table::WriteOutcome;
 
-/// What became of a release.
+/// The result of a release.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -30,18 +30,18 @@ use crate::table::WriteOutcome;
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Released {
-    /// The record is in nobody's hands, by this request or by somebody else's; the next one runs the
-    /// operation anew.
+    /// The record is released, by this request or by somebody else's. The next request runs the
+    /// operation again.
     Released,
     /// There is no record any more: its retention is over, or somebody has deleted it.
     Gone,
-    /// Nothing was written: the record is not the one that was shown any more, but this one.
+    /// Nothing was written: the record has changed since it was shown, to this one.
     Changed(Box<StoredRecord>),
 }
 
 impl Admin<'_> {
-    /// Leaves a record in nobody's hands that is still exactly as it was read: same owner, state, lease
-    /// and number of steps. Its answer and its steps are gone; its attempts count on.
+    /// Releases a record if it is still exactly as it was read: same owner, state, lease and number
+    /// of steps. Its answer and its steps are removed; its attempts count on.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -70,7 +70,7 @@ impl Admin<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a record that has [dangers](StoredRecord::dangers), and
-    /// nothing is sent; [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: the record may
+    /// nothing is sent; [`ErrorKind::OutcomeUnknown`] if DynamoDB does not answer: the record may
     /// be released, so look again; others as everywhere.
     pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
         if record.dangers().is_empty() {
@@ -80,9 +80,8 @@ impl Admin<'_> {
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// As [`release`](Self::release), whatever its dangers are. What an owner that is still at work
-    /// stores afterwards is stored as if there had never been a record; a later attempt that has
-    /// begun by then wins over it.
+    /// As [`release`](Self::release), whatever its dangers are. If an owner still runs, it can
+    /// store its answer after the release, unless a later attempt has begun.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -103,7 +102,7 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// As `release`, but for the dangers.
+    /// As `release`, except for the dangers.
     pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {
         let table = self.table();
         let StoredRecord { record_key, attempt, version, .. } = record;

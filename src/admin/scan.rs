@@ -16,7 +16,7 @@ use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
 use crate::table::{Only, Part};
 
-/// Which records a scan gives. It reads, and costs, all of them in any case.
+/// Which records a scan returns. It reads all of them in any case, and costs the same.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -44,13 +44,13 @@ pub enum Select {
     All,
     /// Those of operations that have not ended.
     Pending,
-    /// None, but in [`Page::expired`] what has been expired for more than an hour, parts of large answers
-    /// too.
+    /// No records; but in [`Page::expired`] what has been expired for more than an hour, parts of
+    /// large answers too.
     Expired,
 }
 
-/// Where a part of a scan goes on. As text it can be kept, and the scan be continued by another process: it
-/// has a key of the table in it, in base64.
+/// The place at which a part of a scan continues. It can be kept as text, and another process can
+/// continue the scan. It contains a key of the table, in base64.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -105,7 +105,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// What one request of a scan brought.
+/// The result of one request of a scan.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -129,19 +129,19 @@ impl FromStr for Cursor {
 pub struct Page {
     /// The records.
     pub records: Vec<StoredRecord>,
-    /// Under [`Select::Expired`], what may go: [`Admin::delete_expired`] deletes it.
+    /// Under [`Select::Expired`], what may be deleted: [`Admin::delete_expired`] does it.
     pub expired: Vec<Expired>,
-    /// Items that are no records of a layout that this version knows.
+    /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
-    /// Where this part goes on; `None` when it is read.
+    /// Where this part continues; `None` at its end.
     pub next: Option<Cursor>,
-    /// How many items were read, those that were not selected too.
+    /// How many items were read, with those that were not selected.
     pub scanned: u64,
-    /// The read units that it consumed; 0 where DynamoDB does not say.
+    /// The read units that it consumed; 0 if DynamoDB does not say.
     pub consumed: f64,
 }
 
-/// An item that is not understood.
+/// An item that this version does not understand.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -162,7 +162,7 @@ pub struct Page {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unreadable {
-    /// The value of its key attribute, where it has one that is a text.
+    /// The value of its key attribute, if it has one that is a string.
     pub pk: Option<String>,
     /// Why, in words.
     pub reason: String,
@@ -214,8 +214,9 @@ impl Page {
 }
 
 impl<'a> Admin<'a> {
-    /// Only what is of this scope, or below it: [`page`](Self::page) leaves out the rest. Of a table with a
-    /// composite key, the rest is not read either; of others it is read and paid for.
+    /// Limits the scan to this scope and what is below it: [`page`](Self::page) leaves out the
+    /// rest. In a table with a composite key, the rest is not read either; in others it is read and
+    /// paid for.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -254,7 +255,7 @@ impl<'a> Admin<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`page`](Self::page), with `dynamodb:DescribeTable` in the place of the scan.
+    /// As [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
     pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
         let look = table.describe(table.request_timeout).await;
@@ -266,11 +267,12 @@ impl<'a> Admin<'a> {
         })
     }
 
-    /// Reads one page, up to 1 MB, of part `part` of `parts` of the table: `after` is what the page
-    /// before has as [`next`](Page::next), and `None` at first. Parts may be read side by side.
+    /// Reads one page, up to 1 MB, of part `part` of `parts` of the table. `after` is
+    /// [`next`](Page::next) of the page before, and `None` at first. Parts may be read side by
+    /// side.
     ///
     /// Reads are eventually consistent: a record that was written less than a second ago may be
-    /// missing. Of a table with a composite key, part 0 has all records.
+    /// missing. In a table with a composite key, part 0 has all records.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

@@ -42,9 +42,10 @@ impl Expired {
 }
 
 impl Admin<'_> {
-    /// Deletes an item that is still exactly as it was read; `false` if it is not, and nothing is deleted.
+    /// Deletes an item if it is still exactly as it was read. Returns `false` if it is not; then
+    /// nothing is deleted.
     ///
-    /// DynamoDB does that by the time to live, for nothing. A table that has none (a global table of strong
+    /// DynamoDB's time to live does that for free. A table without one (a global table of strong
     /// consistency) grows without this. No function needs the permission, `dynamodb:DeleteItem`.
     ///
     /// ```
@@ -70,8 +71,8 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::OutcomeUnknown`] when DynamoDB does not answer: it may be deleted, and to try again is
-    /// safe; others as everywhere.
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB does not answer: the item may be deleted, and it
+    /// is safe to try again; others as everywhere.
     pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
         match self.table().delete_expired(&expired.0).await.outcome {
             WriteOutcome::Applied => Ok(true),

@@ -26,13 +26,13 @@
 //!
 //! 1. The key is what `key_of` finds in the event. Without one (`None`) nothing runs, and the
 //!    invocation fails with [`ErrorKind::InvalidInput`].
-//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events count by their JSON
-//!    value; [`Event::fingerprint`] chooses what of them counts.
+//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events count by their
+//!    JSON value; [`Event::fingerprint`] chooses the parts that count.
 //! 3. The lease ends with the invocation, by its own `Context`.
 //! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails
-//!    with the same event; an answer that is stored ends that.
+//!    with the same event, until an answer is stored.
 //!
-//! Batches of messages have a protocol of their own: see [`messages`](crate::messages).
+//! For batches of messages see [`messages`](crate::messages).
 
 mod run;
 mod service;
@@ -54,10 +54,10 @@ use crate::idempotency::Idempotency;
 use crate::key::Scope;
 
 impl Idempotency {
-    /// Makes a `lambda_runtime` handler idempotent under `scope`, by the key that `key_of` finds in
-    /// its event: a `String`, or an `Option<String>`. Give the result to `lambda_runtime::run`.
+    /// Makes a `lambda_runtime` handler idempotent under `scope`, with the key that `key_of` finds
+    /// in its event: a `String`, or an `Option<String>`. Give the result to `lambda_runtime::run`.
     ///
-    /// The handler takes the event and the [`Execution`]; its answer is stored as JSON.
+    /// The handler takes the event and the [`Execution`]. Its answer is stored as JSON.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -94,7 +94,7 @@ impl Idempotency {
     }
 }
 
-/// What Lambda reports of a failed invocation: the handler's own diagnosis, or `Idempotency.` and
+/// What Lambda reports of a failed invocation: the handler's own diagnostic, or `Idempotency.` and
 /// the [`ErrorKind`], which alarms can match.
 impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
     fn from(error: RunError<E>) -> Self {

@@ -9,12 +9,12 @@ use tower_service::Service;
 
 use crate::invocation::check_concurrency;
 
-/// Runs a service of events on Lambda, as `lambda_runtime::run_concurrent` does: as many invocations
-/// at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda Managed Instances set, and one after the
-/// other where it is unset or 1. So one binary serves both.
+/// Runs a service of events on Lambda, as `lambda_runtime::run_concurrent` does: as many
+/// invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda Managed Instances set,
+/// and one after the other if it is unset or 1. So one binary serves both.
 ///
-/// Takes what [`Idempotency::event`](crate::Idempotency::event) and the consumers of
-/// [`messages`](crate::messages) make. Each invocation has its own deadline. Give it a multi-thread
+/// It runs the services of [`Idempotency::event`](crate::Idempotency::event) and of the consumers
+/// of [`messages`](crate::messages). Each invocation has its own deadline. Use a multi-thread
 /// runtime (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning
 /// says so.
 ///
@@ -35,8 +35,8 @@ use crate::invocation::check_concurrency;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) where `AWS_LAMBDA_MAX_CONCURRENCY` is no number; and when the Lambda
-/// Runtime API cannot be reached.
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
+/// not a number; and if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
 /// As `lambda_runtime::run_concurrent`: outside Lambda, where the runtime's environment variables are

@@ -94,7 +94,7 @@ impl<P, F> Event<P, F> {
         self
     }
 
-    /// What of an event must be the same in a repeat. Default: its JSON value.
+    /// The part of an event that must be the same in a repeat. Default: its JSON value.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -140,7 +140,7 @@ impl<P, F> fmt::Debug for Event<P, F> {
     }
 }
 
-/// The answer of an [`Event`] on its way.
+/// The future of an [`Event`]'s answer.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;

@@ -4,8 +4,8 @@ use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
 use crate::snapshot::SnapshotHooks;
 
-/// For `Runtime::register_snapstart_resource`. Register them behind what the AWS client itself needs,
-/// credentials of your own for instance.
+/// For `Runtime::register_snapstart_resource`. Register first what the AWS client needs, for
+/// example your own credentials.
 impl SnapStartResource for SnapshotHooks {
     fn before_snapshot(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(Self::before_snapshot(self)?) })

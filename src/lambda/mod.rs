@@ -16,8 +16,8 @@
 //! }
 //! ```
 //!
-//! The rules are those of [`http`](crate::http). The lease ends with the invocation that the
-//! request came with, by its own `Context`.
+//! The rules are those of [`http`](crate::http). The lease ends with the request's own invocation,
+//! by its `Context`.
 
 mod run;
 mod service;

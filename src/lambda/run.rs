@@ -48,11 +48,13 @@ where
     lambda_runtime::run(RepeatedHeaders { inner: Adapter::from(service) }).await
 }
 
-/// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda
-/// Managed Instances set; one after the other where it is unset or 1. So one binary serves both.
+/// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which
+/// Lambda Managed Instances set; one after the other if it is unset or 1. So one binary serves
+/// both.
 ///
-/// Each invocation has its own deadline and trace header. Give it a multi-thread runtime
-/// (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning says so.
+/// Each invocation has its own deadline and trace header. Use a multi-thread runtime
+/// (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning says
+/// so.
 ///
 /// ```no_run
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -70,8 +72,8 @@ where
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) where `AWS_LAMBDA_MAX_CONCURRENCY` is
-/// no number; and when the Lambda Runtime API cannot be reached.
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
+/// not a number; and if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
 /// As `lambda_http::run_concurrent`: outside Lambda, where the runtime's environment variables are
@@ -87,8 +89,8 @@ where
 }
 
 /// The runtime of [`run_concurrent`] before it runs: for layers, for the
-/// [hooks](crate::SnapshotHooks) of `SnapStart`, and for `SnapStartResource`s of one's own. Start it with
-/// its `run()` or `run_concurrent()`.
+/// [hooks](crate::SnapshotHooks) of `SnapStart`, and for your own `SnapStartResource`s. Start it
+/// with its `run()` or `run_concurrent()`.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -110,7 +112,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As `run_concurrent`'s, for the variable.
+/// As `run_concurrent`, for the variable.
 ///
 /// # Panics
 /// As `run_concurrent`.
@@ -136,7 +138,7 @@ where
     Ok(Runtime::new(service).layer(TracingLayer::new()))
 }
 
-/// The service that [`run`] runs: takes Lambda events, for tests and for runtimes of one's own.
+/// The service that [`run`] runs: it takes Lambda events, for tests and for your own runtimes.
 ///
 /// ```
 /// use dynamodb_idempotency::{Idempotency, lambda::RepeatedHeaders};
@@ -191,8 +193,8 @@ where
 }
 
 /// An HTTP event of API Gateway, a function URL or an ALB; and of the kinds for which your own
-/// dependency on `lambda_http` has a feature, as its default features do for VPC Lattice and
-/// `WebSocket` APIs.
+/// dependency on `lambda_http` has a feature (its default features include VPC Lattice and
+/// `WebSocket` APIs).
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::HttpEvent;

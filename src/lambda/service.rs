@@ -71,8 +71,9 @@ pub struct Idempotent<'a, S> {
     lifetime: PhantomData<fn() -> &'a ()>,
 }
 
-/// What [`lambda::run`](super::run) and [`run_concurrent`](super::run_concurrent) run, and what tests call:
-/// the bound for a function that makes a service. Each [`Idempotent`] and [`IdempotentTransaction`] is one.
+/// What [`lambda::run`](super::run) and [`run_concurrent`](super::run_concurrent) run, and what
+/// tests call. Use it as the return type of a function that makes a service. Each [`Idempotent`]
+/// and [`IdempotentTransaction`] implements it.
 ///
 /// [`IdempotentTransaction`]: super::IdempotentTransaction
 ///
@@ -116,10 +117,10 @@ impl<S, E> HttpService<E> for S where
 {
 }
 
-/// A response in the form in which Lambda takes it.
+/// A response in the form in which Lambda accepts it.
 ///
-/// A type of its own, because `lambda_http` turns every other response into that form itself, by its
-/// content type, and doing so twice changes a body that is not in UTF-8.
+/// It is a separate type, because `lambda_http` converts every other response into that form
+/// itself, by its content type. Converting twice would change a body that is not in UTF-8.
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::LambdaResponse;
@@ -159,9 +160,9 @@ impl LambdaResponse {
 }
 
 /// For a handler that builds its bodies itself: text as [`Body::Text`], anything else as
-/// [`Body::Binary`], which goes out in Base64. Other types of response are read, decoded by the
-/// charset of their `Content-Type` and copied by `lambda_http`; a function without any of them is
-/// without the tables of all encodings too.
+/// [`Body::Binary`], which is sent in Base64. `lambda_http` reads other types of response, decodes
+/// them by the charset of their `Content-Type` and copies them. A function that uses only this
+/// conversion also does without the tables of all encodings.
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::LambdaResponse;
@@ -197,7 +198,7 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// The answer of an [`Idempotent`] service on its way.
+/// The future of an [`Idempotent`] service's answer.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;

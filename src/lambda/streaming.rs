@@ -22,12 +22,13 @@ use crate::http::{
 use crate::invocation::check_concurrency;
 
 impl Http {
-    /// Wraps a `lambda_http` service whose bodies stream, an axum `Router` for instance. Give the result
-    /// to [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
+    /// Wraps a `lambda_http` service whose bodies stream, for example an axum `Router`. Give the
+    /// result to
+    /// [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
     ///
-    /// Requests that pass through stream as they do without it. The answer to a request with a key is
-    /// held until it is stored; one that is too long for that by choice is not:
-    /// [`stream_large_answers`](Self::stream_large_answers).
+    /// Requests that pass through stream as they do without it. The answer to a request with a key
+    /// is held until it is stored. An answer that is too long to be stored can be sent as it
+    /// arrives: [`stream_large_answers`](Self::stream_large_answers).
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -237,7 +238,7 @@ where
 }
 
 impl<S> RepeatedHeaders<Streamed<S>> {
-    /// The service that [`run_with_streaming_response`] runs, for tests and for runtimes of one's own.
+    /// The service that [`run_with_streaming_response`] runs, for tests and for your own runtimes.
     ///
     /// ```no_run
     /// use axum::Router;
@@ -252,8 +253,8 @@ impl<S> RepeatedHeaders<Streamed<S>> {
     }
 }
 
-/// `lambda_http`'s adapter for responses that stream, which can be sent to other threads whatever their
-/// bodies; made by [`RepeatedHeaders::streaming`].
+/// `lambda_http`'s adapter for responses that stream. It can be sent to other threads whatever its
+/// bodies are. Made by [`RepeatedHeaders::streaming`].
 ///
 /// ```
 /// use axum::Router;

@@ -28,9 +28,8 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 }
 
 /// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
-/// authorizer put into its context. Values that are no text (numbers, booleans) count by their
-/// JSON text. An empty claim is refused with 400, also under
-/// [`optional_tenant`](crate::http::Http::optional_tenant).
+/// authorizer put into its context. Numbers and booleans count by their JSON text. An empty claim
+/// is refused with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

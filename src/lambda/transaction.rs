@@ -15,19 +15,20 @@ use crate::http::{
 use crate::transaction::Transaction;
 
 impl Http {
-    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction, by the rules of
-    /// [`wrap`](Self::wrap) but in **one** round trip, the first time as in a repeat.
+    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction. The rules are
+    /// those of [`wrap`](Self::wrap), but it takes **one** round trip, for the first request and
+    /// for a repeat.
     ///
-    /// The handler answers with a [`Transaction`]: its response and the writes to make. It runs
-    /// before DynamoDB is asked, in a repeat as well, and must have no effect of its own; see
+    /// The handler returns a [`Transaction`]: its response and the writes to make. It runs before
+    /// DynamoDB is asked, in a repeat too, and must have no effect of its own; see
     /// [`Operation::run_transaction`](crate::Operation::run_transaction). It has no
-    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored whatever
-    /// its status. Without writes, and for
-    /// [`on_condition_failed`](Transaction::on_condition_failed), a response that is not one to
-    /// store goes out unstored, and nothing is kept of it whatever the policy for failures.
+    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored
+    /// whatever its status. Without writes, and for
+    /// [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is not
+    /// stored is sent, and nothing of it is kept whatever the policy for failures.
     ///
-    /// A request that passes through, by its method or for want of a key that is not required, has
-    /// no protection: its response goes out if there are no writes to make, else it is a 500.
+    /// A request that passes through (by its method, or without a key that is not required) is
+    /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
     ///
     /// ```no_run
     /// # use aws_sdk_dynamodb::types::TransactWriteItem;

@@ -192,7 +192,7 @@ impl<S: Source> Consumer<S> {
         }
     }
 
-    /// Where the idempotency key of a message stands. Default: see the source's entry.
+    /// Where the idempotency key of a message is. Default: see the source's entry.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -206,7 +206,7 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// The idempotency key is what `find` makes of a message: a `String`, or an `Option<String>`.
+    /// Finds the idempotency key of a message: `find` returns a `String`, or an `Option<String>`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -240,8 +240,8 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// What of a message must be the same in a repeat with the same key. Default: its payload, by
-    /// its JSON value; choose otherwise where producers put a time of sending into it.
+    /// The part of a message that must be the same in a repeat with the same key. Default: its
+    /// payload, by its JSON value. Choose otherwise if producers put a time of sending into it.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -262,10 +262,10 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// How many messages of a batch are in flight at once, at the most; at least 1 (0 counts as
-    /// that). Default 10.
+    /// How many messages of a batch run at the same time, at most; at least 1 (0 counts as 1).
+    /// Default 10.
     ///
-    /// Their futures share one task: a handler that blocks its thread holds up the others.
+    /// Their futures share one task: a handler that blocks its thread delays the others.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -291,12 +291,12 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// No message is started when less than this is left of the invocation: those are reported, and
-    /// come again. Half of the invocation's time is the most that counts. Default 1 s; as long as a
-    /// handler usually takes is a good choice.
+    /// No message is started when less than this is left of the invocation: those messages are
+    /// reported, and delivered again. At most half of the invocation's time counts. Default 1 s. A
+    /// good choice is the usual duration of a handler.
     ///
     /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
-    /// it does not take the whole batch with it; its key is free when the lease ends.
+    /// the rest of the batch is not lost. Its key is free when the lease ends.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -312,10 +312,10 @@ impl<S: Source> Consumer<S> {
 
     /// Whether failed messages are reported one by one (`batchItemFailures`), or fail the whole
     /// invocation. Default: one by one for SQS, Kinesis and DynamoDB Streams, the invocation for
-    /// Kafka; SNS, EventBridge and S3 know nothing else than the invocation.
+    /// Kafka. SNS, EventBridge and S3 only know the invocation.
     ///
     /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
-    /// mapping.** Without it, Lambda takes every answer for success and failed messages are lost.
+    /// mapping.** Without it, Lambda takes every response for success and failed messages are lost.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -342,9 +342,9 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// What becomes of a message that cannot be read: a record of another source, an envelope that
-    /// is none, a key that is none, a payload that is not JSON where a member of it was asked for.
-    /// Default [`Disposal::Report`].
+    /// What happens to a message that cannot be read: a record of another source, a body that is
+    /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
+    /// it is needed. Default [`Disposal::Report`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -358,7 +358,7 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// What becomes of a message whose key was used before with another payload. Default
+    /// What happens to a message whose key was used before with another payload. Default
     /// [`Disposal::Report`].
     ///
     /// ```
@@ -373,7 +373,7 @@ impl<S: Source> Consumer<S> {
         self
     }
 
-    /// What becomes of a message whose attempts are used up, under
+    /// What happens to a message whose attempts are used up, under
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
     /// its record stays FAILED. Default [`Disposal::Report`].
     ///
@@ -395,9 +395,9 @@ impl<S: Source> Consumer<S> {
 
     /// The service that runs `handler` once for each message; give it to `lambda_runtime::run`.
     ///
-    /// The handler takes the message and its [`Execution`]. `Ok` is done; an error is shown in the
-    /// log and the message comes again, as it does after a panic. There is nothing to answer to a
-    /// message, so no answer is stored but that it is done.
+    /// The handler takes the message and its [`Execution`]. `Ok` means done. After an error, which
+    /// is logged, or a panic, the message is delivered again. Messages have no answer, so the
+    /// record only stores that it is done.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
@@ -424,8 +424,8 @@ impl<S: Source> Consumer<S> {
 }
 
 impl Consumer<Sqs> {
-    /// Opens an envelope in which messages come: key, payload and fingerprint are those of what is
-    /// inside. A message without the envelope is [`malformed`](Self::malformed).
+    /// Opens the envelope of messages: key, payload and fingerprint are those of its content. A
+    /// message without the envelope is [`malformed`](Self::malformed).
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -1,4 +1,4 @@
-//! Messages that came through another service into a queue.
+//! Messages that reached a queue through another service.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,10 @@ use crate::error::JsonFault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Envelope {
-    /// A notification of an SNS topic that the queue subscribes to without raw message delivery: the
-    /// payload is its `Message`, attributes are its `MessageAttributes`, the broker's id is its
-    /// `MessageId`. Its `Type` has to be `Notification`: a confirmation of a subscription is malformed.
+    /// A notification of an SNS topic that the queue subscribes to without raw message delivery:
+    /// the payload is its `Message`, attributes are its `MessageAttributes`, the broker's id is its
+    /// `MessageId`. Its `Type` must be `Notification`: a confirmation of a subscription is
+    /// malformed.
     Sns,
     /// An event of an EventBridge rule whose target is the queue: the payload is its `detail`, the
     /// broker's id its `source` and `id`.

@@ -1,12 +1,12 @@
-//! When a whole invocation fails, and not a message of it.
+//! When a whole invocation fails, and not only a message of it.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-/// Why a batch has no answer: the invocation fails, and the source sends all of its messages again.
-/// Those that are done by then are not run again.
+/// Why a batch has no response: the invocation fails, and the source delivers all of its messages
+/// again. Those that are done do not run again.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::BatchError;
@@ -26,14 +26,14 @@ pub enum BatchError {
         message: String,
     },
     /// Messages failed, and this source (or
-    /// [`partial_response(false)`](super::Consumer::partial_response)) takes no partial response.
+    /// [`partial_response(false)`](super::Consumer::partial_response)) accepts no partial response.
     Failed {
         /// How many.
         failed: usize,
         /// Of how many.
         total: usize,
     },
-    /// Messages failed that carry no identifier to report them by.
+    /// Messages failed that have no identifier to report them by.
     Nameless {
         /// How many failed.
         failed: usize,

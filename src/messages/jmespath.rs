@@ -47,9 +47,9 @@ fn inexact(context: &Context<'_>) -> JmespathError {
 }
 
 impl<R> MessageKey<R> {
-    /// What a `JMESPath` expression finds in the payload's JSON: `join('-', [order.id, order.line])`.
-    /// A text, or a whole number of 64 bits; `to_string` takes no other numbers either, since two keys
-    /// could become one by the digits that they lose.
+    /// Finds the key with a `JMESPath` expression in the payload's JSON: `join('-', [order.id,
+    /// order.line])`. A string, or a whole number of 64 bits. `to_string` accepts no other numbers
+    /// either: they would lose digits, and two keys could become one.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{MessageKey, events::sqs::SqsMessage};
@@ -60,7 +60,7 @@ impl<R> MessageKey<R> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] if it is no expression.
+    /// [`ErrorKind::Configuration`] if the expression is invalid.
     pub fn jmespath(expression: &str) -> Result<Self, Error> {
         let compiled = RUNTIME.compile(expression).map_err(|source| {
             let message = format!("`{expression}` is not a JMESPath expression");

@@ -1,4 +1,4 @@
-//! Where a message's idempotency key stands.
+//! Where a message's idempotency key is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::source::Body;
 /// The attribute that carries the key by default, as the HTTP header does.
 const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 
-/// Where the idempotency key of a message stands; `R` is the source's record.
+/// Where the idempotency key of a message is; `R` is the source's record.
 ///
-/// A **broker's id** tells deliveries of one message from other messages. It does not tell that a
-/// producer sent the same thing twice, because its own call timed out, say: then there are two
-/// messages, with two ids, and two effects. Where producers retry, have them send a key.
+/// A **broker's id** only tells deliveries of one message from other messages. If a producer sends
+/// the same thing twice, for example because its own call timed out, there are two messages, with
+/// two ids, and two effects. If producers retry, let them send a key.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -46,7 +46,8 @@ pub(crate) enum NoKey {
 }
 
 impl<R> MessageKey<R> {
-    /// A message attribute (SQS, SNS) or a header (Kafka), spelled exactly so, whose value is text.
+    /// A message attribute (SQS, SNS) or a header (Kafka) with exactly this name, whose value is
+    /// text.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -59,7 +60,7 @@ impl<R> MessageKey<R> {
         Self(Rule::Attribute(name.into()))
     }
 
-    /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A text, or a whole
+    /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A string, or a whole
     /// number.
     ///
     /// ```
@@ -73,7 +74,7 @@ impl<R> MessageKey<R> {
         Self(Rule::Json(pointer.into()))
     }
 
-    /// The id by which the source knows the message:
+    /// The source's own id of the message:
     ///
     /// | source | id |
     /// |---|---|
@@ -97,8 +98,8 @@ impl<R> MessageKey<R> {
         Self(Rule::BrokerId)
     }
 
-    /// Whatever `find` makes of the message: a `String`, or an `Option<String>`. The closure has to
-    /// name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
+    /// The key that `find` returns for the message: a `String`, or an `Option<String>`. The closure
+    /// has to name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

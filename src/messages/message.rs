@@ -94,8 +94,8 @@ impl<R> Message<R> {
         self.record
     }
 
-    /// What the producer sent, decoded: see the table in [`messages`](super) for what that is of
-    /// each source. Inside of an envelope that is opened, what the envelope carries.
+    /// What the producer sent, decoded: the table in [`messages`](super) says what that is for each
+    /// source. If an envelope is opened, its content.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -158,8 +158,8 @@ impl<R> Message<R> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is not JSON, or not of this type; with the place, and without
-    /// a word of the payload, so that a handler can fail with it.
+    /// [`ErrorKind::InvalidInput`] if it is not JSON, or not of this type. The error has the place,
+    /// and nothing of the payload, so that a handler can return it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.payload).map_err(|error| {
             let fault = JsonFault::from(error);
@@ -168,8 +168,8 @@ impl<R> Message<R> {
         })
     }
 
-    /// The idempotency key that was found; `None` only where
-    /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without.
+    /// The idempotency key that was found; `None` only if
+    /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without one.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

@@ -27,8 +27,8 @@
 //! |---|---|---|---|---|---|
 //! | SQS standard | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | none | that message |
 //! | SQS FIFO | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | message group | that message and the rest of its group |
-//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard, or partition key | the first; what follows it comes again |
-//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first; what follows it comes again |
+//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard, or partition key | the first; it and what follows it are delivered again |
+//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first; it and what follows it are delivered again |
 //! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition, or record key | the invocation; by choice that record and the rest of its order |
 //! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | the invocation |
 //! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | – | the invocation |
@@ -36,30 +36,32 @@
 //!
 //! # The rules
 //!
-//! 1. Each message is an operation of its own, under the key that [`MessageKey`] finds. One that
+//! 1. Each message is a separate operation, with the key that [`MessageKey`] finds. A message that
 //!    completed before is done without running.
-//! 2. Messages run side by side, up to [`concurrency`](Consumer::concurrency) at once, those of one
-//!    order one after the other. After one that is not done, the rest of its order does not run.
-//! 3. Two messages of a batch with one key and one payload run once; the second counts as the first.
-//! 4. The answer names exactly those that are not done: failed, in progress elsewhere, behind one
-//!    of these in their order, or without time for their turn
-//!    ([`deadline_margin`](Consumer::deadline_margin)). Of a stream, the first of them.
-//! 5. A message that fails, panics, cannot be read or has no key harms no other one. One that fails
-//!    and carries no identifier fails the invocation, so that nothing is lost.
+//! 2. Messages run side by side, up to [`concurrency`](Consumer::concurrency) at once; those of one
+//!    order run one after the other. After a message that is not done, the rest of its order does
+//!    not run.
+//! 3. Two messages of a batch with one key and one payload run once; the second counts as the
+//!    first.
+//! 4. The response names exactly the messages that are not done: failed, in progress elsewhere,
+//!    behind one of these in their order, or without time for their turn
+//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, the first of them.
+//! 5. A message that fails, panics, cannot be read or has no key does not affect other messages. If
+//!    a message fails and has no identifier, the invocation fails, so that nothing is lost.
 //! 6. A batch of distinct messages costs two round trips of latency for each
 //!    [`concurrency`](Consumer::concurrency) of them, not two for each message.
-//! 7. An empty batch is a success. The state of a tumbling window is handed back as it came.
+//! 7. An empty batch is a success. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB
 //! Streams, or call [`partial_response(false)`](Consumer::partial_response): otherwise Lambda takes
-//! every answer for success. For Kafka, where that setting needs provisioned pollers, it is off by
-//! default and the invocation fails as a whole; what is done by then is not run again.
+//! every response for success. For Kafka, where that setting needs provisioned pollers, it is off
+//! by default and the invocation fails as a whole; messages that are done do not run again.
 //!
-//! [`Failure::Retain`](crate::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts in
-//! the record, across deliveries; when they are used up, [`exhausted`](Consumer::exhausted) says
+//! [`Failure::Retain`](crate::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts
+//! in the record, across deliveries. When they are used up, [`exhausted`](Consumer::exhausted) says
 //! whether the message is acknowledged or left to the dead-letter queue.
 //!
-//! For JSON events that are no messages, see [`event`](crate::event).
+//! For JSON events that are not messages, see [`event`](crate::event).
 
 mod batch;
 mod consumer;

@@ -1,4 +1,4 @@
-//! What Lambda is told of a batch.
+//! The response to Lambda for a batch.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use super::error::BatchError;
 
-/// The partial batch response: the messages that have to come again.
+/// The partial batch response: the messages that must be delivered again.
 ///
-/// Written as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It counts only where the event
+/// Written as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It only counts if the event
 /// source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
 ///
 /// ```
@@ -24,7 +24,7 @@ use super::error::BatchError;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BatchResponse {
-    /// Those that failed, were in progress elsewhere, or had no turn. Of a stream, the first.
+    /// Those that failed, were in progress elsewhere, or had no turn. For a stream, the first.
     pub batch_item_failures: Vec<BatchItemFailure>,
     /// The state of a tumbling window, as the event brought it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ impl BatchResponse {
     }
 }
 
-/// One message that has to come again.
+/// One message that must be delivered again.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier};

@@ -1,4 +1,4 @@
-//! The service that takes a source's events.
+//! The service that accepts a source's events.
 
 use std::fmt;
 use std::future::Future;
@@ -51,7 +51,7 @@ impl<S: Source, F> fmt::Debug for MessageService<S, F> {
     }
 }
 
-/// The answer of a [`MessageService`] on its way.
+/// The future of a [`MessageService`]'s answer.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;

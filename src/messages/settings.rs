@@ -1,4 +1,4 @@
-//! The choices that a consumer has.
+//! The settings of a consumer.
 
 /// What a message without an idempotency key gets.
 ///
@@ -14,14 +14,14 @@
 pub enum MissingKey {
     /// It fails and is reported; a queue's redrive policy moves it to the dead-letter queue.
     Fail,
-    /// It runs without a record, each time that it is delivered: for a time in which not every
-    /// producer sends keys yet. Each such run is a warning in the log.
+    /// It runs without a record, each time that it is delivered. For the time until every producer
+    /// sends keys. Each such run is a warning in the log.
     RunUnprotected,
     /// It is acknowledged and does not run, with an error in the log: **it is lost.**
     Acknowledge,
 }
 
-/// What becomes of a message that no further delivery would fix.
+/// What happens to a message that no further delivery would fix.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -34,12 +34,12 @@ pub enum MissingKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disposal {
-    /// It is reported as failed, as often as it comes; the source's own limit ends that, by a
-    /// dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
-    /// until its retention is over.**
+    /// It is reported as failed, each time it is delivered, until the source's own limit ends that:
+    /// a dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
+    /// until the source's retention is over.**
     Report,
-    /// It is acknowledged, with an error in the log: what follows it can go on, and nobody sees it
-    /// again.
+    /// It is acknowledged, with an error in the log: the messages behind it can go on, and **it is
+    /// lost**.
     Acknowledge,
 }
 
@@ -55,10 +55,10 @@ pub enum Disposal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// As the source promises it: SQS FIFO by message group, Kinesis and DynamoDB Streams by shard
-    /// (which is the whole batch), Kafka by partition; SQS standard, SNS and S3 have none.
+    /// The source's order: SQS FIFO by message group, Kinesis and DynamoDB Streams by shard (which
+    /// is the whole batch), Kafka by partition; SQS standard, SNS and S3 have none.
     Source,
-    /// By the record's own key, and different ones side by side: Kinesis by partition key, DynamoDB
-    /// Streams by the item's key, Kafka by record key. For the others, as `Source`.
+    /// By the record's own key, with different keys side by side: Kinesis by partition key,
+    /// DynamoDB Streams by the item's key, Kafka by record key. For the others, as `Source`.
     Key,
 }

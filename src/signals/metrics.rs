@@ -1,4 +1,4 @@
-//! The metrics and their names, which stay.
+//! The metrics and their names, which are stable.
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub const STORE_SECONDS: &str = "idempotency_store_seconds";
 /// assert_eq!(ANSWER_BYTES, "idempotency_answer_bytes");
 /// ```
 pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
-/// The capacity units of a request to DynamoDB, by `action`: write units of all actions but `GetItem`.
-/// DynamoDB tells none for a write that it refuses.
+/// The capacity units of a request to DynamoDB, by `action`: write units of all actions except
+/// `GetItem`. DynamoDB reports none for a write that it refuses.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::CAPACITY_UNITS;
@@ -53,7 +53,7 @@ pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
 /// ```
 pub const CAPACITY_UNITS: &str = "idempotency_capacity_units";
 
-/// Tells the recorder what each metric means and its unit. Call it once, after the recorder is
+/// Describes each metric and its unit to the recorder. Call it once, after the recorder is
 /// installed.
 ///
 /// ```

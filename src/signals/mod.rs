@@ -1,11 +1,11 @@
-//! What a call tells those who operate it: a span, an event when it ends, and metrics.
+//! What a call reports: a span, an event when it ends, and metrics.
 //!
 //! | signal | what it tells |
 //! |---|---|
 //! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
 //! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; DEBUG for `first`, INFO for the others |
 //! | event `DynamoDB has answered`, DEBUG | one request, the SDK's tries included: `action`, `result`, `micros`, `units` |
-//! | events at WARN and ERROR | what somebody should look at; listed in `docs/signals.md` |
+//! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
 //! | counter [`TAKEOVERS`] | executions that took an abandoned record over, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
@@ -13,11 +13,11 @@
 //! | histogram [`ANSWER_BYTES`] | an answer's size, by `operation` and `form`: `plain` and `stored` |
 //! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
 //!
-//! Metrics are those of the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
-//! name; without it, and without a recorder or a subscriber, nothing is measured. A label never has a
-//! key or a tenant: `operation` is the first segment of the scope. `action` is DynamoDB's name of the
-//! request, such as `PutItem`; `result` is `ok`, `refused` (a condition did not hold), `error` (it was
-//! not executed) or `unknown`.
+//! Metrics go through the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
+//! name. Without it, and without a recorder or a subscriber, nothing is measured. A label never
+//! contains a key or a tenant: `operation` is the first segment of the scope. `action` is
+//! DynamoDB's name of the request, such as `PutItem`. `result` is `ok`, `refused` (a condition did
+//! not hold), `error` (it was not executed) or `unknown`.
 //!
 //! The outcomes, and every other event, are listed in `docs/signals.md`.
 //!
@@ -66,11 +66,11 @@ pub(crate) use self::metrics::{answer, takeover};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogKey {
-    /// The first 16 hex digits of its SHA-256: the same key is recognised, and is not shown. Who can
-    /// guess a key can confirm the guess. The default.
+    /// The first 16 hex digits of its SHA-256: it identifies the key without showing it. Anybody
+    /// who can guess a key can check the guess. The default.
     #[default]
     Hashed,
-    /// As it is: with the tenant, and whatever the client has put into its key.
+    /// As it is: with the tenant, and everything that the client has put into its key.
     Verbatim,
     /// Nothing.
     Omitted,

@@ -10,8 +10,8 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 
-/// The system's clock and what was added to it; a clone is the same clock. Callers and their store
-/// go by it, so leases end and retentions run out when it says so.
+/// The system's clock and what was added to it. A clone is the same clock. Callers and their store
+/// use it, so leases and retentions end when it says so.
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -38,7 +38,7 @@ pub struct SandboxClock {
 }
 
 impl SandboxClock {
-    /// Lets so much time pass at once; a part of a second counts as a whole one.
+    /// Lets this much time pass at once; a part of a second counts as a whole one.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -58,7 +58,7 @@ impl SandboxClock {
         self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// What it shows.
+    /// The time that it shows.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

@@ -1,5 +1,5 @@
-//! For tests of your own handlers: a table on an embedded DynamoDB, a clock that you hold, and keys
-//! in whatever state you need.
+//! For tests of your own handlers: a table on an embedded DynamoDB, a clock that you control, and
+//! keys in any state that you need.
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Of an HTTP request or a message, whose fingerprint is the crate's own affair, let it run once and
-//! change its record then: [`SandboxRecord`] keeps the fingerprint of a record that is there.
+//! The crate makes the fingerprint of an HTTP request or a message. So let it run once, and then
+//! change its record: [`SandboxRecord`] keeps the fingerprint of an existing record.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
@@ -54,11 +54,11 @@ use crate::schema::TableSchema;
 /// The table's name.
 const TABLE: &str = "idempotency";
 
-/// A table on an embedded DynamoDB of its own, in this process. It lives in memory, behind a port
-/// of the loopback interface, as long as this value and the runtime that it was started in.
+/// A table on its own embedded DynamoDB, in this process. It is in memory, behind a port of the
+/// loopback interface, and lives as long as this value and the runtime that it was started in.
 ///
-/// Waiting is real: what the crate sleeps (renewals, `InProgress::Wait`) is not shortened by the
-/// [clock](Self::clock), and tokio's paused time does not go together with a port.
+/// Waiting is real: the crate's sleeps (renewals, `InProgress::Wait`) are not shortened by the
+/// [clock](Self::clock), and tokio's paused time does not work with a port.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -95,7 +95,7 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] where no port of the loopback interface can be listened on.
+    /// [`ErrorKind::Unavailable`] if it cannot listen on a port of the loopback interface.
     pub async fn start() -> Result<Self, Error> {
         Self::with_schema(TableSchema::default()).await
     }
@@ -118,7 +118,7 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// As [`start`](Self::start); [`ErrorKind::Configuration`] for attribute names that collide.
+    /// As [`start`](Self::start); [`ErrorKind::Configuration`] if two attributes have one name.
     pub async fn with_schema(schema: TableSchema) -> Result<Self, Error> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(not_started)?;
         let address = listener.local_addr().map_err(not_started)?;
@@ -162,7 +162,7 @@ impl Sandbox {
         self.idempotency.clone()
     }
 
-    /// Its table, with choices.
+    /// Its table, with settings.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -186,7 +186,7 @@ impl Sandbox {
         builder.schema(self.schema.clone()).disabled(false)
     }
 
-    /// A client to it: for tables of your own beside the crate's.
+    /// A client for it: for your own tables beside the crate's.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -221,7 +221,7 @@ impl Sandbox {
         TABLE
     }
 
-    /// The clock that its clients go by, and as which they take the store's.
+    /// The clock that its clients use, also as the store's clock.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -244,7 +244,7 @@ impl Sandbox {
         &self.clock
     }
 
-    /// The record of a key, there or not.
+    /// The record of a key, whether it exists or not.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

@@ -24,12 +24,13 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 /// The record of one key in a [`Sandbox`]; made by [`Sandbox::record`].
 ///
-/// Its methods write it as another caller would have: an owner that nobody is. A record that is
-/// there already keeps fingerprint, attempt and start; one that is not belongs to the request that
-/// [`payload`](Self::payload) or [`fingerprint`](Self::fingerprint) names, and without them to one
+/// Its methods write the record as another caller would, with an owner that no call has. An
+/// existing record keeps fingerprint, attempt and start. A new one belongs to the request of
+/// [`payload`](Self::payload) or [`fingerprint`](Self::fingerprint), and without them to a request
 /// without a payload.
 ///
-/// The key is written as it is: not for [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+/// The key is written as it is: this does not work with
+/// [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
 /// ```
 /// # use dynamodb_idempotency::testing::Sandbox;
@@ -59,8 +60,8 @@ impl<'a> SandboxRecord<'a> {
         Self { sandbox, scope, key, fingerprint: Ok(None) }
     }
 
-    /// It belongs to the request with this payload, as [`Operation::payload`](crate::Operation::payload)
-    /// takes it.
+    /// The record belongs to the request with this payload, as
+    /// [`Operation::payload`](crate::Operation::payload) accepts it.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -84,7 +85,7 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint, ..self }
     }
 
-    /// It belongs to the request with this fingerprint.
+    /// The record belongs to the request with this fingerprint.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -105,7 +106,7 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
-    /// Somebody runs the operation, with so much of its lease left.
+    /// Somebody runs the operation, with this much of its lease left.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -128,14 +129,14 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// # Errors
     /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialised,
-    /// or a key that is empty or too long; [`ErrorKind::UnknownRecord`] where something is there
-    /// that is no record.
+    /// or a key that is empty or too long; [`ErrorKind::UnknownRecord`] if there is an item that is
+    /// not a record.
     pub async fn pending(&self, lease_left: Duration) -> Result<(), Error> {
         let now = self.now();
         self.write_pending(now.plus(lease_left)).await
     }
 
-    /// Somebody ran the operation and never said how it ended: its lease has been over for a minute.
+    /// Somebody ran the operation and died: its lease has been over for a minute.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -158,9 +159,9 @@ impl<'a> SandboxRecord<'a> {
         self.write_pending(now.minus(LONG_AGO)).await
     }
 
-    /// The operation is done, and this is its answer, stored plain. For an HTTP response, and for an answer
-    /// that is [encoded](crate::AnswerCodec) because plain ones are
-    /// [refused](crate::Builder::accept_plain_answers), let the operation run once instead.
+    /// The operation is done, and this is its answer, stored in plain form. For an HTTP response,
+    /// and if plain answers are [refused](crate::Builder::accept_plain_answers), let the operation
+    /// run once instead.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -202,7 +203,7 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// The operation has failed, and that is kept, with nothing to replay.
+    /// The operation has failed, and the failure is kept, with nothing to replay.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;
@@ -232,7 +233,7 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// What there is is past its retention, and its lease is over: it counts as absent, until
+    /// The existing record is past its retention, and its lease is over: it counts as absent, until
     /// DynamoDB would have deleted it.
     ///
     /// ```
@@ -251,7 +252,7 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending); [`ErrorKind::InvalidInput`] where there is no record.
+    /// As [`pending`](Self::pending); [`ErrorKind::InvalidInput`] if there is no record.
     pub async fn expired(&self) -> Result<(), Error> {
         let schema = &self.table().schema;
         let mut item = self.item().await?.ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! The AWS services that send messages, each with its own event and its own way to be told of a
-//! failure. A source only takes events apart; what runs when is not its business.
+//! The AWS services that send messages, each with its own event and its own way to report a
+//! failure. A source only parses events; it does not decide what runs when.
 
 mod dynamodb;
 mod eventbridge;
@@ -49,7 +49,7 @@ use crate::fingerprint::Fingerprint;
 pub trait Source: Split + Debug + Send + Sync + 'static {
     /// One message, as `aws_lambda_events` has it.
     type Record: DeserializeOwned + Send + 'static;
-    /// What Lambda is answered.
+    /// The response to Lambda.
     type Response: Serialize + Send + 'static;
 }
 
