@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decide::{Decision, decide};
 use super::knowledge::{Knowledge, NoEffect, Seen};
-use super::lease::Window;
+use super::lease::{Term, Window};
 use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
@@ -359,7 +359,7 @@ impl Acquire {
         }
     }
 
-    /// What the handler runs under, after [`Command::Run`] and [`Command::RunUnprotected`].
+    /// What the handler runs under, after [`Stop::Run`] and [`Stop::RunUnprotected`].
     pub(crate) fn granted(&self) -> Granted {
         Granted {
             knowledge: self.knowledge.clone(),
@@ -390,15 +390,16 @@ impl Acquire {
 
     /// It starts where another call of this process has seen an owner at work.
     pub(crate) fn observing(&mut self, now: Now, observed: ObservedLease) -> Command {
-        self.obstacle = Obstacle::Running(observed);
+        self.note(observed);
         self.wait(now, observed.left)
     }
 
-    /// Another call of this process has seen an owner at work, or had an error in this one's place.
+    /// Another call of this process has seen an owner at work.
     pub(crate) const fn note(&mut self, observed: ObservedLease) {
         self.obstacle = Obstacle::Running(observed);
     }
 
+    /// Another call of this process had an error in this one's place.
     pub(crate) fn failed_elsewhere(&mut self, now: Now, cause: Cause) -> Command {
         self.give_up(now, Reason::Error, cause)
     }
@@ -669,32 +670,34 @@ impl Acquire {
     }
 
     fn send(&mut self, now: Now, take: Take) -> Command {
-        if self.goal == Goal::Own && self.writes > MAX_WRITES {
+        let is_transaction = matches!(self.goal, Goal::Transact { .. });
+        if !is_transaction && self.writes > MAX_WRITES {
             return self.contended(now, take);
         }
-        let term = self.rules.term(now);
-        if term.is_err() && self.goal == Goal::Own {
-            return self.give_up(now, Reason::TooLate, Cause::Other);
-        }
+        let term = match self.rules.term(now) {
+            Err(TooLate) if !is_transaction => {
+                return self.give_up(now, Reason::TooLate, Cause::Other);
+            }
+            term => term,
+        };
         // The key is ours: a machine that was frozen may be back.
         let is_ours = matches!(take, Take::Restamp { .. });
         if now.is_over(self.budget) && !is_ours {
             return self.give_up(now, Reason::TimedOut, Cause::Outage);
         }
         self.note_taken(now, take);
-        if let Goal::Transact { .. } = self.goal {
-            return self.transact(now, take);
-        }
         match term {
-            Err(TooLate) => self.give_up(now, Reason::TooLate, Cause::Other),
-            Ok(term) => {
-                let term = term.unlike(&self.stamped);
-                self.stamped.push(term.lease_expires_at);
-                let state = State::Pending { lease_expires_at: term.lease_expires_at };
-                let write = self.taking(take, state, term.expires_at);
-                self.dispatch(now, write, take)
-            }
+            Ok(term) if !is_transaction => self.send_lease(now, take, &term),
+            Ok(_) | Err(TooLate) => self.transact(now, take),
         }
+    }
+
+    fn send_lease(&mut self, now: Now, take: Take, term: &Term) -> Command {
+        let term = term.unlike(&self.stamped);
+        self.stamped.push(term.lease_expires_at);
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        let write = self.taking(take, state, term.expires_at);
+        self.dispatch(now, write, take)
     }
 
     /// What the record will have of the one that it takes the place of.
@@ -702,8 +705,8 @@ impl Acquire {
         let seen = self.knowledge.seen().record().cloned();
         let next = u32::from(!mutant(Mutant::AttemptStays));
         match (take, seen) {
-            (Take::Create, _) => self.begin_anew(now, 0, None),
-            (Take::Replace { attempts }, _) => self.begin_anew(now, attempts, None),
+            (Take::Create, _) => self.begin_anew(now, 0),
+            (Take::Replace { attempts }, _) => self.begin_anew(now, attempts),
             (Take::Over, Some(seen)) => {
                 self.attempt = seen.attempt.saturating_add(next);
                 self.created_at = seen.created_at;
@@ -720,11 +723,11 @@ impl Acquire {
     }
 
     /// The operation starts from its beginning, after so many attempts that have left nothing.
-    fn begin_anew(&mut self, now: Now, attempts: u32, taken: Option<Header>) {
+    fn begin_anew(&mut self, now: Now, attempts: u32) {
         self.attempt = attempts.saturating_add(1);
         self.released_attempts = attempts;
         self.created_at = now.store();
-        self.taken = taken;
+        self.taken = None;
     }
 
     /// The write that takes the key.
@@ -774,14 +777,12 @@ impl Acquire {
 
     fn dispatch(&mut self, now: Now, write: Write, take: Take) -> Command {
         self.knowledge.send(&write);
-        let limit = match self.goal {
-            Goal::Own | Goal::LookUp => match take {
-                Take::Restamp { .. } => self.limit(now).max(MIN_LIMIT),
-                Take::Create | Take::Replace { .. } | Take::Over | Take::Settle(_) => {
-                    self.limit(now)
-                }
-            },
-            Goal::Transact { .. } => self.limit(now).min(now.left(self.tries_until)).max(MIN_LIMIT),
+        let limit = match (self.goal, take) {
+            (Goal::Transact { .. }, _) => {
+                self.limit(now).min(now.left(self.tries_until)).max(MIN_LIMIT)
+            }
+            (Goal::Own | Goal::LookUp, Take::Restamp { .. }) => self.limit(now).max(MIN_LIMIT),
+            (Goal::Own | Goal::LookUp, _) => self.limit(now),
         };
         self.step = Step::Sending { write: write.clone(), take };
         Command::Send { write, limit }
@@ -803,8 +804,7 @@ impl Acquire {
     /// A quarter of the budget is for the look after the last try.
     fn begin_tries(&mut self, now: Now) {
         let longest = self.rules.completion_timeout.min(now.left(self.budget) / 4 * 3);
-        let until = now.lasting(longest);
-        self.tries_until = self.rules.answer_by().map_or(until, |answer_by| until.or(answer_by));
+        self.tries_until = self.rules.before_answer(now.lasting(longest));
     }
 
     /// The call ends with an error.

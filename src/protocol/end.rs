@@ -28,7 +28,8 @@ pub(crate) enum Ended {
     Landed,
     /// The failure is kept, or the key is released.
     Left,
-    /// The record seen last is another's. Nothing of what was sent is in the tables, nor will be.
+    /// The record seen last is another's. Nothing of what was sent is in the tables; nor will a commit
+    /// be.
     LeaseLost,
     /// The record was given up. A commit has not landed, and never will.
     NothingWritten(NothingHappened),
@@ -240,8 +241,7 @@ impl End {
     pub(crate) fn tries_until(&self, now: Now) -> Instant {
         let longest =
             if self.is_protected { self.rules.completion_timeout } else { UNPROTECTED_TIMEOUT };
-        let until = now.lasting(longest);
-        self.rules.answer_by().map_or(until, |answer_by| until.or(answer_by))
+        self.rules.before_answer(now.lasting(longest))
     }
 
     fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
@@ -423,17 +423,12 @@ impl End {
     /// The handler has returned: how its commits have ended it, if they have. One that its caller has not
     /// waited for is put beyond doubt first: the record is given up as `leaving`, unless it has landed.
     pub(crate) fn close(&mut self, now: Now, leaving: Leaving) -> Option<Command> {
-        match (self.stage, self.interrupted()) {
-            (Stage::Over(ended), _) => Some(Command::Stop(ended)),
-            (Stage::Open | Stage::Closed, None) => {
-                self.stage = Stage::Closed;
-                None
-            }
-            (Stage::Open | Stage::Closed, Some(completed_at)) => {
-                self.stage = Stage::Closed;
-                Some(self.resolve(now, completed_at, leaving))
-            }
+        let interrupted = self.interrupted();
+        if let Stage::Over(ended) = self.stage {
+            return Some(Command::Stop(ended));
         }
+        self.stage = Stage::Closed;
+        interrupted.map(|completed_at| self.resolve(now, completed_at, leaving))
     }
 
     /// The handler was stopped, since its lease has ended: how its commits have ended it, if they have. One
@@ -441,19 +436,15 @@ impl End {
     /// record, and to give that up would let the operation run again at once, whatever else its handler
     /// had done.
     pub(crate) fn expire(&mut self, now: Now) -> Option<Command> {
-        match (self.stage, self.interrupted()) {
-            (Stage::Over(Ended::NothingWritten(_)), _) => None,
-            (Stage::Over(ended), _) => Some(Command::Stop(ended)),
-            (Stage::Open | Stage::Closed, None) => {
-                self.stage = Stage::Closed;
-                None
-            }
-            (Stage::Open | Stage::Closed, Some(_)) => {
-                self.stage = Stage::Closed;
-                self.until = self.tries_until(now);
-                Some(self.read(now, None, Aim::Look))
-            }
+        let interrupted = self.interrupted();
+        match self.stage {
+            Stage::Over(Ended::NothingWritten(_)) => return None,
+            Stage::Over(ended) => return Some(Command::Stop(ended)),
+            Stage::Open | Stage::Closed => self.stage = Stage::Closed,
         }
+        interrupted?;
+        self.until = self.tries_until(now);
+        Some(self.read(now, None, Aim::Look))
     }
 
     /// A commit whose caller has not waited for its end.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::record::{Header, State};
+use super::record::Header;
 use super::write::{Form, Guard, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
 use crate::record::Owner;
@@ -217,17 +217,13 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
         }
         // Whoever has it may release it; but what has completed stays.
         Guard::FreeOrOwned(_) => {
-            alive(record.is_none_or(|record| !has_completed(record) || record.owner == *me))
+            alive(record.is_none_or(|record| !record.is_completed() || record.owner == *me))
         }
-        Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !has_completed(record))),
+        Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !record.is_completed())),
         #[cfg(feature = "fault-injection")]
         Guard::Owned => held(true),
         // Whoever does without a guard does not know it.
         #[cfg(feature = "fault-injection")]
         Guard::Unfenced => Outlook::Dead,
     }
-}
-
-fn has_completed(record: &Header) -> bool {
-    record.state == State::Completed
 }

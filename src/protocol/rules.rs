@@ -53,6 +53,11 @@ impl Rules {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
+    /// `until`, or when the answer has to get out where that is sooner.
+    pub(crate) fn before_answer(&self, until: End) -> End {
+        self.answer_by().map_or(until, |answer_by| until.or(answer_by))
+    }
+
     /// How long a request may last, so that the answer gets out before the deadline.
     pub(crate) fn time_until_answer(&self, now: Now) -> Duration {
         self.answer_by().map_or(Duration::MAX, |until| now.left(until).max(MIN_LIMIT))
@@ -61,8 +66,7 @@ impl Rules {
     /// How long a call that began at `started` still waits for an operation that another owner runs.
     pub(crate) fn wait_left(&self, now: Now, started: Uptime) -> Duration {
         let InProgress::Wait { timeout } = self.in_progress else { return Duration::ZERO };
-        let until = End::lasting_from(started, timeout);
-        now.left(self.answer_by().map_or(until, |answer_by| until.or(answer_by)))
+        now.left(self.before_answer(End::lasting_from(started, timeout)))
     }
 
     /// How long an owner that starts now may hold the record.

@@ -16,7 +16,7 @@ use super::preview::preview;
 use super::{CommitError, InvalidTransaction, items, json, token};
 use crate::clock::{End, Timestamp};
 use crate::completion::Retries;
-use crate::engine::driver::{Contents, Unsent, Wire};
+use crate::engine::driver::{Bare, Contents, Unsent, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::execution::{Execution, Inner};
 use crate::protocol::{Ended, NoCommit, Write};
@@ -283,7 +283,7 @@ impl Execution {
         };
         let command = self.end().close(clock.moment(), self.given_up());
         let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command?, &mut NoAnswer).await;
+        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
         self.fate(ended, &mut wire).await
     }
 
@@ -295,7 +295,7 @@ impl Execution {
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
         let command = self.end().expire(clock.moment());
         let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command?, &mut NoAnswer).await;
+        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
         let fate = self.fate(ended, &mut wire).await?;
         match fate {
             Fate::Committed(_) | Fate::LeaseLost(_) => {
@@ -342,15 +342,6 @@ impl Execution {
             Ended::Unknown => Some(Fate::Unknown),
             Ended::Left | Ended::Reopened | Ended::Unconfirmed => None,
         }
-    }
-}
-
-/// Of what ends a commit that nobody waits for.
-struct NoAnswer;
-
-impl Contents for NoAnswer {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
-        Ok(None)
     }
 }
 
