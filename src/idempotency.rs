@@ -7,20 +7,21 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
-use crate::acquire::Replays;
-use crate::answer_codec::{AnswerCodec, Coding};
-use crate::cache::Cache;
+use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
+use crate::dynamodb::{Connections, Table, watchable};
+use crate::engine::acquire::Replays;
+use crate::engine::cache::Cache;
+use crate::engine::core::Core;
+use crate::engine::sharing::Flights;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
-use crate::flight::Flights;
+use crate::function::Operation;
 use crate::key::Scope;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
-use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::LogKey;
-use crate::table::{Connections, Table, watchable};
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,19 +47,6 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Idempotency {
     pub(crate) core: Arc<Core>,
-}
-
-pub(crate) struct Core {
-    pub(crate) table: Table,
-    pub(crate) policy: Policy,
-    pub(crate) clock_tolerance: Duration,
-    pub(crate) log_key: LogKey,
-    pub(crate) coding: Coding,
-    pub(crate) replays: Replays,
-    /// Completed answers that this process has seen, if it keeps them.
-    pub(crate) cache: Option<Cache>,
-    /// The calls on their way to their keys, if they share what they are told.
-    pub(crate) flights: Option<Flights>,
 }
 
 impl Idempotency {

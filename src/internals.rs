@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 
-use crate::answer_codec::Coding;
+use crate::answer::codec::Coding;
+use crate::answer::{Answer, Stored, pack};
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
@@ -19,7 +20,6 @@ use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::{Decision, decide};
 use crate::record::{self, Claim, Item, Owner, Record, State};
-use crate::response::{Answer, Stored, pack};
 use crate::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);

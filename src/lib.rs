@@ -131,29 +131,24 @@
 #[doc(hidden)]
 #[path = "macros.rs"]
 pub mod __macros;
-mod acquire;
 #[cfg(feature = "admin")]
 pub mod admin;
-mod answer_codec;
-mod cache;
+mod answer;
 mod clock;
-mod completion;
-mod derived_key;
+mod dynamodb;
 mod engine;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
-mod execution;
 #[cfg(not(feature = "fault-injection"))]
 mod fault_injection;
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
 pub mod fault_injection;
-mod finding;
 mod fingerprint;
-mod flight;
 #[cfg(feature = "from-env")]
 mod from_env;
+mod function;
 #[cfg(all(
     doctest,
     feature = "axum",
@@ -181,55 +176,44 @@ mod kill_switch;
 pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
-mod lease;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod mutant;
-mod operation;
-mod parts;
 mod policy;
 mod preflight;
 mod protocol;
-mod reconcile;
 mod record;
-mod refusal;
-mod response;
-mod runner;
 mod schema;
 pub mod signals;
-mod snapshot;
-mod steps;
-mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod transaction;
 
 #[cfg(feature = "macros")]
 pub use crate::__macros::idempotent;
-pub use crate::answer_codec::{AnswerCodec, CodecError};
-pub use crate::derived_key::{DerivedKey, derive_key};
+pub use crate::answer::codec::{AnswerCodec, CodecError};
+pub use crate::engine::execution::Execution;
+pub use crate::engine::reconcile::{Abandoned, Reconciled};
+pub use crate::engine::snapshot::SnapshotHooks;
+pub use crate::engine::steps::StepError;
+pub use crate::engine::transaction::{
+    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
+    TransactionError,
+};
 pub use crate::error::{Error, ErrorKind, RunError};
-pub use crate::execution::Execution;
-pub use crate::finding::{Finding, Verdict};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
+pub use crate::function::{Operation, Outcome};
 pub use crate::idempotency::{Builder, Idempotency};
+pub use crate::key::derived::{DerivedKey, derive_key};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
-pub use crate::operation::{Operation, Outcome};
 pub use crate::policy::{
     Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Policy, Takeover, Unconfirmed,
 };
 pub use crate::preflight::Preflight;
-pub use crate::reconcile::{Abandoned, Reconciled};
+pub use crate::preflight::finding::{Finding, Verdict};
 pub use crate::schema::{Attribute, TableSchema};
-pub use crate::snapshot::SnapshotHooks;
-pub use crate::steps::StepError;
-pub use crate::transaction::{
-    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
-    TransactionError,
-};

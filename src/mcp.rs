@@ -46,9 +46,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::execution::Execution;
-use crate::operation::{Operation, Outcome};
+use crate::function::{Operation, Outcome};
 
 /// The member of `params._meta`, and the argument, with the key.
 pub const KEY_MEMBER: &str = "idempotency_key";

@@ -1,7 +1,7 @@
 //! The stored answer as plain data.
 
-use crate::answer_codec::Coder;
-use crate::response::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
+use crate::answer::codec::Coder;
+use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 
 /// What repeats of a finished operation get.
 ///

@@ -7,12 +7,12 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Admin;
+use crate::dynamodb::{Access, Look};
 use crate::error::Error;
-use crate::finding::Finding;
 use crate::key::{RecordKey, Scope};
 use crate::preflight::Checks;
+use crate::preflight::finding::Finding;
 use crate::record::Owner;
-use crate::table::{Access, Look};
 
 /// How many round trips the latency is the median of.
 const ROUND_TRIPS: usize = 5;

@@ -37,10 +37,11 @@ pub use self::release::Released;
 pub use self::scan::{Cursor, Page, Select, TableSize, Unreadable};
 pub use self::sweep::Expired;
 
+use crate::dynamodb::Table;
+use crate::engine::core::Core;
 use crate::error::Error;
-use crate::idempotency::{Core, Idempotency};
+use crate::idempotency::Idempotency;
 use crate::key::{KeyForm, RecordKey, Scope};
-use crate::table::Table;
 
 impl Idempotency {
     /// What tools do with the table.

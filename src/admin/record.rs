@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::answer::StoredAnswer;
 use super::json;
+use crate::answer::Stored;
 use crate::clock::Timestamp;
+use crate::engine::core::Core;
+use crate::engine::steps::Checkpoint;
 use crate::error::{Error, ErrorKind};
-use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::record::{Item, Record, State, Version};
-use crate::response::Stored;
 use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
-use crate::steps::Checkpoint;
 
 /// A record as it was in the table when it was read.
 ///

@@ -1,8 +1,8 @@
 //! Making a key free again, by hand.
 
 use super::{Admin, StoredRecord, StoredState};
+use crate::dynamodb::WriteOutcome;
 use crate::error::{Error, ErrorKind};
-use crate::table::WriteOutcome;
 
 /// The result of a release.
 ///

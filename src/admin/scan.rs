@@ -10,11 +10,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::record::{pk, record_key};
 use super::{Admin, Expired, StoredRecord};
 use crate::clock::Timestamp;
+use crate::dynamodb::{Only, Part};
+use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
-use crate::idempotency::Core;
 use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
-use crate::table::{Only, Part};
 
 /// Which records a scan returns. It reads all of them in any case, and costs the same.
 ///

@@ -1,8 +1,8 @@
 //! Deleting what is long expired, by hand.
 
 use super::Admin;
+use crate::dynamodb::{self, WriteOutcome};
 use crate::error::{Error, ErrorKind};
-use crate::table::{self, WriteOutcome};
 
 /// A record, or a part of a large answer, that has been expired for more than an hour;
 /// [`Page::expired`](super::Page::expired) has them.
@@ -25,7 +25,7 @@ use crate::table::{self, WriteOutcome};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Expired(pub(super) table::Expired);
+pub struct Expired(pub(super) dynamodb::Expired);
 
 impl Expired {
     /// `scope#key`, as the table has it.

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use crate::cache::Asked;
 use crate::clock::Now;
+use crate::dynamodb::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
+use crate::engine::cache::Asked;
+use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
-use crate::idempotency::Core;
 use crate::key::RecordKey;
 use crate::protocol::{Cause, Command, Form, Guard, Header, Machine, Outcome, Reply, State, Write};
 use crate::record::{Item, Owner, Record};
-use crate::table::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
 
 /// Why a write is not sent.
 pub(crate) enum Unsent {

@@ -1,3 +1,18 @@
-//! Drives the machines of `protocol/`: sends what they ask for, waits, and gives in what came of it.
+//! Drives the machines of `protocol/` for one call: what they ask for is sent, the handler is called
+//! under its lease, and its answer goes into the record.
 
+pub(crate) mod acquire;
+pub(crate) mod cache;
+pub(crate) mod completion;
+pub(crate) mod core;
 pub(crate) mod driver;
+pub(crate) mod execution;
+pub(crate) mod lease;
+pub(crate) mod parts;
+pub(crate) mod reconcile;
+pub(crate) mod refusal;
+pub(crate) mod runner;
+pub(crate) mod sharing;
+pub(crate) mod snapshot;
+pub(crate) mod steps;
+pub(crate) mod transaction;

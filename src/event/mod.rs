@@ -48,8 +48,8 @@ pub use self::service::{Event, EventFuture};
 pub use crate::json_event::JsonEvent;
 
 use self::service::Config;
+use crate::engine::execution::Execution;
 use crate::error::{ErrorKind, RunError};
-use crate::execution::Execution;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
 

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
+use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
-use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::invocation::deadline;

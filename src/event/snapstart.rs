@@ -2,7 +2,7 @@
 
 use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
-use crate::snapshot::SnapshotHooks;
+use crate::engine::snapshot::SnapshotHooks;
 
 /// For `Runtime::register_snapstart_resource`. Register first what the AWS client needs, for
 /// example your own credentials.

@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::grpc::Trailers;
-use crate::response::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
+use crate::answer::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

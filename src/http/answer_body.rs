@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::answer::WholeBody;
 use super::layer::BoxError;
-use crate::response::{BodyRef, HttpBody};
+use crate::answer::{BodyRef, HttpBody};
 
 /// The body of a stored or replayed answer. It is whole in memory, except for an answer that is too
 /// long to be stored and that [`Http::stream_large_answers`](super::Http::stream_large_answers)

@@ -14,7 +14,7 @@ use super::Config;
 use super::exchange::{pass_transaction, render};
 use super::layer::{BoxError, ResponseBody, whole};
 use super::problem::{Problem, ProblemKind};
-use crate::transaction::{OnConditionFailed, Transaction};
+use crate::engine::transaction::{OnConditionFailed, Transaction};
 
 /// The body of whatever a handler answers with.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;

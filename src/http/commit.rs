@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::Response;
 
 use super::answer;
-use crate::execution::Execution;
-use crate::response::{Answer, AnswerKind, BodyRef, HttpAnswer};
-use crate::transaction::{Commit, CommitError};
+use crate::answer::{Answer, AnswerKind, BodyRef, HttpAnswer};
+use crate::engine::execution::Execution;
+use crate::engine::transaction::{Commit, CommitError};
 
 impl Execution {
     /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever
@@ -72,7 +72,7 @@ pub trait CommittedBody: sealed::Sealed {}
 impl<B: sealed::Sealed> CommittedBody for B {}
 
 pub(crate) mod sealed {
-    use crate::response::BodyRef;
+    use crate::answer::BodyRef;
 
     pub trait Sealed {
         #[doc(hidden)]

@@ -1,12 +1,9 @@
 //! One request through the protocol, whatever server it came from.
 
-use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use http::{Response, StatusCode};
 use tower_service::Service;
 use tracing::Instrument;
@@ -16,17 +13,16 @@ use super::grpc::{self, Trailers};
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
 use super::{AnsweredBy, Config, reconcile};
-use crate::acquire::{Acquisition, Call, acquire};
-use crate::completion::Completion;
-use crate::error::{Error, ErrorKind};
-use crate::execution::Execution;
-use crate::policy::{Failure, Takeover, Unconfirmed};
-use crate::refusal::{answer_unavailable, lease_expired, lease_lost, outcome_unknown, refusal};
-use crate::response::{Answer, Draft, HttpAnswer};
-use crate::runner::{call_handler, fail, panic_text, report_failed_after_commit, see_through};
-use crate::transaction::{
-    ConditionFailed, Fate, Instead, Once, Transaction, commit_unknown, given_up, look_up, once,
+use crate::answer::{Answer, Draft, HttpAnswer};
+use crate::engine::acquire::{Call, acquire};
+use crate::engine::execution::Execution;
+use crate::engine::refusal::{answer_unavailable, failed};
+use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome, panic_text};
+use crate::engine::transaction::{
+    self, InvalidTransaction, Transaction, TransactionEncoding, TransactionOutcome,
 };
+use crate::error::{Error, ErrorKind};
+use crate::policy::{Failure, Takeover};
 
 /// What a handler has come to.
 pub(crate) enum Handled<B> {
@@ -113,76 +109,86 @@ where
             Err(response) => return Ok(response.map(B::from_text)),
         },
     };
-    let execution = match acquired {
-        Ok(Acquisition::Acquired(execution)) => execution,
-        Ok(Acquisition::Replay(answer)) => {
-            return Ok(replay(config, Arc::unwrap_or_clone(answer)));
-        }
-        Ok(Acquisition::ReplayFailure(Some(failure))) => return Ok(replay(config, failure)),
-        Ok(refused) => return Ok(explain(config, &refusal(&refused))),
+    let acquisition = match acquired {
+        Ok(acquisition) => acquisition,
         Err(error) => return Ok(explain(config, &error)),
     };
-    let work = async {
-        let Some(returned) = call_handler(&execution, handler).await else {
-            return Ok(match execution.expire().await {
-                Some(fate) => settled(config, fate),
-                None => explain(config, &lease_expired()),
-            });
+    let responses = Responses { config, types: PhantomData };
+    let ran = runner::run(&responses, acquisition, handler).await;
+    render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
+}
+
+/// Responses as they are stored.
+struct Responses<'a, T> {
+    config: &'a Config,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
+    type Value = Handled<B>;
+    type Error = E;
+
+    fn conclude<'a>(&self, execution: &Execution, handled: &'a Handled<B>) -> Conclusion<'a> {
+        let draft = match handled.verdict(self.config) {
+            Verdict::Stored => handled.draft(),
+            Verdict::Unstorable(reason) => Err(reason),
+            Verdict::Refused => return Conclusion::NothingExecuted,
+            Verdict::Failed => {
+                let is_kept = execution.policy().failure != Failure::Release;
+                return Conclusion::Failed(handled.draft().ok().filter(|_| is_kept));
+            }
         };
-        if let Err(panic) = &returned {
-            report_panic(execution.operation(), panic.as_ref());
-        }
-        if let Some(fate) = execution.close().await {
-            return overrule(config, &execution, fate, returned);
-        }
-        match &returned {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => fail(&execution, None).await,
-            Err(_) => execution.fail(None).await,
-        }
-        let answer = match returned {
-            Ok(Ok(came_to)) => Ok(conclude(config, &execution, came_to).await),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Ok(render(config, &panicked())),
-        };
-        match execution.close().await {
-            // A commit that was refused has landed late, or may have.
-            Some(fate) => overrule(config, &execution, fate, Ok(answer)),
-            None => answer,
+        Conclusion::Completed(draft.unwrap_or_else(|reason| {
+            execution.report_unstorable(reason);
+            Draft::unavailable(reason)
+        }))
+    }
+
+    /// What kind of answer it makes of an error, the handler's own server decides.
+    fn failure(&self, _: &E) -> Option<Answer> {
+        None
+    }
+}
+
+impl<B: WholeBody, E> TransactionEncoding for Responses<'_, (B, E)> {
+    type Value = Response<B>;
+
+    fn is_stored(&self, response: &Response<B>) -> bool {
+        self.config.statuses.judge(response.status()) == Verdict::Stored
+    }
+
+    fn draft<'a>(&self, response: &'a Response<B>) -> Result<Draft<'a>, InvalidTransaction> {
+        Ok(answer::draft(response))
+    }
+}
+
+/// What the client gets. The handler's own error passes through.
+fn render_outcome<B: WholeBody, V, E>(
+    config: &Config,
+    ran: Ran<V, E>,
+    own: impl FnOnce(V) -> Response<B>,
+) -> Result<Response<B>, E> {
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(Panicked { panic, instead }) => {
+            let operation = config.scope.operation();
+            let panic = panic_text(panic.as_ref());
+            tracing::error!(operation, panic, "the handler panicked");
+            match instead {
+                Some(outcome) => outcome,
+                None => return Ok(render(config, &panicked())),
+            }
         }
     };
-    see_through(&execution, pin!(work)).await
-}
-
-/// Puts what a handler's commit has come to in the place of what the handler returned.
-fn overrule<B: WholeBody, T, E>(
-    config: &Config,
-    execution: &Execution,
-    fate: Fate,
-    returned: Result<Result<T, E>, Box<dyn Any + Send>>,
-) -> Result<Response<B>, E> {
-    match (fate, returned) {
-        // Nothing has happened: an error of the handler's says as much.
-        (Fate::GivenUp, Ok(Err(error))) => Err(error),
-        (Fate::GivenUp, Err(_)) => Ok(render(config, &panicked())),
-        (fate, returned) => {
-            if matches!(fate, Fate::Committed(_)) && !matches!(returned, Ok(Ok(_))) {
-                report_failed_after_commit(execution);
-            }
-            Ok(settled(config, fate))
-        }
-    }
-}
-
-/// What a commit has come to that has ended its operation.
-fn settled<B: WholeBody>(config: &Config, fate: Fate) -> Response<B> {
-    match fate {
-        Fate::Committed(answer) => committed(config, answer),
-        Fate::LeaseLost(Some(theirs)) => replay(config, theirs),
-        Fate::LeaseLost(None) => explain(config, &lease_lost()),
-        Fate::GivenUp => explain(config, &given_up()),
-        Fate::Unknown => explain(config, &commit_unknown()),
-    }
+    Ok(match outcome {
+        RunOutcome::Returned(value, _) => own(value),
+        RunOutcome::Failed(error) => return Err(error),
+        RunOutcome::Committed(answer) => committed(config, answer),
+        RunOutcome::Replayed(answer) => replay(config, Arc::unwrap_or_clone(answer)),
+        RunOutcome::FailureReplayed(Some(failure)) => replay(config, failure),
+        RunOutcome::FailureReplayed(None) => explain(config, &failed()),
+        RunOutcome::Refused(error) => explain(config, &error),
+    })
 }
 
 /// The response that this very request has committed.
@@ -224,75 +230,27 @@ where
     B: WholeBody + Send,
     F: Future<Output = Result<Transaction<Response<B>>, E>>,
 {
-    if let Err(error) = call.policy.validate(config.idempotency.core.clock_tolerance) {
-        return Ok(explain(config, &error));
-    }
     if config.reconcile.is_some() {
         // The hook is for handlers that run; what one of these left, no transaction may repeat.
         call.policy.takeover = Takeover::Reject;
     }
+    let responses = Responses { config, types: PhantomData::<fn() -> (B, E)> };
     let core = &config.idempotency.core;
-    let is_stored =
-        |response: &Response<B>| config.statuses.judge(response.status()) == Verdict::Stored;
-    let writes = |transaction: &Transaction<Response<B>>| {
-        transaction.writes() && (!transaction.items.is_empty() || is_stored(&transaction.response))
-    };
-    let returning = AssertUnwindSafe(handler).catch_unwind();
-    let returned = match call.prepare(&core.table.clock, returning).await {
-        Ok(returned) => returned,
-        Err(error) => return Ok(explain(config, &error)),
-    };
-    let Transaction { response, items, on_condition_failed, .. } = match returned {
-        Ok(Ok(transaction)) if writes(&transaction) => transaction,
-        // Whoever repeats a completed request gets its answer, whatever the handler makes of it.
-        unstored => {
-            if let Err(panic) = &unstored {
-                report_panic(config.scope.operation(), panic.as_ref());
-            }
-            return match (look_up(core, call).await, unstored) {
-                (Ok(Some(found)), _) => Ok(given(config, found)),
-                (Err(error), _) => Ok(explain(config, &error)),
-                (Ok(None), Ok(Ok(transaction))) => {
-                    Ok(AnsweredBy::Handler.mark(transaction.response))
-                }
-                (Ok(None), Ok(Err(error))) => Err(error),
-                (Ok(None), Err(_)) => Ok(render(config, &panicked())),
-            };
-        }
-    };
-    let instead = |failed: &ConditionFailed| {
-        let answer = on_condition_failed.and_then(|answer| answer(failed))?;
-        if !is_stored(&answer) {
-            return Some(Instead::Unstored(answer));
-        }
-        let stored = answer::stored(&answer);
-        Some(Instead::Stored(answer, stored))
-    };
-    let done = Box::pin(once(core, call, answer::draft(&response), items, instead)).await;
-    Ok(match done {
-        Ok(Once::Executed) => AnsweredBy::Handler.mark(response),
-        Ok(Once::Instead(answer)) => AnsweredBy::Handler.mark(answer),
-        Ok(Once::Found(found)) => given(config, found),
-        Ok(Once::ConditionFailed(failed)) => {
+    let ran = match transaction::run_transaction(&responses, core, call, handler).await {
+        Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
+        Ok(TransactionOutcome::ConditionFailed(failed)) => {
             tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
             let detail = "A condition of the request's effect does not hold: nothing was done.";
-            render(config, &Problem::new(ProblemKind::ConditionFailed, detail))
+            return Ok(render(config, &Problem::new(ProblemKind::ConditionFailed, detail)));
         }
-        Ok(Once::Invalid(invalid)) => {
+        Ok(TransactionOutcome::Invalid(invalid)) => {
             let message = "the handler's transaction cannot be executed";
-            explain(config, &Error::new(ErrorKind::Configuration, message).with_source(invalid))
+            let error = Error::new(ErrorKind::Configuration, message).with_source(invalid);
+            return Ok(explain(config, &error));
         }
-        Err(error) => explain(config, &error),
-    })
-}
-
-/// What a request gets that has met a record.
-fn given<B: WholeBody>(config: &Config, found: Acquisition) -> Response<B> {
-    match found {
-        Acquisition::Replay(answer) => replay(config, Arc::unwrap_or_clone(answer)),
-        Acquisition::ReplayFailure(Some(failure)) => replay(config, failure),
-        refused => explain(config, &refusal(&refused)),
-    }
+        Err(panicked) => Err(panicked),
+    };
+    render_outcome(config, ran, |response| AnsweredBy::Handler.mark(response))
 }
 
 /// The response of a handler whose request passes through: what it wants written would be written
@@ -307,46 +265,6 @@ pub(crate) fn pass_transaction<B: WholeBody>(
     let message = "a request that passes through unprotected wants a transaction: nothing was \
                    written; add its method to Http::methods, and require a key";
     explain(config, &Error::new(ErrorKind::Configuration, message))
-}
-
-/// What the handler's response does to the record, and what the client gets.
-async fn conclude<B: WholeBody + Sync>(
-    config: &Config,
-    execution: &Execution,
-    handled: Handled<B>,
-) -> Response<B> {
-    let said_nothing = execution.said_nothing_executed();
-    let verdict = if said_nothing { Verdict::Refused } else { handled.verdict(config) };
-    let draft = match verdict {
-        Verdict::Stored => handled.draft(),
-        Verdict::Unstorable(reason) => Err(reason),
-        Verdict::Refused => {
-            execution.give_back().await;
-            return handled.into_response(config);
-        }
-        Verdict::Failed => {
-            let kept = execution.policy().failure != Failure::Release;
-            execution.fail(handled.draft().ok().filter(|_| kept)).await;
-            return handled.into_response(config);
-        }
-    };
-    let draft = draft.unwrap_or_else(|reason| {
-        execution.report_unstorable(reason);
-        Draft::unavailable(reason)
-    });
-    match execution.complete(draft).await {
-        Completion::Stored | Completion::Unprotected => handled.into_response(config),
-        Completion::Landed(answer) => committed(config, answer),
-        Completion::LeaseLost(Some(theirs)) => replay(config, theirs),
-        Completion::LeaseLost(None) => explain(config, &lease_lost()),
-        Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
-            explain(config, &commit_unknown())
-        }
-        Completion::Unconfirmed(error) => match execution.policy().unconfirmed {
-            Unconfirmed::Answer => handled.into_response(config),
-            Unconfirmed::Error => explain(config, &outcome_unknown(error)),
-        },
-    }
 }
 
 fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
@@ -391,8 +309,4 @@ pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Respon
 
 pub(super) fn panicked() -> Problem {
     Problem::new(ProblemKind::HandlerPanicked, "The request failed.")
-}
-
-fn report_panic(operation: &str, panic: &(dyn Any + Send)) {
-    tracing::error!(operation, panic = panic_text(panic), "the handler panicked");
 }

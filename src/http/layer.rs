@@ -23,7 +23,7 @@ use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
 use super::{Config, carried};
-use crate::acquire::Call;
+use crate::engine::acquire::Call;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 

@@ -90,12 +90,12 @@ pub use self::webhook::Webhook;
 
 use self::problem::Renderer;
 use self::statuses::Statuses;
+use crate::answer::OnStore;
 use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
 use crate::policy::Policy;
-use crate::response::OnStore;
 
 #[cfg(feature = "lambda")]
 pub(crate) use self::{

@@ -14,10 +14,10 @@ use http::Response;
 use super::exchange::{panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, Config, Http, answer};
-use crate::acquire::{Acquisition, Call};
+use crate::engine::acquire::{Acquisition, Call};
+use crate::engine::reconcile::{self, Abandoned, Acquired, Codec, Reconciled};
+use crate::engine::runner::panic_text;
 use crate::error::{Error, RunError};
-use crate::reconcile::{self, Abandoned, Acquired, Codec, Reconciled};
-use crate::runner::panic_text;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type Word = Reconciled<Response<Bytes>, Response<Bytes>>;

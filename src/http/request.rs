@@ -9,13 +9,13 @@ use http::{HeaderMap, Uri};
 use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Config, KeyRule, Tenant, TenantRule, key_header};
-use crate::acquire::Call;
+use crate::answer::{AnswerKind, Answers};
+use crate::engine::acquire::Call;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
 use crate::record::Owner;
-use crate::response::{AnswerKind, Answers};
 
 /// Whether the layer has anything to do with a request.
 #[derive(Debug, PartialEq, Eq)]

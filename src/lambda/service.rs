@@ -14,11 +14,11 @@ use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response};
 use tower_service::Service;
 
+use crate::answer::{BodyRef, HttpBody};
+use crate::engine::runner::panic_text;
 use crate::http::{
     Concern, Config, Handled, Http, WholeBody, call, concern, exchange, ready, render,
 };
-use crate::response::{BodyRef, HttpBody};
-use crate::runner::panic_text;
 
 impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,

@@ -9,10 +9,10 @@ use lambda_http::{Body, Request, Response};
 use tower_service::Service;
 
 use super::service::{ResponseFuture, bytes_of};
+use crate::engine::transaction::Transaction;
 use crate::http::{
     Concern, Config, Http, call, concern, exchange_transaction, pass_transaction, ready, render,
 };
-use crate::transaction::Transaction;
 
 impl Http {
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction. The rules are

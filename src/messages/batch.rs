@@ -13,7 +13,7 @@ use super::schedule::{Schedule, Slot, Verdict};
 use super::source::{Incoming, Source};
 use super::work::{Time, Work, perform, prepare};
 use crate::clock::{Clock, End};
-use crate::execution::Execution;
+use crate::engine::execution::Execution;
 
 /// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
 /// after the invocation's end Lambda takes no answer, and those of all the others would be lost with

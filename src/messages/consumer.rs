@@ -10,7 +10,7 @@ use super::message::Message;
 use super::service::MessageService;
 use super::settings::{Disposal, MissingKey, Order};
 use super::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};
-use crate::execution::Execution;
+use crate::engine::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;

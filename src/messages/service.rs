@@ -14,7 +14,7 @@ use super::error::BatchError;
 use super::message::Message;
 use super::source::Source;
 use super::{batch, response};
-use crate::execution::Execution;
+use crate::engine::execution::Execution;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 

@@ -14,13 +14,13 @@ use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{Disposal, MissingKey};
 use super::source::{Body, Content, Source, Unreadable};
-use crate::acquire::Call;
+use crate::answer::Answers;
 use crate::clock::End;
+use crate::engine::acquire::Call;
+use crate::engine::execution::Execution;
+use crate::engine::runner::panic_text;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::execution::Execution;
 use crate::fingerprint::Fingerprint;
-use crate::response::Answers;
-use crate::runner::panic_text;
 use crate::signals::Ending;
 
 /// What is to be done with a message.

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::answer::{Answer, encode_json, encode_unavailable};
+use crate::engine::steps::Checkpoint;
 use crate::key::KeyForm;
-use crate::response::{Answer, encode_json, encode_unavailable};
-use crate::steps::Checkpoint;
 
 fn schema() -> TableSchema {
     TableSchema::default()

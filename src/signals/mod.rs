@@ -40,7 +40,7 @@ use sha2::{Digest, Sha256};
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::acquire::Acquisition;
+use crate::engine::acquire::Acquisition;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
 

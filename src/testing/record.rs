@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use super::Sandbox;
 use crate::admin::StoredRecord;
+use crate::answer::encode_json;
 use crate::clock::Timestamp;
+use crate::dynamodb::Table;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
 use crate::record::{self, Claim, Item, Owner, Record, Status};
-use crate::response::encode_json;
 use crate::schema::Attribute;
-use crate::table::Table;
 
 /// How long ago it is that leases and retentions have ended.
 const LONG_AGO: Duration = Duration::from_secs(60);

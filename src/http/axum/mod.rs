@@ -67,9 +67,9 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
+use crate::engine::execution::Execution;
+use crate::engine::transaction::{CommitError, InvalidTransaction};
 use crate::error::{Error, RunError};
-use crate::execution::Execution;
-use crate::transaction::{CommitError, InvalidTransaction};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {

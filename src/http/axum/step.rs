@@ -10,10 +10,10 @@ use http_body_util::BodyExt;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::engine::execution::Execution;
+use crate::engine::steps::StepError;
 use crate::error::{Error, ErrorKind};
-use crate::execution::Execution;
 use crate::http::answer;
-use crate::steps::StepError;
 
 impl Execution {
     /// As [`step`](Self::step), for anything that axum can make a response of: a later attempt gets

@@ -7,7 +7,7 @@ use super::super::Http;
 use super::super::carried::{Carried, Whole};
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
-use crate::transaction::{OnConditionFailed, Transaction};
+use crate::engine::transaction::{OnConditionFailed, Transaction};
 
 impl Http {
     /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, for

@@ -15,7 +15,7 @@ use self::{
 use super::Outcome;
 use crate::workspace::Workspace;
 
-const ADAPTERS: [&str; 5] = ["event", "http", "lambda", "messages", "operation"];
+const ADAPTERS: [&str; 5] = ["event", "function", "http", "lambda", "messages"];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     let root = workspace.root.join("src");

@@ -1,0 +1,199 @@
+//! Making an answer's bytes fewer, and whole again.
+//!
+//! Compressed is what gets smaller by it: an answer that says that it is compressed already, by its
+//! `Content-Encoding` or `Content-Type`, is left alone, and of a large one a sample is tried first.
+
+#[cfg(not(feature = "compression"))]
+mod absent;
+#[cfg(feature = "compression")]
+mod zstd;
+
+#[cfg(not(feature = "compression"))]
+use self::absent as codec;
+#[cfg(feature = "compression")]
+use self::zstd as codec;
+
+use super::Draft;
+
+/// How the bytes of a stored answer are to be read. The numbers are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Raw = 0,
+    Zstd = 1,
+    /// By the user's [`AnswerCodec`](crate::AnswerCodec), which was given one of the others.
+    Custom = 2,
+}
+
+impl Codec {
+    pub(super) const fn byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(super) const fn of(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Raw),
+            1 => Some(Self::Zstd),
+            2 => Some(Self::Custom),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Zstd => "zstd",
+            Self::Custom => "custom",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        [Self::Raw, Self::Zstd, Self::Custom].into_iter().find(|codec| codec.name() == name)
+    }
+}
+
+/// Of a body above this size, a sample of half the size is tried first.
+const SAMPLED_ABOVE: usize = 128 * 1024;
+
+/// The compressed bytes of an answer, if there are fewer of them.
+pub(super) fn compress(draft: &Draft<'_>, tail: &[u8]) -> Option<Vec<u8>> {
+    let body = draft.body();
+    if says_compressed(draft) {
+        return None;
+    }
+    let expected = match sample(body) {
+        Some(sample) => expected(body.len(), sample)?,
+        None => 0,
+    };
+    let compressed = codec::compress(&[body, tail], expected)?;
+    (compressed.len() < body.len() + tail.len()).then_some(compressed)
+}
+
+/// The bytes that were compressed: exactly `plain` of them, or none.
+pub(super) fn decompress(compressed: &[u8], plain: usize) -> Result<Vec<u8>, &'static str> {
+    codec::decompress(compressed, plain)
+}
+
+fn sample(body: &[u8]) -> Option<&[u8]> {
+    let length = SAMPLED_ABOVE / 2;
+    (body.len() > SAMPLED_ABOVE).then(|| &body[body.len() / 2 - length / 2..][..length])
+}
+
+/// The length that so many bytes may come to which compress as the sample does; `None` if that is not
+/// worth the time: by a sixteenth at least.
+fn expected(bytes: usize, sample: &[u8]) -> Option<usize> {
+    let shorter = codec::compress(&[sample], 0)?.len();
+    let expected = (bytes / sample.len()).saturating_mul(shorter) + bytes / 16;
+    (shorter <= sample.len() / 16 * 15).then_some(expected)
+}
+
+fn says_compressed(draft: &Draft<'_>) -> bool {
+    let Draft::Http { headers, .. } = draft else { return false };
+    headers.iter().any(|(name, value)| {
+        let value = value.to_ascii_lowercase();
+        let value = std::str::from_utf8(&value).unwrap_or_default();
+        match name.as_str() {
+            "content-encoding" => value.split(',').any(|coding| coding.trim() != "identity"),
+            "content-type" => is_compressed_type(value.split(';').next().unwrap_or_default()),
+            _ => false,
+        }
+    })
+}
+
+/// Media types whose own format compresses. A type that is missing here costs a trial.
+fn is_compressed_type(media_type: &str) -> bool {
+    let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
+    match kind {
+        "image" => !matches!(subtype, "svg+xml" | "bmp" | "x-ms-bmp" | "tiff"),
+        "audio" => !matches!(subtype, "wav" | "x-wav" | "vnd.wave" | "midi"),
+        "video" => true,
+        "font" => matches!(subtype, "woff" | "woff2"),
+        "application" => {
+            matches!(
+                subtype,
+                "zip"
+                    | "gzip"
+                    | "x-gzip"
+                    | "zstd"
+                    | "x-bzip2"
+                    | "x-xz"
+                    | "x-7z-compressed"
+                    | "vnd.rar"
+                    | "java-archive"
+                    | "epub+zip"
+                    | "vnd.apache.parquet"
+            ) || subtype.starts_with("vnd.openxmlformats-officedocument.")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(all(test, feature = "compression"))]
+mod tests {
+    use super::super::BodyRef;
+    use super::*;
+
+    /// Bytes that nothing makes fewer.
+    pub(in crate::answer) fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        };
+        std::iter::repeat_with(next).take(length).collect()
+    }
+
+    fn http<'a>(name: &str, value: &str, body: &'a [u8]) -> Draft<'a> {
+        let headers = vec![(name.to_owned(), value.into())];
+        Draft::Http { status: 200, headers, body: BodyRef::Binary(body) }
+    }
+
+    #[test]
+    fn what_says_that_it_is_compressed_is_left_alone() {
+        let body = vec![b'x'; 4096];
+        let tried = |name, value| compress(&http(name, value, &body), b"tail").is_some();
+        for (name, value) in [
+            ("content-encoding", "gzip"),
+            ("content-encoding", "identity, BR"),
+            ("content-type", "image/png"),
+            ("content-type", "Application/ZIP; charset=binary"),
+            ("content-type", "video/mp4"),
+            ("content-type", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+        ] {
+            assert!(!tried(name, value), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("content-encoding", "identity"),
+            ("content-type", "image/svg+xml"),
+            ("content-type", "application/json"),
+            ("content-type", "application/pdf"),
+            ("content-type", ""),
+        ] {
+            assert!(tried(name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_left_alone_however_large() {
+        for length in [100, 4096, SAMPLED_ABOVE, SAMPLED_ABOVE + 1, 1 << 20] {
+            let noise = noise(length);
+            assert_eq!(compress(&http("a", "b", &noise), b"tail"), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn what_was_compressed_comes_back_and_no_more_than_was_said() {
+        let body = b"{\"id\":\"pay_1\",\"amount\":1200}".repeat(10_000);
+        let compressed = compress(&http("a", "b", &body), b"tail").unwrap();
+        let plain = [&body[..], b"tail"].concat();
+        assert!(compressed.len() < plain.len() / 100, "{}", compressed.len());
+        assert_eq!(decompress(&compressed, plain.len()).as_ref(), Ok(&plain));
+        for wrong in [0, 1, plain.len() - 1, plain.len() + 1] {
+            assert!(decompress(&compressed, wrong).is_err(), "{wrong}");
+        }
+        for cut in [0, 1, compressed.len() / 2, compressed.len() - 1] {
+            assert!(decompress(&compressed[..cut], plain.len()).is_err(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Choosing the form in which an answer is stored.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::compression::{self, Codec};
+use super::parts::Content;
+use super::readable::readable_bytes;
+use super::{BodyRef, Draft, encode_http, encode_json, encode_unavailable};
+use crate::answer::codec::{Coder, NOT_ENCODED};
+use crate::policy::{Compression, LargeAnswers, Policy};
+use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner};
+
+/// What DynamoDB bills a write by.
+const UNIT_BYTES: usize = 1024;
+
+/// Of bytes in a record: the codec and the plain length as a big-endian u32 come first.
+pub(super) const HEADER_BYTES: usize = 5;
+
+/// An answer as it is stored.
+#[derive(Debug)]
+pub(crate) struct Packed<'a> {
+    /// What stands in the record.
+    pub(crate) response: AttributeValue,
+    /// What has to be in the table before the record.
+    pub(crate) parts: Option<Content<'a>>,
+}
+
+/// Why an answer cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unstorable {
+    TooLarge {
+        bytes: usize,
+        limit: usize,
+    },
+    /// With what the codec said.
+    NotEncoded(String),
+}
+
+impl Unstorable {
+    /// What stands in the record in the answer's place.
+    pub(crate) fn in_place(&self) -> AttributeValue {
+        match self {
+            Self::TooLarge { .. } => unavailable(self.to_string()),
+            Self::NotEncoded(_) => unavailable(NOT_ENCODED),
+        }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Unstorable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, limit } => {
+                write!(f, "it is too large: {bytes} bytes, of at most {limit}")
+            }
+            Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
+        }
+    }
+}
+
+/// The bytes of an answer after compression, or after the user's codec, before they go into the record
+/// or into parts.
+#[derive(Debug)]
+pub(super) struct Encoded<'a> {
+    pub(super) codec: Codec,
+    pub(super) plain_bytes: usize,
+    body: Cow<'a, [u8]>,
+    tail: Vec<u8>,
+}
+
+impl<'a> Encoded<'a> {
+    fn compressed(bytes: Vec<u8>, plain_bytes: usize) -> Self {
+        Self { codec: Codec::Zstd, plain_bytes, body: Cow::Owned(bytes), tail: Vec::new() }
+    }
+
+    fn raw(draft: Draft<'a>, tail: Vec<u8>, plain_bytes: usize) -> Self {
+        let body = match draft {
+            Draft::Json(Cow::Borrowed(json)) => Cow::Borrowed(json.as_bytes()),
+            Draft::Json(Cow::Owned(json)) => Cow::Owned(json.into_bytes()),
+            Draft::Http { body: BodyRef::Text(text), .. } => Cow::Borrowed(text.as_bytes()),
+            Draft::Http { body: BodyRef::Binary(bytes), .. } => Cow::Borrowed(bytes),
+            Draft::Http { body: BodyRef::Empty, .. } | Draft::Unavailable(_) => {
+                Cow::Borrowed(&[][..])
+            }
+        };
+        Self { codec: Codec::Raw, plain_bytes, body, tail }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+
+    pub(super) fn pieces(&self) -> [&[u8]; 2] {
+        [&self.body, &self.tail]
+    }
+
+    /// Up to `length` of the bytes from `start` on.
+    pub(super) fn copy(&self, start: usize, length: usize) -> Vec<u8> {
+        let body = self.body.get(start..).unwrap_or_default();
+        let body = &body[..body.len().min(length)];
+        let start = start.saturating_sub(self.body.len());
+        let tail = self.tail.get(start..).unwrap_or_default();
+        [body, &tail[..tail.len().min(length - body.len())]].concat()
+    }
+
+    /// As it stands in the record; `None` if it is longer than can be told.
+    fn with_header(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
+        bytes.push(self.codec.byte());
+        bytes.extend(u32::try_from(self.plain_bytes).ok()?.to_be_bytes());
+        self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
+        Some(bytes)
+    }
+
+    pub(super) fn inline(&self) -> Option<AttributeValue> {
+        self.with_header().map(|bytes| AttributeValue::B(Blob::new(bytes)))
+    }
+
+    /// What the user's codec makes of it. The header goes through it as well, so that whoever cannot
+    /// write the codec's bytes cannot have them read in another way.
+    fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
+        let (plain_bytes, len) = (self.plain_bytes, self.len());
+        let too_large = |bytes| Unstorable::TooLarge { bytes, limit: most };
+        let plain = self.with_header().ok_or(too_large(len))?;
+        drop(self);
+        let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
+        if bytes.len() > most {
+            return Err(too_large(bytes.len()));
+        }
+        let (body, tail) = (Cow::Owned(bytes), Vec::new());
+        Ok(Encoded { codec: Codec::Custom, plain_bytes, body, tail })
+    }
+}
+
+/// What an answer is stored as, wherever that is.
+enum Form<'a> {
+    /// As it is: so that it can be read, where the record has it.
+    Plain(Draft<'a>, Vec<u8>),
+    Bytes(Encoded<'a>),
+}
+
+/// Gives an answer its form, beside `rest` bytes that the record has anyway. Parts belong to `owner`;
+/// where there is none, the answer goes into the record or is too large.
+pub(crate) fn pack<'a>(
+    draft: Draft<'a>,
+    rest: usize,
+    owner: Option<&Owner>,
+    coder: Coder<'_>,
+    policy: &Policy,
+) -> Result<Packed<'a>, Unstorable> {
+    let in_record = |response| Ok(Packed { response, parts: None });
+    let Some(tail) = draft.tail() else { return in_record(draft.readable()) };
+    let plain_bytes = draft.body().len() + tail.len();
+    if plain_bytes > policy.max_answer_bytes {
+        return Err(Unstorable::TooLarge { bytes: plain_bytes, limit: policy.max_answer_bytes });
+    }
+    // What a codec adds, it adds to either; and what it writes, nobody can read.
+    let (header, plain) = if coder.is_set() {
+        (2 * HEADER_BYTES, rest + 2 * HEADER_BYTES + plain_bytes)
+    } else {
+        (HEADER_BYTES, rest + readable_bytes(&draft))
+    };
+    let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
+    let compressed = match policy.compression {
+        // What a codec adds is not known yet; it may as much as double a short answer.
+        Compression::Auto if units(plain) > 1 || coder.is_set() && units(2 * plain) > 1 => {
+            compression::compress(&draft, &tail)
+        }
+        Compression::Auto | Compression::Off => None,
+    };
+    // Where it saves no unit, an answer that can be read is worth more; a codec's cannot be.
+    let compressed = compressed.filter(|bytes| {
+        let length = rest + header + bytes.len();
+        if coder.is_set() { length < plain } else { units(length) < units(plain) }
+    });
+    let form = match compressed {
+        Some(bytes) => Form::Bytes(Encoded::compressed(bytes, plain_bytes)),
+        None => Form::Plain(draft, tail),
+    };
+    let form = if coder.is_set() {
+        Form::Bytes(form.bytes(plain_bytes).by(coder, policy.max_answer_bytes)?)
+    } else {
+        form
+    };
+    let record = match &form {
+        Form::Plain(..) => plain,
+        Form::Bytes(encoded) => rest + HEADER_BYTES + encoded.len(),
+    };
+    let owner = match policy.large_answers {
+        LargeAnswers::InParts { above } => {
+            owner.filter(|_| record > above.min(MAX_ITEM_BYTES) && !form.is_empty())
+        }
+        LargeAnswers::InRecord => None,
+    };
+    let too_large = || Unstorable::TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
+    let Some(owner) = owner else {
+        return match form {
+            _ if record > MAX_ITEM_BYTES => Err(too_large()),
+            Form::Plain(draft, _) => in_record(draft.readable()),
+            Form::Bytes(encoded) => in_record(encoded.inline().ok_or_else(too_large)?),
+        };
+    };
+    let encoded = form.bytes(plain_bytes);
+    let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
+    let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
+    Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
+}
+
+impl<'a> Form<'a> {
+    /// No part has nothing in it.
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Bytes(encoded) if encoded.len() == 0)
+    }
+
+    fn bytes(self, plain_bytes: usize) -> Encoded<'a> {
+        match self {
+            Self::Plain(draft, tail) => Encoded::raw(draft, tail, plain_bytes),
+            Self::Bytes(encoded) => encoded,
+        }
+    }
+}
+
+/// What stands in the record for an answer that is not to be had.
+pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> AttributeValue {
+    Draft::Unavailable(reason.into()).readable()
+}
+
+/// A failure that is kept, beside so many bytes of steps.
+pub(crate) fn pack_failure(
+    failure: Draft<'_>,
+    steps: usize,
+    coder: Coder<'_>,
+    policy: &Policy,
+) -> Result<AttributeValue, Unstorable> {
+    pack(failure, FAILED_BYTES + steps, None, coder, policy).map(|packed| packed.response)
+}
+
+impl Draft<'_> {
+    /// The form that can be read.
+    fn readable(self) -> AttributeValue {
+        match self {
+            Self::Json(json) => encode_json(json.into_owned()),
+            Self::Http { status, headers, body } => {
+                let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+                encode_http(status, headers, body)
+            }
+            Self::Unavailable(reason) => encode_unavailable(&reason),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Why DynamoDB cancelled a transaction. The record's reason is the first, and decides first.
+
+use aws_sdk_dynamodb::types::CancellationReason;
+
+use super::transact::Transacted;
+use crate::engine::transaction::{ConditionFailed, Failed, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
+
+/// Why the caller's items do not allow a transaction.
+#[derive(Debug)]
+pub(crate) enum ItemsRefusal {
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+}
+
+const CONDITION: &str = "ConditionalCheckFailed";
+
+pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
+    let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
+    let mut reasons = reasons.into_iter();
+    let (own, theirs) = (reasons.next(), reasons.enumerate());
+    let retry = || {
+        let message = format!("DynamoDB cancelled the transaction: {}", codes.join(", "));
+        Transacted::Conflict(Error::new(ErrorKind::Unavailable, message))
+    };
+    match own {
+        Some(own) if code(&own) == CONDITION => {
+            return Transacted::Refused { record: own.item, items: refused(theirs) };
+        }
+        Some(own) if is_invalid(&own) => return Transacted::ItemsRefused(invalid(None, own)),
+        // The record's part was not judged: nothing can be said of the others either.
+        Some(own) if code(&own) != NONE => return retry(),
+        None => return retry(),
+        Some(_) => {}
+    }
+    refused(theirs).map_or_else(retry, Transacted::ItemsRefused)
+}
+
+/// What the caller's items were refused for, if they were.
+fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<ItemsRefusal> {
+    let mut failed = Vec::new();
+    for (index, reason) in theirs {
+        if is_invalid(&reason) {
+            return Some(invalid(Some(index), reason));
+        }
+        if code(&reason) == CONDITION {
+            failed.push(Failed { index, item: reason.item });
+        }
+    }
+    let mut failed = failed.into_iter();
+    let first = failed.next()?;
+    let failed = ConditionFailed { first, further: failed.collect() };
+    Some(ItemsRefusal::ConditionFailed(failed))
+}
+
+const NONE: &str = "None";
+
+fn code(reason: &CancellationReason) -> &str {
+    reason.code.as_deref().unwrap_or(NONE)
+}
+
+/// The same again will fail again.
+fn is_invalid(reason: &CancellationReason) -> bool {
+    matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
+}
+
+fn invalid(index: Option<usize>, reason: CancellationReason) -> ItemsRefusal {
+    let message = reason.message.or(reason.code).unwrap_or_default();
+    ItemsRefusal::Invalid(InvalidTransaction::Refused { index, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(codes: &[&str]) -> String {
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
+        match judge(reasons.collect()) {
+            Transacted::Refused { .. } => "record".to_owned(),
+            Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed)) => {
+                format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
+            }
+            Transacted::ItemsRefused(ItemsRefusal::Invalid(InvalidTransaction::Refused {
+                index,
+                ..
+            })) => {
+                format!("invalid {index:?}")
+            }
+            Transacted::Conflict(_) => "retry".to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_record_decides_before_the_callers_items() {
+        let (none, failed) = ("None", "ConditionalCheckFailed");
+        let (conflict, invalid) = ("TransactionConflict", "ValidationError");
+        for (codes, expected) in [
+            (vec![failed, failed], "record"),
+            (vec![failed, invalid], "record"),
+            (vec![conflict, failed], "retry"),
+            (vec!["ThrottlingError", failed], "retry"),
+            (vec![invalid, failed], "invalid None"),
+            (vec![none, failed, none, failed], "condition [0, 2]"),
+            (vec![none, conflict, failed], "condition [1]"),
+            (vec![none, failed, invalid], "invalid Some(1)"),
+            (vec![none, "ItemCollectionSizeLimitExceeded"], "invalid Some(0)"),
+            (vec![none, conflict], "retry"),
+            (vec![none, "ProvisionedThroughputExceeded"], "retry"),
+            (vec![none, "SomethingNew"], "retry"),
+            (vec![none, none], "retry"),
+            (vec![], "retry"),
+        ] {
+            assert_eq!(judged(&codes), expected, "{codes:?}");
+        }
+    }
+
+    /// Which of the caller's items were refused beside the record.
+    fn beside(codes: &[&str]) -> Option<Vec<usize>> {
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
+        match judge(reasons.collect()) {
+            Transacted::Refused { items: Some(ItemsRefusal::ConditionFailed(failed)), .. } => {
+                Some(failed.all().map(|(index, _)| index).collect())
+            }
+            Transacted::Refused { items: Some(ItemsRefusal::Invalid(_)), .. } => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_the_items_were_refused_for_is_known_beside_the_record() {
+        let (none, failed, conflict) = ("None", "ConditionalCheckFailed", "TransactionConflict");
+        assert_eq!(beside(&[failed, none, failed]), Some(vec![1]));
+        assert_eq!(beside(&[failed, none, "ValidationError"]), Some(vec![]));
+        assert_eq!(beside(&[failed, none, conflict]), None);
+        assert_eq!(beside(&[conflict, failed]), None);
+        assert_eq!(beside(&[]), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! The record together with the caller's own items, in one transaction.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::transact_write_items::{
+    TransactWriteItemsError, TransactWriteItemsOutput,
+};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
+    TransactWriteItem,
+};
+
+use super::expression::Condition;
+use super::fault::{self, Fault};
+use super::probe::Seen;
+use super::reasons::{ItemsRefusal, judge};
+use super::{Metered, Table, consumed};
+use crate::clock::StoreTime;
+use crate::engine::transaction::InvalidTransaction;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::StoredFingerprint;
+use crate::key::RecordKey;
+use crate::protocol::Write;
+use crate::record::{self, Item, Owner};
+use crate::signals::Stopwatch;
+
+/// What became of a transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Transacted {
+    /// All of it is in the tables.
+    Applied,
+    /// The record is another one than its guard asks for; with it, where there is one, and with what the
+    /// items were refused for besides. Nothing was written.
+    Refused { record: Option<Item>, items: Option<ItemsRefusal> },
+    /// The caller's items do not allow it. Nothing was written.
+    ItemsRefused(ItemsRefusal),
+    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
+    Conflict(Error),
+    /// Its token was used with other contents; this one was not executed.
+    TokenUsed(Error),
+    /// It was not executed.
+    NotApplied(Error),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
+impl Transacted {
+    /// The result as signals have it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Applied => "ok",
+            Self::Refused { .. } | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
+            Self::TokenUsed(_) | Self::NotApplied(_) => "error",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl Metered for TransactWriteItemsOutput {
+    const ACTION: &'static str = "TransactWriteItems";
+
+    fn units(&self) -> Option<f64> {
+        let tables = self.consumed_capacity.as_ref()?;
+        Some(tables.iter().filter_map(ConsumedCapacity::capacity_units).sum())
+    }
+}
+
+/// The answer to a transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Sent {
+    pub(crate) outcome: Transacted,
+    /// A try of this call may have been executed, or may yet be.
+    pub(crate) in_doubt: bool,
+    pub(crate) time: Option<StoreTime>,
+}
+
+impl Table {
+    /// Writes the record under its guard and `items` with it, or nothing at all.
+    pub(crate) async fn transact(
+        &self,
+        of: (&RecordKey, &StoredFingerprint),
+        (me, write): (&Owner, &Write),
+        response: Option<AttributeValue>,
+        (items, token): (&[TransactWriteItem], &str),
+        limit: Duration,
+    ) -> Sent {
+        let ended = |outcome| Sent { outcome, in_doubt: false, time: None };
+        let record = record::item(&self.schema, of, &write.record, response);
+        let mut all = match self.guarded(record, self.condition(&write.guard, me)) {
+            Ok(_) if self.is_disabled => Vec::new(),
+            Ok(record) => vec![record],
+            Err(error) => return ended(Transacted::NotApplied(error)),
+        };
+        all.extend_from_slice(items);
+        if all.is_empty() {
+            return ended(Transacted::Applied);
+        }
+        let request = self
+            .client
+            .transact_write_items()
+            .set_transact_items(Some(all))
+            .client_request_token(token)
+            .set_return_consumed_capacity(self.capacity.clone())
+            .send();
+        let limit = limit.min(self.request_timeout);
+        let stopwatch = Stopwatch::start();
+        let (answer, seen) = self.send(Box::pin(request), limit).await;
+        let units = consumed(answer.as_ref());
+        let (outcome, is_open) = match answer {
+            None => (Transacted::Unknown(fault::timed_out(limit)), true),
+            Some(Ok(_)) => (Transacted::Applied, false),
+            Some(Err(error)) => self.sort(error, &seen, items),
+        };
+        stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
+        Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
+    }
+
+    fn guarded(&self, record: Item, condition: Condition<'_>) -> Result<TransactWriteItem, Error> {
+        let (expression, names, values) = condition.finish();
+        let put = Put::builder()
+            .table_name(&self.name)
+            .set_item(Some(record))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .build()
+            .map_err(|source| {
+                let message = "the record's part of the transaction could not be built";
+                Error::new(ErrorKind::Configuration, message).with_source(source)
+            })?;
+        Ok(TransactWriteItem::builder().put(put).build())
+    }
+
+    /// The tables of a transaction, the record's first.
+    fn tables_of<'a>(&'a self, items: &'a [TransactWriteItem]) -> Vec<&'a str> {
+        let of_each = items.iter().flat_map(|item| {
+            let put = item.put.as_ref().map(|put| &put.table_name);
+            let update = item.update.as_ref().map(|update| &update.table_name);
+            let delete = item.delete.as_ref().map(|delete| &delete.table_name);
+            let check = item.condition_check.as_ref().map(|check| &check.table_name);
+            [put, update, delete, check].into_iter().flatten().map(String::as_str)
+        });
+        let mut tables = vec![self.name.as_str()];
+        for table in of_each {
+            if !tables.contains(&table) {
+                tables.push(table);
+            }
+        }
+        tables
+    }
+
+    /// What an error means; also whether a request with the same token was, or is being, executed.
+    fn sort(
+        &self,
+        error: SdkError<TransactWriteItemsError>,
+        seen: &Seen,
+        items: &[TransactWriteItem],
+    ) -> (Transacted, bool) {
+        let (code, said, is_refused) = match &error {
+            SdkError::ServiceError(context) => (
+                context.err().code().unwrap_or_default().to_owned(),
+                context.err().message().unwrap_or("no detail").to_owned(),
+                context.raw().status().is_client_error(),
+            ),
+            _ => (String::new(), String::new(), false),
+        };
+        let unavailable = |message, source: SdkError<TransactWriteItemsError>| {
+            Error::new(ErrorKind::Unavailable, message).with_source(source)
+        };
+        let configuration = |message: String, source: SdkError<TransactWriteItemsError>| {
+            let error = Error::new(ErrorKind::Configuration, message).with_source(source);
+            (Transacted::NotApplied(error), false)
+        };
+        match code.as_str() {
+            "TransactionCanceledException" if is_refused => {
+                let reasons = match error.into_service_error() {
+                    TransactWriteItemsError::TransactionCanceledException(canceled) => {
+                        canceled.cancellation_reasons
+                    }
+                    _ => None,
+                };
+                (judge(self.with_records(reasons.unwrap_or_default())), false)
+            }
+            "IdempotentParameterMismatchException" => {
+                let error = unavailable("the transaction's token was used for other items", error);
+                // Another token would let an earlier try happen twice, with no record to forbid it.
+                if self.is_disabled {
+                    (Transacted::Unknown(error), true)
+                } else {
+                    (Transacted::TokenUsed(error), true)
+                }
+            }
+            "TransactionInProgressException" => {
+                let message = "an earlier try of the transaction is still under way";
+                (Transacted::NotApplied(unavailable(message, error)), true)
+            }
+            "ValidationException" if is_refused => {
+                let invalid = InvalidTransaction::Refused { index: None, message: said };
+                (Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid)), false)
+            }
+            "ResourceNotFoundException" => {
+                let tables = self.tables_of(items).join("`, `");
+                let message = format!(
+                    "a table of the transaction is not there: DynamoDB does not say which of `{tables}`"
+                );
+                configuration(message, error)
+            }
+            "AccessDeniedException" => configuration(
+                format!(
+                    "DynamoDB denies the transaction: each item in it needs its own permission \
+                     (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+                ),
+                error,
+            ),
+            _ => match self.fault(error, seen) {
+                Fault::Unknown(error) => (Transacted::Unknown(error), true),
+                Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
+                    (Transacted::NotApplied(error), false)
+                }
+            },
+        }
+    }
+
+    /// The reasons with the record's first, where the transaction was sent without it.
+    fn with_records(&self, theirs: Vec<CancellationReason>) -> Vec<CancellationReason> {
+        if !self.is_disabled {
+            return theirs;
+        }
+        std::iter::once(CancellationReason::builder().build()).chain(theirs).collect()
+    }
+}

@@ -1,0 +1,357 @@
+//! Becoming the owner of a key, or learning why not: a call, driven through the machine.
+
+mod adaptive;
+mod reconcile;
+mod together;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+pub(crate) use self::adaptive::Replays;
+use self::reconcile::Resolved;
+use crate::answer::{Answer, Answers, Stored};
+use crate::clock::{Clock, End};
+use crate::engine::core::Core;
+use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
+use crate::engine::execution::Execution;
+use crate::engine::reconcile::Abandoned;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::policy::{Acquire as First, Completed, Policy};
+use crate::protocol::{
+    self, Acquire, COMPLETION_MARGIN, Command, Goal, MIN_LIMIT, Reason, Rules, State, Stop, Told,
+    Window, Write,
+};
+use crate::record::{Owner, Record};
+use crate::signals::{self, Ending, Signals};
+
+/// One call of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) key: RecordKey,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) policy: Policy,
+    /// When the caller's time is over.
+    pub(crate) deadline: Option<End>,
+    pub(crate) answers: Answers,
+    pub(crate) signals: Signals,
+}
+
+impl Call {
+    pub(crate) fn new(
+        core: &Core,
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        policy: Policy,
+        deadline: Option<End>,
+        answers: Answers,
+    ) -> Self {
+        if core.table.is_disabled {
+            let operation = key.operation();
+            tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
+        }
+        let signals = Signals::new(&key, core.log_key);
+        Self { key, fingerprint, policy, deadline, answers, signals }
+    }
+
+    /// Passes on what the call has come to; tells it, if that is its end.
+    pub(crate) fn told(&self, acquired: Result<Acquisition, Error>) -> Result<Acquisition, Error> {
+        let ending = match &acquired {
+            Ok(acquisition) => Ending::of(acquisition),
+            Err(error) => Some(Ending::of_error(error)),
+        };
+        if let Some(ending) = ending {
+            self.ended(ending);
+        }
+        acquired
+    }
+
+    /// Tells that the call has ended without having run anything.
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.signals.ended(self.key.operation(), ending, None);
+    }
+
+    /// By when a round trip must be over, so that the answer gets out before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<End> {
+        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
+    }
+
+    /// Runs what the caller does before anything is written, until the deadline: by then it would be
+    /// written too late.
+    pub(crate) async fn prepare<F: Future>(
+        &self,
+        clock: &Clock,
+        work: F,
+    ) -> Result<F::Output, Error> {
+        let Some(deadline) = self.deadline else { return Ok(work.await) };
+        clock.until(|| Some(deadline), work).await.ok_or_else(|| {
+            let message =
+                "the deadline of the operation came before its transaction: nothing was written";
+            Error::new(ErrorKind::DeadlineExceeded, message)
+        })
+    }
+
+    /// What it goes by.
+    pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
+        let times = (core.clock_tolerance, core.table.request_timeout);
+        self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
+    }
+
+    /// Whether what another call of the same request is told holds for this one too.
+    fn may_share(&self) -> bool {
+        self.policy.completed == Completed::Replay
+    }
+}
+
+/// What an attempt to become the owner came to. Only the first variant may run the handler.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Acquisition {
+    Acquired(Execution),
+    Replay(Arc<Answer>),
+    ReplayFailure(Option<Answer>),
+    Mismatch,
+    InProgress {
+        retry_after: Duration,
+    },
+    Abandoned,
+    /// A hook has to judge: [`Acquirer::resume`] with its word. Only where it was asked for.
+    Reconcile(Box<Abandoned>),
+    /// The hook's word is in the record.
+    Reconciled,
+}
+
+/// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
+/// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
+/// compiled without what is in this one.
+pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
+    let acquiring = async move {
+        let mut acquirer = Acquirer::new(core, &call, false)?;
+        let found = match core.flights.as_ref().filter(|_| call.may_share()) {
+            None => acquirer.acquire().await,
+            Some(flights) => acquirer.together(flights).await,
+        };
+        call.told(found)
+    };
+    acquiring.boxed()
+}
+
+/// A call on its way to its key.
+pub(crate) struct Acquirer<'a> {
+    core: &'a Arc<Core>,
+    call: &'a Call,
+    machine: Acquire,
+    wire: Wire<'a>,
+    carried: Carried<'a>,
+}
+
+/// What a call's writes bring with them.
+struct Carried<'a> {
+    core: &'a Core,
+    call: &'a Call,
+    owner: Owner,
+    /// What a hook has said, in the form in which it is stored.
+    resolved: Option<Resolved>,
+}
+
+impl<'a> Acquirer<'a> {
+    pub(crate) fn new(
+        core: &'a Arc<Core>,
+        call: &'a Call,
+        reconciles: bool,
+    ) -> Result<Self, Error> {
+        call.policy.validate(core.clock_tolerance)?;
+        let owner = Owner::random()?;
+        let rules = call.rules(core, reconciles);
+        let machine = Acquire::new(owner.clone(), Goal::Own, rules, core.table.clock.moment());
+        let of = (&call.key, &call.fingerprint);
+        let wire = Wire::new(core, of, owner.clone(), Unreadable::IsAnError);
+        let carried = Carried { core, call, owner, resolved: None };
+        Ok(Self { core, call, machine, wire, carried })
+    }
+
+    pub(crate) fn call(&self) -> &'a Call {
+        self.call
+    }
+
+    pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
+        if let Some(answer) = self.core.cached(self.call) {
+            return Ok(Acquisition::Replay(answer));
+        }
+        let chosen = self.call.policy.acquire;
+        let first = match self.core.replays.strategy(chosen) {
+            First::ReadFirst { consistent } => protocol::First::Read { is_consistent: consistent },
+            First::WriteFirst | First::Adaptive => protocol::First::Write,
+        };
+        let command = self.machine.started(self.core.table.clock.moment(), first);
+        let acquisition = self.go_on(command).await;
+        let is_replay = matches!(acquisition, Ok(Acquisition::Replay(_)));
+        self.core.replays.note(chosen, is_replay);
+        acquisition
+    }
+
+    async fn go_on(&mut self, command: Command<Stop>) -> Result<Acquisition, Error> {
+        let stop = self.wire.drive(&mut self.machine, command, &mut self.carried).await;
+        let acquisition = self.stopped(stop).await;
+        if let Ok(Acquisition::Acquired(_) | Acquisition::Reconciled) = acquisition {
+            self.core.forget(&self.call.key);
+        }
+        acquisition
+    }
+
+    async fn stopped(&mut self, stop: Stop) -> Result<Acquisition, Error> {
+        let told = match stop {
+            Stop::Run(window) => return Ok(Acquisition::Acquired(self.execution(Some(window)))),
+            Stop::RunUnprotected => {
+                let error = self.wire.error.take().unwrap_or_else(timed_out);
+                tracing::error!(
+                    operation = self.call.key.operation(), %error,
+                    "DynamoDB is out of reach: the handler runs WITHOUT idempotency (Outage::Open)"
+                );
+                return Ok(Acquisition::Acquired(self.execution(None)));
+            }
+            Stop::Ask | Stop::AskInstead => return self.put_to_hook(),
+            Stop::Tell(told) => told,
+        };
+        if let Some(error) = self.wire.not_given_back.take() {
+            tracing::warn!(
+                operation = self.call.key.operation(), %error,
+                "an unused lease could not be released: the key is free when it ends"
+            );
+        }
+        match told {
+            Told::Replay => self.replay().await,
+            Told::Reconciled | Told::Executed => Ok(Acquisition::Reconciled),
+            Told::Nothing(reason, _) => self.nothing(reason).await,
+            Told::Unknown => Err(self.wire.take_error()),
+        }
+    }
+
+    /// Nothing ran.
+    async fn nothing(&mut self, reason: Reason) -> Result<Acquisition, Error> {
+        match reason {
+            Reason::InProgress { lease_left } => Ok(in_progress(lease_left)),
+            Reason::Mismatch => Ok(Acquisition::Mismatch),
+            Reason::Abandoned => Ok(Acquisition::Abandoned),
+            Reason::Failed => {
+                let stored = self.wire.last.take().and_then(|record| record.answer);
+                let failure = match stored {
+                    None => None,
+                    Some(stored) => self.open(stored).await?.if_to_be_had(),
+                };
+                Ok(Acquisition::ReplayFailure(failure))
+            }
+            Reason::TooLate => Err(too_late()),
+            Reason::TimedOut => Err(timed_out()),
+            Reason::NoLease => {
+                let message = "DynamoDB confirms no lease: try again";
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            Reason::Error | Reason::ItemsRefused | Reason::Free => Err(self.wire.take_error()),
+        }
+    }
+
+    async fn replay(&mut self) -> Result<Acquisition, Error> {
+        let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
+            return Err(self.wire.take_error());
+        };
+        let asked = self.wire.asked;
+        let answer = Arc::new(self.open(stored).await?);
+        let Call { key, fingerprint, policy, .. } = self.call;
+        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
+        Ok(Acquisition::Replay(answer))
+    }
+
+    /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        let budget = self.machine.budget();
+        self.core.open_by(stored, self.call, budget).await
+    }
+
+    fn execution(&mut self, window: Option<Window>) -> Execution {
+        let granted = self.machine.granted();
+        // What the record that we own has of earlier attempts' steps.
+        let taken = self.wire.taken.take().filter(|_| granted.taken.is_some());
+        let start = match window {
+            None => Ending::FailOpen,
+            Some(_) => self.start(&granted),
+        };
+        Execution::new(self.core, self.call.clone(), granted, window, taken, start)
+    }
+
+    /// What the execution that starts now comes to if all goes well.
+    fn start(&self, granted: &protocol::Granted) -> Ending {
+        let is_first = granted.attempt.saturating_sub(granted.released_attempts) <= 1;
+        match granted.taken.as_ref().map(|taken| taken.state) {
+            Some(State::Pending { .. }) => {
+                let (operation, attempt) = (self.call.key.operation(), granted.attempt);
+                tracing::warn!(operation, attempt, "an abandoned operation is taken over");
+                signals::takeover(operation);
+                Ending::Takeover
+            }
+            None if is_first => Ending::First,
+            None | Some(State::Completed | State::Failed | State::Released) => Ending::Retry,
+        }
+    }
+}
+
+/// The answer in a record, and until when it is there.
+pub(crate) fn stored(record: Record) -> Option<(Stored, i64)> {
+    let expires_at = record.expires_at;
+    record.answer.map(|stored| (stored, expires_at))
+}
+
+impl Contents for Carried<'_> {
+    async fn response(
+        &mut self,
+        write: &Write,
+        limit: Duration,
+    ) -> Result<Option<AttributeValue>, Unsent> {
+        match write.record.state {
+            State::Completed | State::Failed => self.resolution(write, limit).await,
+            State::Pending { .. } | State::Released => Ok(None),
+        }
+    }
+
+    fn lessen(&mut self, error: &Error) -> bool {
+        self.lesser(error)
+    }
+}
+
+pub(crate) fn too_late() -> Error {
+    let message = "the deadline of the operation is over: nothing was run";
+    Error::new(ErrorKind::DeadlineExceeded, message)
+}
+
+pub(crate) fn timed_out() -> Error {
+    Error::new(ErrorKind::Unavailable, "DynamoDB did not answer within request_timeout")
+}
+
+/// A retry makes sense when the lease is over at the latest; owners mostly finish much earlier.
+pub(crate) fn in_progress(lease_left: Duration) -> Acquisition {
+    let retry_after = lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5));
+    Acquisition::InProgress { retry_after }
+}
+
+impl Core {
+    /// How long a call may last that has to be back by `until`.
+    pub(crate) fn time_until(&self, until: Option<End>) -> Duration {
+        until.map_or(Duration::MAX, |until| self.table.clock.left(until).max(MIN_LIMIT))
+    }
+
+    /// Reads a stored answer in the time that a call has.
+    pub(crate) async fn open_by(
+        &self,
+        stored: Stored,
+        call: &Call,
+        budget: End,
+    ) -> Result<Answer, Error> {
+        let until = call.answer_by().map_or(budget, |by| by.or(budget));
+        self.open(stored, &call.key, &call.policy, Some(until)).await
+    }
+}

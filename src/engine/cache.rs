@@ -1,0 +1,345 @@
+//! Completed answers in this process's memory: bounded in bytes, each to the end of its retention, and
+//! for the request that it is the answer to. Which of them make room is `quick_cache`'s affair; when one
+//! is over is ours, by both clocks.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::answer::Answer;
+use crate::clock::{Clock, End, Timestamp};
+use crate::engine::acquire::Call;
+use crate::engine::core::Core;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::mutant::{Mutant, mutant};
+use crate::policy::{Completed, Policy};
+
+/// What an entry takes beside its key and its answer, about.
+const ENTRY_BYTES: usize = 256;
+/// What an answer takes, about: by it the room is planned for keys that were here lately.
+const USUAL_BYTES: usize = 2048;
+
+/// How many counts there are; keys with the same one are forgotten together, as far as late answers go.
+const STRIPES: usize = 64;
+
+pub(crate) struct Cache {
+    max_bytes: usize,
+    kept: Lru<Box<str>, Entry, Bytes>,
+    /// How often keys were forgotten, by their hash. Locked while `kept` is changed.
+    forgotten: [Mutex<u64>; STRIPES],
+    hasher: RandomState,
+}
+
+/// When a record was asked for: what is heard later is kept only if its key was not forgotten since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked(u64);
+
+#[derive(Clone)]
+struct Entry {
+    fingerprint: Fingerprint,
+    until: End,
+    answer: Arc<Answer>,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Box<str>, Entry> for Bytes {
+    fn weight(&self, pk: &Box<str>, entry: &Entry) -> u64 {
+        entry_bytes(pk, entry.answer.bytes()) as u64
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(max_bytes: usize) -> Result<Self, Error> {
+        // In one part, so that an answer may be as large as a quarter of it all.
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .weight_capacity(max_bytes as u64)
+            .estimated_items_capacity(max_bytes / USUAL_BYTES)
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorKind::Configuration, "`local_cache` is none").with_source(error)
+            })?;
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Ok(Self {
+            max_bytes,
+            kept: Lru::with_options(options, Bytes, hasher, lifecycle),
+            forgotten: std::array::from_fn(|_| Mutex::new(0)),
+            hasher: RandomState::new(),
+        })
+    }
+
+    fn forgotten(&self, pk: &str) -> MutexGuard<'_, u64> {
+        let stripe = self.hasher.hash_one(pk) % STRIPES as u64;
+        let stripe = usize::try_from(stripe).unwrap_or_default();
+        self.forgotten[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, pk: &str) -> Asked {
+        Asked(*self.forgotten(pk))
+    }
+
+    fn forget(&self, pk: &str) {
+        let mut forgotten = self.forgotten(pk);
+        *forgotten = forgotten.wrapping_add(1);
+        self.kept.remove(pk);
+    }
+
+    /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
+    fn has_room(&self, pk: &str, bytes: usize) -> bool {
+        entry_bytes(pk, bytes) <= self.max_bytes / 4
+    }
+
+    /// The answer to this very request, if it is kept and its retention is not over.
+    fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Arc<Answer>> {
+        let entry = self.kept.get(pk)?;
+        if clock.is_over(entry.until) && !mutant(Mutant::CachePastRetention) {
+            // Of that very entry: another call may have put a younger one in its place.
+            self.kept.remove_if(pk, |kept| Arc::ptr_eq(&kept.answer, &entry.answer));
+            return None;
+        }
+        let is_its_own = entry.fingerprint == *fingerprint || mutant(Mutant::CacheAnyFingerprint);
+        is_its_own.then_some(entry.answer)
+    }
+
+    /// Keeps what was heard, unless the key was forgotten meanwhile; whether it has.
+    fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
+        let forgotten = self.forgotten(pk);
+        let is_valid = *forgotten == asked.0;
+        if is_valid {
+            self.kept.insert(pk.into(), entry);
+        }
+        is_valid
+    }
+}
+
+fn entry_bytes(pk: &str, answer: usize) -> usize {
+    ENTRY_BYTES + pk.len() + answer
+}
+
+/// Neither keys nor answers.
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// The call's answer, if this process keeps it.
+    pub(crate) fn cached(&self, call: &Call) -> Option<Arc<Answer>> {
+        let cache = self.cache.as_ref()?;
+        if call.policy.completed != Completed::Replay || self.table.is_disabled {
+            return None;
+        }
+        cache.get(call.key.as_str(), &call.fingerprint, &self.table.clock)
+    }
+
+    /// Whether an answer of so many bytes will be kept.
+    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
+        policy.completed == Completed::Replay
+            && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
+    }
+
+    /// Before a record is asked for, whose answer may be kept.
+    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
+        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
+    }
+
+    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
+    /// has.
+    pub(crate) fn remember(
+        &self,
+        asked: Option<Asked>,
+        (key, fingerprint): (&RecordKey, &Fingerprint),
+        policy: &Policy,
+        expires_at: i64,
+        answer: &Arc<Answer>,
+    ) -> bool {
+        // A reason may go: another reader's limit is larger, a part is restored.
+        let is_answer = !matches!(**answer, Answer::Unavailable(_));
+        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
+        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
+            return false;
+        }
+        // Not past the retention, whatever this clock may be off by.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = self.table.clock.end(end.minus(self.clock_tolerance));
+        let entry = Entry { fingerprint: *fingerprint, until, answer: Arc::clone(answer) };
+        cache.insert(key.as_str(), asked, entry)
+    }
+
+    /// Nothing that this process keeps is to be had any more.
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.kept.clear();
+        }
+    }
+
+    /// The record has changed, by this process's doing: what is kept of it is no more.
+    pub(crate) fn forget(&self, key: &RecordKey) {
+        if let Some(cache) = &self.cache {
+            cache.forget(key.as_str());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::{Duration, SystemTime};
+
+    use aws_smithy_async::time::{SharedTimeSource, TimeSource};
+
+    use super::*;
+    use crate::fault_injection::ClockShift;
+
+    const LATER: i64 = 1_000;
+
+    /// A wall clock that is set by hand, in seconds.
+    #[derive(Clone, Debug, Default)]
+    struct Wall(Arc<AtomicI64>);
+
+    impl TimeSource for Wall {
+        fn now(&self) -> SystemTime {
+            Timestamp::from_millis(self.0.load(Ordering::Relaxed) * 1000).to_system()
+        }
+    }
+
+    struct Kit {
+        cache: Cache,
+        clock: Clock,
+        wall: Wall,
+    }
+
+    fn kit(max_bytes: usize) -> Kit {
+        let wall = Wall::default();
+        let clock = Clock::new(SharedTimeSource::new(wall.clone()), ClockShift::default());
+        Kit { cache: Cache::new(max_bytes).unwrap(), clock, wall }
+    }
+
+    fn fingerprint(of: &str) -> Fingerprint {
+        Fingerprint::builder().bytes(of.as_bytes()).finish()
+    }
+
+    fn answer(bytes: usize) -> Arc<Answer> {
+        Arc::new(Answer::Json("x".repeat(bytes)))
+    }
+
+    impl Kit {
+        fn keep(&self, pk: &str, bytes: usize) {
+            let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
+            let entry = Entry { fingerprint: fingerprint("f"), until, answer: answer(bytes) };
+            assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
+        }
+
+        fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
+            self.cache.get(pk, &fingerprint(of), &self.clock)
+        }
+
+        fn has(&self, pk: &str) -> bool {
+            self.get(pk, "f").is_some()
+        }
+
+        fn is_empty(&self) -> bool {
+            (self.cache.kept.weight(), self.cache.kept.len()) == (0, 0)
+        }
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_its_own_request_and_to_the_end_of_its_retention() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(LATER - 1, Ordering::Relaxed);
+        assert_eq!(kit.get("a", "f"), Some(answer(10)));
+        assert_eq!(kit.get("a", "g"), None);
+        assert_eq!(kit.get("b", "f"), None);
+        kit.wall.0.store(LATER, Ordering::Relaxed);
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_is_set_back_keeps_nothing_for_longer() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(-LATER, Ordering::Relaxed);
+        assert!(kit.has("a"));
+        tokio::time::advance(Duration::from_secs(LATER.unsigned_abs() + 1)).await;
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[test]
+    fn one_that_nobody_asked_for_again_makes_room() {
+        let kit = kit(4 * (ENTRY_BYTES + 1 + 1000));
+        for pk in ["a", "b", "c", "d"] {
+            kit.keep(pk, 1000);
+        }
+        assert!(kit.has("a"));
+        kit.keep("e", 1000);
+        let left = ["a", "b", "c", "d", "e"].map(|pk| kit.has(pk));
+        assert_eq!(left.iter().filter(|left| **left).count(), 4, "{left:?}");
+        assert!(left[0] && left[4], "asked for again, and new: {left:?}");
+    }
+
+    /// Who looks at many keys once does not push the busy ones out.
+    #[test]
+    fn what_is_asked_for_again_and_again_stays() {
+        let kit = kit(20 * (ENTRY_BYTES + 4 + 1000));
+        kit.keep("busy", 1000);
+        for number in 0..1000 {
+            assert!(kit.has("busy"), "{number}");
+            kit.keep(&number.to_string(), 1000);
+        }
+    }
+
+    #[test]
+    fn it_never_has_more_bytes_than_it_may() {
+        let kit = kit(10_000);
+        for index in 0..1000_usize {
+            let (pk, bytes) = ((index % 37).to_string(), index * 7 % 3000);
+            if kit.cache.has_room(&pk, bytes) {
+                kit.keep(&pk, bytes);
+            }
+            let kept: usize =
+                kit.cache.kept.iter().map(|(pk, kept)| entry_bytes(&pk, kept.answer.bytes())).sum();
+            assert!(kept <= 10_000 && kit.cache.kept.weight() == kept as u64, "{kept}");
+        }
+    }
+
+    fn core() -> Core {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let built = crate::Idempotency::builder(client, "table").local_cache(10_000).build();
+        Arc::into_inner(built.unwrap().core).unwrap()
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_answer_or_may_run_again_is_not_kept() {
+        let (core, replay) = (core(), Policy::default());
+        let execute = Policy::default().completed(Completed::Execute);
+        let reason = Arc::new(Answer::Unavailable("why".to_owned()));
+        for (policy, answer, is_kept) in [
+            (&replay, answer(1), true),
+            (&replay, answer(2500), false),
+            (&replay, reason, false),
+            (&execute, answer(1), false),
+        ] {
+            let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
+            let asked = core.ask(&key);
+            let request = (&key, &fingerprint("f"));
+            assert_eq!(core.remember(asked, request, policy, i64::MAX, &answer), is_kept);
+            let cache = core.cache.as_ref().unwrap();
+            let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
+            assert_eq!(found.is_some(), is_kept, "{answer:?}");
+            core.forget(&key);
+            assert_eq!(cache.kept.weight(), 0);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! How an execution ends: its answer is stored, its failure kept, or its key released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use crate::answer::parts::Content;
+use crate::answer::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
+use crate::clock::{Backoff, End, Timestamp, drawn};
+use crate::engine::core::Core;
+use crate::engine::driver::{Contents, Unsent, Wire};
+use crate::engine::execution::{Execution, Inner};
+use crate::engine::parts::Written;
+use crate::engine::transaction::Fate;
+use crate::error::Error;
+use crate::mutant::{Mutant, mutant};
+use crate::policy::Failure;
+use crate::protocol::{COMPLETION_MARGIN, Ended, Leaving, State, Write};
+use crate::record::{self, Record};
+use crate::signals::Ending;
+
+/// How a completion ended.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Completion {
+    /// The answer is in the record.
+    Stored,
+    /// There was no record to write to: the execution ran unprotected.
+    Unprotected,
+    /// A commit of this execution's has, with this answer.
+    Landed(Answer),
+    /// Another owner has the key; with its answer, if it has completed.
+    LeaseLost(Option<Answer>),
+    /// The store was not heard of in time.
+    Unconfirmed(Error),
+}
+
+/// An answer on its way into the record.
+struct Completing<'a> {
+    execution: &'a Execution,
+    response: AttributeValue,
+    is_lesser: bool,
+}
+
+impl Contents for Completing<'_> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
+        Ok(Some(self.response.clone()))
+    }
+
+    /// The store took the pending record, so it is the answer that it does not take.
+    fn lessen(&mut self, error: &Error) -> bool {
+        if self.is_lesser {
+            return false;
+        }
+        self.execution.report_unstorable(&error.to_string());
+        self.response = unavailable("DynamoDB refused it");
+        self.is_lesser = true;
+        true
+    }
+}
+
+/// A failure on its way into the record.
+struct Leave(Option<AttributeValue>);
+
+impl Contents for Leave {
+    async fn response(
+        &mut self,
+        write: &Write,
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Unsent> {
+        match write.record.state {
+            State::Failed => Ok(self.0.clone()),
+            State::Pending { .. } | State::Completed | State::Released => Ok(None),
+        }
+    }
+}
+
+impl Execution {
+    /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
+    /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
+    /// stay small.
+    pub(crate) fn complete<'a>(&'a self, draft: Draft<'a>) -> BoxFuture<'a, Completion> {
+        self.store_answer(draft).boxed()
+    }
+
+    async fn store_answer(&self, draft: Draft<'_>) -> Completion {
+        let Inner { core, policy, answers, claim, .. } = &*self.inner;
+        let now = core.table.clock.moment();
+        let (completed_at, until) = {
+            let end = self.end();
+            (end.next_completion(now), end.tries_until(now))
+        };
+        let changed = answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
+        let is_kept = core.remembers(&claim.key, policy, draft.bytes());
+        let kept = is_kept.then(|| Arc::new(draft.to_answer()));
+        let (response, in_parts) = self.store_parts(draft, completed_at, until).await;
+        let (expires_at, command) = {
+            let mut end = self.end();
+            let expires_at = in_parts.unwrap_or_else(|| end.expires_at(completed_at));
+            let now = core.table.clock.moment();
+            (expires_at, end.complete(now, (completed_at, expires_at), until))
+        };
+        let mut completing = Completing { execution: self, response, is_lesser: false };
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command, &mut completing).await;
+        match ended {
+            Ended::Stored => {
+                // Only what repeats will get: not where the record has a reason in its place.
+                let kept = kept.filter(|_| !is_unavailable(&completing.response));
+                let request = (&claim.key, &self.inner.fingerprint);
+                let is_remembered = kept.is_some_and(|answer| {
+                    core.remember(wire.asked, request, policy, expires_at, &answer)
+                });
+                if !is_remembered {
+                    core.forget(&claim.key);
+                }
+                self.stored()
+            }
+            Ended::Landed => {
+                self.succeeded();
+                Completion::Landed(self.own(&mut wire).await)
+            }
+            Ended::LeaseLost if self.is_protected() => {
+                self.came_to(Ending::LeaseLost);
+                Completion::LeaseLost(self.others(&mut wire).await)
+            }
+            Ended::LeaseLost => {
+                self.came_to(Ending::FailOpen);
+                Completion::Unprotected
+            }
+            Ended::Left
+            | Ended::NothingWritten(_)
+            | Ended::Reopened
+            | Ended::Unknown
+            | Ended::Unconfirmed => self.unconfirmed(wire.take_error()),
+        }
+    }
+
+    /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
+    /// when they stay there. An answer that cannot be stored leaves the reason.
+    async fn store_parts(
+        &self,
+        draft: Draft<'_>,
+        completed_at: Timestamp,
+        until: End,
+    ) -> (AttributeValue, Option<i64>) {
+        let Packed { response, parts } = match self.pack(draft, completed_at) {
+            Ok(packed) => packed,
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                return (unstorable.in_place(), None);
+            }
+        };
+        let Some(parts) = parts else { return (response, None) };
+        if mutant(Mutant::CompleteBeforeParts) {
+            return (response, None);
+        }
+        let expires_at = self.end().parts_expire_at(completed_at);
+        match self.write_parts(&parts, expires_at, until).await {
+            Ok(()) => (response, Some(expires_at)),
+            Err(error) => {
+                let Some(response) = parts.in_record() else {
+                    self.report_unstorable(&format!("its parts were not confirmed: {error}"));
+                    return (unavailable("its parts could not be written"), None);
+                };
+                tracing::warn!(
+                    operation = self.operation(), %error,
+                    "an answer's parts were not confirmed: it goes into its record"
+                );
+                (response, None)
+            }
+        }
+    }
+
+    /// Gives an answer its form beside what else is in the finished record.
+    pub(crate) fn pack<'d>(
+        &self,
+        draft: Draft<'d>,
+        completed_at: Timestamp,
+    ) -> Result<Packed<'d>, Unstorable> {
+        let Inner { core, claim, policy, .. } = &*self.inner;
+        let expires_at = self.end().expires_at(completed_at);
+        let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
+        core.pack(draft, rest, (&claim.key, &claim.owner), policy)
+    }
+
+    /// Writes an answer's parts in half of the time that there is, and that the lease has left where
+    /// nothing renews it: the other half is for the record, which says that the operation has
+    /// happened even if its answer cannot be stored.
+    pub(crate) async fn write_parts(
+        &self,
+        parts: &Content<'_>,
+        expires_at: i64,
+        until: End,
+    ) -> Result<(), Error> {
+        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
+        let is_renewed = policy.lease.renewed(*deadline).is_some();
+        let time = core.time_until(Some(until));
+        let time = if self.is_protected() && !is_renewed {
+            time.min(self.lease_remaining())
+        } else {
+            time
+        };
+        let mut written = Written::default();
+        core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
+    }
+
+    pub(crate) fn report_unstorable(&self, reason: &str) {
+        tracing::error!(
+            operation = self.operation(),
+            reason,
+            "an operation completed and its answer cannot be stored: repeats get an error"
+        );
+    }
+
+    fn stored(&self) -> Completion {
+        self.succeeded();
+        if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
+    }
+
+    fn unconfirmed(&self, error: Error) -> Completion {
+        if !self.is_protected() {
+            self.came_to(Ending::FailOpen);
+            return Completion::Unprotected;
+        }
+        self.came_to(Ending::Unconfirmed);
+        tracing::error!(
+            operation = self.operation(), attempt = self.attempt(), %error,
+            "the handler ran and its completion could not be confirmed: it may run again once \
+             the lease is over"
+        );
+        Completion::Unconfirmed(error)
+    }
+
+    /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
+    pub(crate) async fn own(&self, wire: &mut Wire<'_>) -> Answer {
+        let unread = |error| Answer::Unavailable(format!("it could not be read back: {error}"));
+        match wire.last.take().and_then(|record| record.answer) {
+            Some(stored) => self.open(stored).await.unwrap_or_else(unread),
+            None => unread(wire.take_error()),
+        }
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
+        let until = deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN));
+        core.open(stored, &claim.key, policy, until).await
+    }
+
+    /// The answer of the owner that we lost to, if it has completed the same request.
+    pub(crate) async fn others(&self, wire: &mut Wire<'_>) -> Option<Answer> {
+        tracing::error!(
+            operation = self.operation(),
+            attempt = self.attempt(),
+            "the lease was lost before the answer could be stored: the handler may have run twice"
+        );
+        let Inner { core, fingerprint, .. } = &*self.inner;
+        let record = wire.last.take()?;
+        let now = core.table.clock.judging_time(None, core.clock_tolerance);
+        // A late copy of a completion can bring back what TTL has deleted.
+        let is_answer = record.state == State::Completed
+            && !record.header(fingerprint).is_past_retention(now)
+            && fingerprint.matches(&record.fingerprint);
+        // Whoever cannot read it now can ask again.
+        let Record { answer, .. } = record;
+        self.open(answer.filter(|_| is_answer)?).await.ok()
+    }
+
+    /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
+    /// error is the caller's answer.
+    pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
+        match self.inner.policy.failure {
+            Failure::Release => self.leave(self.released(), None).await,
+            Failure::Retain { .. } | Failure::Replay => {
+                let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
+                let response = response.and_then(|failure| {
+                    let changed = answers.stored(&failure);
+                    let failure = changed.as_ref().map_or(failure, Answer::draft);
+                    core.pack_failure(failure, steps.bytes(), &claim.key, policy)
+                });
+                self.leave(Leaving::Keep, response).await;
+            }
+        }
+    }
+
+    /// Leaves the record as this execution has found it, which has executed nothing: what there was before
+    /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
+    pub(crate) async fn give_back(&self) {
+        if self.inner.steps.were_sent() {
+            self.leave(Leaving::Keep, None).await;
+        } else {
+            self.leave(Leaving::GiveBack, self.inner.failure.clone()).await;
+        }
+    }
+
+    /// What is left of a commit that is given up, as after a failure.
+    pub(crate) fn given_up(&self) -> Leaving {
+        match self.inner.policy.failure {
+            Failure::Release => self.released(),
+            Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
+        }
+    }
+
+    /// What is left of a release: the record as a failed one if its steps must stay, and the next attempt
+    /// goes on with it.
+    fn released(&self) -> Leaving {
+        if self.inner.steps.may_be_stored() { Leaving::Keep } else { Leaving::Release }
+    }
+
+    /// Sends a failure's write until it is confirmed, refused, or out of time.
+    async fn leave(&self, leaving: Leaving, response: Option<AttributeValue>) {
+        let command = self.end().leave(self.inner.core.table.clock.moment(), leaving);
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(response)).await;
+        match ended {
+            Ended::Left => self.came_to(match leaving {
+                Leaving::Release | Leaving::GiveBack => Ending::Released,
+                Leaving::Keep => Ending::Failed,
+            }),
+            Ended::LeaseLost if self.is_protected() => self.came_to(Ending::LeaseLost),
+            Ended::LeaseLost => self.came_to(Ending::FailOpen),
+            // It has come too late: the commit stands.
+            Ended::Stored | Ended::Landed => {
+                let answer = self.own(&mut wire).await;
+                self.inner.commits.decide(Fate::Committed(answer));
+            }
+            Ended::NothingWritten(_) | Ended::Reopened | Ended::Unknown | Ended::Unconfirmed => {
+                self.came_to(Ending::Unconfirmed);
+                let error = wire.take_error();
+                tracing::error!(
+                    operation = self.operation(), ?leaving, %error,
+                    "the record of a failed operation could not be changed: its key is free when \
+                     the lease ends"
+                );
+            }
+        }
+    }
+}
+
+/// The pauses between tries of a write that must get through, up to a point in time.
+pub(crate) struct Retries<'a> {
+    core: &'a Core,
+    until: End,
+    backoff: Backoff,
+}
+
+impl<'a> Retries<'a> {
+    /// Tries for at most `longest`, and in time for a `deadline`.
+    pub(crate) fn new(core: &'a Core, longest: Duration, deadline: Option<End>) -> Self {
+        let mut until = core.table.clock.lasting(longest);
+        if let Some(deadline) = deadline {
+            until = until.or(deadline.minus(COMPLETION_MARGIN));
+        }
+        Self::until(core, until)
+    }
+
+    pub(crate) const fn until(core: &'a Core, until: End) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        Self { core, until, backoff }
+    }
+
+    /// How long the next try may last.
+    pub(crate) fn limit(&self) -> Duration {
+        self.core.time_until(Some(self.until))
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.core.table.clock.is_over(self.until)
+    }
+
+    /// Waits for the next try; `false` when there is no time for one.
+    pub(crate) async fn wait(&mut self) -> bool {
+        let clock = &self.core.table.clock;
+        let pause = drawn(self.backoff.next());
+        if pause >= clock.left(self.until) {
+            return false;
+        }
+        clock.sleep(pause).await;
+        true
+    }
+}

@@ -1,0 +1,390 @@
+//! The running execution: what the handler sees of it, and its lease.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::task::AtomicWaker;
+
+use crate::answer::Answers;
+use crate::clock;
+use crate::engine::acquire::Call;
+use crate::engine::core::Core;
+use crate::engine::driver::{Unreadable, Wire};
+use crate::engine::steps::Steps;
+use crate::engine::transaction::Commits;
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::key::derived::DerivedKey;
+use crate::policy::Policy;
+use crate::protocol::{Acquire, End, Goal, Granted, Window};
+use crate::record::{Claim, Owner, Record};
+use crate::signals::{Ending, Signals};
+
+/// The running operation, as its handler sees it.
+///
+/// A clone is the same execution. HTTP handlers find it in the request's extensions.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::Execution;
+///
+/// async fn import(execution: Execution, rows: &[u32]) -> Result<usize, String> {
+///     if rows.is_empty() {
+///         execution.nothing_executed(); // refused: the key stays free
+///         return Err("no rows".to_owned());
+///     }
+///     println!("attempt {} by {}", execution.attempt(), execution.owner());
+///     for row in rows {
+///         // At its end the handler would be stopped.
+///         if execution.lease_remaining() < Duration::from_secs(1) {
+///             return Err("no time left".to_owned());
+///         }
+///         println!("{row}"); // your business here
+///     }
+///     if !execution.is_protected() {
+///         println!("this run had no record: DynamoDB was out of reach");
+///     }
+///     Ok(rows.len())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Execution {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    pub(crate) claim: Claim,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) policy: Policy,
+    pub(crate) deadline: Option<clock::End>,
+    /// What it knows of its record, and of its lease.
+    pub(crate) end: Mutex<End>,
+    /// Whoever commits, or ends it, does so alone.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) commits: Commits,
+    /// Wakes the task that drives the handler.
+    pub(crate) handler: AtomicWaker,
+    nothing_executed: AtomicBool,
+    pub(crate) steps: Steps,
+    /// What there was to replay of the record that was taken over.
+    pub(crate) failure: Option<AttributeValue>,
+    pub(crate) answers: Answers,
+    /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
+    /// without a key.
+    is_protected: bool,
+    signals: Signals,
+    /// What it comes to if all goes well.
+    start: Ending,
+    /// What it has come to so far.
+    ending: Mutex<Option<Ending>>,
+}
+
+impl Execution {
+    /// How often this operation was started, this time included: 1 for the first.
+    ///
+    /// No two executions of a key get the same number, and a later one gets a higher number, as
+    /// long as the record lives. So another system can fence with it. A record lives for its
+    /// retention, and for an hour after a release.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let charge = || idempotency.operation("charge").key("order-42").policy(|policy| {
+    ///     policy.failure(Failure::Retain { max_attempts: 3 })
+    /// });
+    /// let first = charge().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
+    /// assert!(first.is_err());
+    /// let attempt = charge().run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.inner.claim.attempt
+    }
+
+    /// This attempt's identity, random and unique: 32 hex digits.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// let owner = operation
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
+    ///     .await?;
+    /// assert_eq!(owner.len(), 32);
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.owner, owner);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.inner.claim.owner.as_str()
+    }
+
+    /// How long the lease still holds; zero once it is over or lost.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Lease;
+    ///
+    /// let operation = operation.policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))));
+    /// let left = operation
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
+    ///     .await?;
+    /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lease_remaining(&self) -> Duration {
+        let clock = &self.inner.core.table.clock;
+        self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
+    }
+
+    /// Whether a renewal, a step or a commit found that another execution owns the key. By default
+    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)) the handler is stopped then and does not
+    /// see it, but a task that it has spawned does. A handler that goes on sees it too. If the
+    /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::{ErrorKind, LeaseExpired};
+    ///
+    /// let record = sandbox.record("charge", "order-42");
+    /// let ran = operation
+    ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
+    ///     .run(async |execution| {
+    ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
+    ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
+    ///         assert!(step.is_err() && execution.is_lease_lost());
+    ///         Ok::<_, dynamodb_idempotency::Error>(())
+    ///     })
+    ///     .await;
+    /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::LeaseLost);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.end().is_lost()
+    }
+
+    /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
+    /// is [`Outage::Open`](crate::Outage::Open), for a message without a key that runs all the
+    /// same, and if idempotency is [switched off](crate::Builder::disabled).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// operation
+    ///     .run(async |execution| {
+    ///         assert!(execution.is_protected());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.inner.is_protected
+    }
+
+    /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
+    /// every attempt of this operation, and different for each label and each operation. See
+    /// [`DerivedKey`] for how long that protects.
+    ///
+    /// ```
+    /// # async fn example(execution: dynamodb_idempotency::Execution) {
+    /// let refund = execution.derive_key("refund").uuid();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.inner.claim.key, label)
+    }
+
+    /// Says that the handler refused the request and has changed nothing. Its answer is sent and
+    /// not stored, the record is released, and the same key may be used with a corrected payload.
+    ///
+    /// A record that an earlier attempt has left is not released but restored: a failure that is
+    /// kept, an operation whose owner died, [steps](Self::step). The key is then still for the same
+    /// request, and this attempt does not count for [`Failure::Retain`](crate::Failure::Retain). If
+    /// this execution has stored steps, those have happened: the record is kept as FAILED.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// let outcome = operation
+    ///     .run_with_outcome(async |execution| {
+    ///         execution.nothing_executed();
+    ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())
+    ///     })
+    ///     .await?;
+    /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a free record");
+    /// assert_eq!(record.status(), "RELEASED");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn nothing_executed(&self) {
+        self.inner.nothing_executed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("operation", &self.operation())
+            .field("attempt", &self.attempt())
+            .field("owner", &self.owner())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Execution {
+    /// Under a lease that is right; without a window no record protects it. A write of its own may be in
+    /// the table all the same; steps that were seen in a record are done, whoever owns that.
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        call: Call,
+        granted: Granted,
+        window: Option<Window>,
+        taken: Option<Record>,
+        start: Ending,
+    ) -> Self {
+        let is_disabled = core.table.is_disabled;
+        let is_protected = window.is_some() && !is_disabled;
+        let start = if is_disabled { Ending::Unprotected } else { start };
+        let (steps, failure) = taken.map_or((None, None), |taken| (taken.steps, taken.failure));
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: granted.knowledge.me().clone(),
+            attempt: granted.attempt,
+            fingerprint: call.fingerprint.to_store(),
+            created_at: granted.created_at,
+        };
+        let rules = call.rules(core, false);
+        let window = window.filter(|_| is_protected);
+        let inner = Inner {
+            core: Arc::clone(core),
+            claim,
+            fingerprint: call.fingerprint,
+            policy: call.policy,
+            deadline: call.deadline,
+            end: Mutex::new(End::new(granted, rules, window, core.table.clock.moment())),
+            turn: tokio::sync::Mutex::new(()),
+            commits: Commits::default(),
+            handler: AtomicWaker::new(),
+            nothing_executed: AtomicBool::new(false),
+            steps: Steps::new(steps),
+            failure,
+            answers: call.answers,
+            is_protected,
+            signals: call.signals,
+            start,
+            ending: Mutex::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// An execution that no record protects.
+    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "a message without a key"))]
+    pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
+        let (rules, now) = (call.rules(core, false), core.table.clock.moment());
+        let granted = Acquire::new(Owner::random()?, Goal::Own, rules, now).granted();
+        Ok(Self::new(core, call, granted, None, None, Ending::FailOpen))
+    }
+
+    pub(crate) fn end(&self) -> MutexGuard<'_, End> {
+        // Nothing panics while it is held.
+        self.inner.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the handler goes no further; nothing where the lease is lost.
+    pub(crate) fn lease_ends(&self) -> Option<clock::End> {
+        let end = self.end();
+        end.window().map(|window| window.end).filter(|_| !end.is_lost())
+    }
+
+    /// A line to the store for what ends the execution.
+    pub(crate) fn wire(&self) -> Wire<'_> {
+        let Inner { core, claim, fingerprint, .. } = &*self.inner;
+        let of = (&claim.key, fingerprint);
+        Wire::new(core, of, claim.owner.clone(), Unreadable::IsAnothers)
+    }
+
+    pub(crate) fn operation(&self) -> &str {
+        self.inner.claim.key.operation()
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.inner.policy
+    }
+
+    /// What has become of it, or of what was written last for it.
+    pub(crate) fn came_to(&self, ending: Ending) {
+        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    }
+
+    /// Its answer is stored.
+    pub(crate) fn succeeded(&self) {
+        self.came_to(self.inner.start);
+    }
+
+    /// Tells, once, what it has come to.
+    pub(crate) fn report(&self) {
+        let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let ending = ending.unwrap_or(Ending::Dropped);
+        self.inner.signals.ended(self.operation(), ending, Some(self.attempt()));
+    }
+
+    pub(crate) fn note_lost_lease(&self) {
+        self.end().lose();
+        self.inner.handler.wake();
+    }
+
+    pub(crate) fn said_nothing_executed(&self) -> bool {
+        self.inner.nothing_executed.load(Ordering::Relaxed)
+    }
+}

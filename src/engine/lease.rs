@@ -1,0 +1,119 @@
+//! A handler under its lease: how the lease is kept, and where the handler is stopped.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::engine::driver::Bare;
+use crate::engine::execution::Execution;
+use crate::mutant::{Mutant, mutant};
+use crate::policy::LeaseExpired;
+use crate::protocol::{Renewal, Write};
+
+impl Execution {
+    /// Sees `work` to its end, the handler and what its answer does to the record, and renews the
+    /// lease beside it where the policy says so.
+    pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
+        let renewal = self.inner.policy.lease.renewed(self.inner.deadline);
+        let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
+        tokio::select! {
+            biased;
+            output = work => output,
+            never = self.keep_alive(length) => match never {},
+        }
+    }
+
+    /// Runs a handler for as long as its lease holds, and no further: `None` if that was over, or lost,
+    /// before the handler had ended. It is dropped then where it stands, and the record stays as it is,
+    /// because nobody knows what the handler had done.
+    pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
+        let goes_on = self.inner.policy.lease_expired == LeaseExpired::Continue;
+        if !self.is_protected() || goes_on || mutant(Mutant::PollAfterTheLease) {
+            return Some(handler.await);
+        }
+        let end = || self.lease_ends();
+        let mut handler = pin!(handler);
+        let woken = poll_fn(|context| {
+            self.inner.handler.register(context.waker());
+            handler.as_mut().poll(context)
+        });
+        let returned = self.inner.core.table.clock.until(end, woken).await;
+        if returned.is_none() {
+            // Nor is the lease renewed any more.
+            let is_lost = self.is_lease_lost();
+            self.end().stop();
+            tracing::error!(
+                operation = self.operation(),
+                attempt = self.attempt(),
+                is_lost,
+                "the lease ended while the handler ran: the handler was stopped, and its effect may \
+                 have happened in part"
+            );
+        }
+        returned
+    }
+
+    /// Where the handler itself has found out that its lease is over, it goes no further than here.
+    pub(crate) async fn halt(&self) {
+        let mut has_paused = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut has_paused, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Renews a lease of `length` when a third of it is over. A renewal that fails or hangs leaves
+    /// time for more.
+    async fn keep_alive(&self, length: Duration) -> Infallible {
+        let clock = &self.inner.core.table.clock;
+        let pause = || (length / 3).min(self.lease_remaining() / 2);
+        let mut next = pause();
+        loop {
+            clock.sleep(next).await;
+            next = match self.renew(length / 6).await {
+                Renewal::Renewed => pause(),
+                Renewal::Failed | Renewal::Wrong(_) => length / 24,
+                Renewal::Ended => return std::future::pending().await,
+                Renewal::Lost => {
+                    self.inner.handler.wake();
+                    tracing::error!(
+                        operation = self.operation(),
+                        attempt = self.attempt(),
+                        "the lease is lost while the handler runs: another execution owns the key"
+                    );
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, limit: Duration) -> Renewal {
+        let clock = &self.inner.core.table.clock;
+        let renewal = self.end().renewal(clock.moment());
+        match self.stamp(renewal, limit).await {
+            Renewal::Wrong(wrong) => {
+                let restamp = self.end().restamp(clock.moment(), wrong);
+                self.stamp(restamp, limit).await
+            }
+            renewal => renewal,
+        }
+    }
+
+    async fn stamp(&self, write: Option<Write>, limit: Duration) -> Renewal {
+        let Some(write) = write else { return Renewal::Ended };
+        let mut wire = self.wire();
+        let reply = wire.write(&write, limit, &mut Bare).await;
+        let renewal = self.end().renewed(self.inner.core.table.clock.moment(), &write, &reply);
+        if renewal == Renewal::Failed {
+            let error = wire.take_error();
+            tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
+        }
+        renewal
+    }
+}

@@ -1,0 +1,287 @@
+//! Answers beside their records: written before the record is completed, read after it was found to
+//! be, and never changed in between.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+
+use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
+use crate::answer::{
+    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
+};
+use crate::clock::End;
+use crate::dynamodb::{Consistency, WriteOutcome};
+use crate::engine::completion::Retries;
+use crate::engine::core::Core;
+use crate::error::{Error, ErrorKind};
+use crate::key::{PartName, RecordKey};
+use crate::policy::Policy;
+use crate::protocol::MIN_LIMIT;
+use crate::record::{self, Owner, Part};
+use crate::signals;
+
+/// When parts are not written in time.
+fn late() -> Error {
+    let message = "the parts of an answer were not written in the time that there is for them";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Why an answer has no bytes.
+enum Unread {
+    /// They are not there as they were written.
+    Gone(String),
+    Error(Error),
+}
+
+/// The parts of one answer that are known to be in the table.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Until when they stay there, in epoch seconds.
+    until: i64,
+    numbers: BTreeSet<u32>,
+}
+
+impl Core {
+    /// Gives an answer the form in which it is stored, beside `rest` bytes that its record has anyway.
+    pub(crate) fn pack<'a>(
+        &self,
+        draft: Draft<'a>,
+        rest: usize,
+        (key, owner): (&RecordKey, &Owner),
+        policy: &Policy,
+    ) -> Result<Packed<'a>, Unstorable> {
+        if self.table.is_disabled {
+            // No record is written.
+            return Ok(Packed { response: AttributeValue::Null(true), parts: None });
+        }
+        let has_room = key.longest_part(owner.as_str()) <= self.table.schema.max_key_bytes();
+        let plain = draft.body_bytes();
+        let coder = self.coding.of(key);
+        let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;
+        let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
+        let stored = record::value_bytes(&packed.response) + beside;
+        signals::answer(key.operation(), plain, stored);
+        Ok(packed)
+    }
+
+    /// The form of a failure that is kept, if it can be stored beside so many bytes of steps.
+    pub(crate) fn pack_failure(
+        &self,
+        failure: Draft<'_>,
+        steps: usize,
+        key: &RecordKey,
+        policy: &Policy,
+    ) -> Option<AttributeValue> {
+        if self.table.is_disabled {
+            // No record is written.
+            return None;
+        }
+        match pack_failure(failure, steps, self.coding.of(key), policy) {
+            Ok(response) => Some(response),
+            Err(reason) => {
+                tracing::error!(
+                    operation = key.operation(), %reason,
+                    "a failure that is kept cannot be replayed"
+                );
+                None
+            }
+        }
+    }
+
+    /// Writes an answer's parts, to stay until `expires_at` in epoch seconds, in so much `time` in all.
+    /// Those that are confirmed are not written again.
+    pub(crate) async fn write_parts(
+        &self,
+        key: &RecordKey,
+        content: &Content<'_>,
+        expires_at: i64,
+        time: Duration,
+        written: &mut Written,
+    ) -> Result<(), Error> {
+        if written.until < expires_at {
+            *written = Written { until: expires_at, numbers: BTreeSet::new() };
+        }
+        let time = time.max(MIN_LIMIT);
+        let mut retries = Retries::new(self, time, None);
+        let writing = self.write_missing(key, content, &mut retries, written);
+        self.table.clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
+    }
+
+    async fn write_missing(
+        &self,
+        key: &RecordKey,
+        content: &Content<'_>,
+        retries: &mut Retries<'_>,
+        written: &mut Written,
+    ) -> Result<(), Error> {
+        loop {
+            let is_missing = |number: &u32| !written.numbers.contains(number);
+            let missing: Vec<u32> = (0..content.manifest.parts).filter(is_missing).collect();
+            let mut waiting = missing.into_iter().peekable();
+            let mut writes = FuturesUnordered::new();
+            let mut last = None;
+            loop {
+                let free = content.manifest.writes_at_once().saturating_sub(writes.len());
+                // Time may be over by a clock that was set, too: then no further one is begun.
+                if waiting.peek().is_some() && retries.are_over() {
+                    return Err(last.unwrap_or_else(late));
+                }
+                for number in waiting.by_ref().take(free) {
+                    let limit = retries.limit();
+                    let write = self.write_part(key, content, number, written.until, limit);
+                    writes.push(write.map(move |done| (number, done)).boxed());
+                }
+                match writes.next().await {
+                    Some((number, Ok(()))) => {
+                        written.numbers.insert(number);
+                    }
+                    // No later try will do better.
+                    Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
+                        return Err(error);
+                    }
+                    Some((_, Err(error))) => last = Some(error),
+                    None => break,
+                }
+            }
+            let Some(error) = last else { return Ok(()) };
+            if !retries.wait().await {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn write_part(
+        &self,
+        key: &RecordKey,
+        content: &Content<'_>,
+        number: u32,
+        expires_at: i64,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let manifest = &content.manifest;
+        let key = self.part_key(key, manifest, number)?;
+        let bytes = content.part(number);
+        let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
+        match write.await.outcome {
+            WriteOutcome::Applied | WriteOutcome::Refused(_) => Ok(()),
+            WriteOutcome::Conflict(error)
+            | WriteOutcome::Invalid(error)
+            | WriteOutcome::NotApplied(error)
+            | WriteOutcome::Unknown(error) => Err(error),
+        }
+    }
+
+    /// The answer that a record under `key` holds or tells of. An error if the store was not to be
+    /// had; an answer that is not there, or not whole, is [`Answer::Unavailable`].
+    pub(crate) async fn open(
+        &self,
+        stored: Stored,
+        key: &RecordKey,
+        policy: &Policy,
+        until: Option<End>,
+    ) -> Result<Answer, Error> {
+        let coder = self.coding.of(key);
+        let manifest = match stored.in_record(policy.max_answer_bytes, coder) {
+            Ok(answer) => return Ok(answer),
+            Err(manifest) => manifest,
+        };
+        let bytes = manifest.bytes.max(manifest.plain_bytes);
+        if bytes > policy.max_answer_bytes {
+            return Ok(Answer::Unavailable(too_large(bytes, policy.max_answer_bytes)));
+        }
+        match self.read_parts(key, &manifest, until).await {
+            Ok(bytes) => Ok(manifest.open(bytes, policy.max_answer_bytes, coder)),
+            Err(Unread::Gone(reason)) => {
+                tracing::error!(
+                    operation = key.operation(),
+                    reason,
+                    "a stored answer is not whole: repeats get an error"
+                );
+                Ok(Answer::Unavailable(reason))
+            }
+            Err(Unread::Error(error)) => Err(error),
+        }
+    }
+
+    async fn read_parts(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        until: Option<End>,
+    ) -> Result<Vec<u8>, Unread> {
+        let mut waiting = 0..manifest.parts;
+        let mut reads = FuturesOrdered::new();
+        let (mut parts, mut found, mut bytes) = (Vec::new(), 0_usize, Vec::new());
+        loop {
+            let free = MOST_AT_ONCE.saturating_sub(reads.len());
+            for number in waiting.by_ref().take(free) {
+                reads.push_back(self.read_part(key, manifest, number, until).boxed());
+            }
+            let Some(part) = reads.next().await else { break };
+            let part = part?;
+            found += part.len();
+            if found > manifest.bytes {
+                return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
+            }
+            parts.push(part);
+            // The last ones, which may all be here at once, wait for each other: while they are on their
+            // way, they take as much memory as what they come to.
+            if waiting.is_empty() {
+                continue;
+            }
+            bytes.reserve_exact(manifest.bytes - bytes.len());
+            for part in parts.drain(..) {
+                bytes.extend(part);
+            }
+        }
+        bytes.reserve_exact(found - bytes.len());
+        for part in parts {
+            bytes.extend(part);
+        }
+        if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
+            return Err(Unread::Gone("its parts are not those that were written".to_owned()));
+        }
+        Ok(bytes)
+    }
+
+    /// A part never changes, so whatever shows it at all shows it right.
+    async fn read_part(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        number: u32,
+        until: Option<End>,
+    ) -> Result<Vec<u8>, Unread> {
+        let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
+        for consistency in [Consistency::Eventual, Consistency::Strong] {
+            let limit = self.time_until(until);
+            let part = self.table.get_part(&key, &manifest.owner, consistency, limit).await;
+            match part.map_err(Unread::Error)? {
+                Some(Part::Bytes(bytes)) => return Ok(bytes),
+                Some(Part::Foreign) => {
+                    return Err(Unread::Gone(format!("its part {number} is another item")));
+                }
+                None => {}
+            }
+        }
+        Err(Unread::Gone(format!("its part {number} of {} is missing", manifest.parts)))
+    }
+
+    fn part_key(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        number: u32,
+    ) -> Result<RecordKey, Error> {
+        let (owner, digest) = (manifest.owner.as_str(), manifest.digest.prefix());
+        let name = PartName { owner, digest, number };
+        let key = key.part(&name, self.table.schema.max_key_bytes());
+        key.ok_or_else(|| {
+            let message = "the scope is too long for the keys of an answer's parts";
+            Error::new(ErrorKind::Configuration, message)
+        })
+    }
+}

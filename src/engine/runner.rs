@@ -1,0 +1,294 @@
+//! One runner for every adapter: it calls the handler under its lease, ends the record by what the handler
+//! returns, and says how that ended. An adapter says how its answers are stored.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use crate::answer::{Answer, Draft};
+use crate::engine::acquire::Acquisition;
+use crate::engine::completion::Completion;
+use crate::engine::execution::Execution;
+use crate::engine::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
+use crate::engine::transaction::{Fate, commit_unknown, given_up};
+use crate::error::Error;
+use crate::mutant::{Mutant, mutant};
+use crate::policy::Unconfirmed;
+use crate::signals::{Ending, Stopwatch};
+
+/// How an adapter's answers are stored.
+pub(crate) trait Encoding {
+    /// What a handler answers with.
+    type Value;
+    type Error;
+
+    /// What an answer does to the record.
+    fn conclude<'a>(&self, execution: &Execution, value: &'a Self::Value) -> Conclusion<'a>;
+
+    /// What repeats get of an error, where failures are kept.
+    fn failure(&self, error: &Self::Error) -> Option<Answer>;
+}
+
+/// What an answer does to the record.
+pub(crate) enum Conclusion<'a> {
+    /// The operation is done, and this is stored.
+    Completed(Draft<'a>),
+    /// The policy for failures decides; with what repeats may get.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
+    Failed(Option<Draft<'a>>),
+    /// The record is left as it was found.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
+    NothingExecuted,
+}
+
+/// What a call ends with.
+pub(crate) enum RunOutcome<V, E> {
+    /// The handler's own answer.
+    Returned(V, Storage),
+    /// The handler's own error.
+    Failed(E),
+    /// The answer that the handler has committed.
+    Committed(Answer),
+    /// The answer of another execution.
+    Replayed(Arc<Answer>),
+    /// The failure of an earlier execution, where it is to be had.
+    FailureReplayed(Option<Answer>),
+    /// There is no answer.
+    Refused(Error),
+}
+
+/// What became of a handler's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Stored,
+    /// It is none to be stored: a failure, or that of a handler which has executed nothing.
+    NotStored,
+    /// There was no record to store it in.
+    Unprotected,
+    /// The store was not heard of in time.
+    Unconfirmed,
+}
+
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// A handler's panic.
+pub(crate) struct Panicked<V, E> {
+    pub(crate) panic: Panic,
+    /// What the call ends with all the same, for who gives out an answer after a panic.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "a function's panic goes on"))]
+    pub(crate) instead: Option<RunOutcome<V, E>>,
+}
+
+pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
+
+impl<V, E> RunOutcome<V, E> {
+    /// What a call ends with that runs nothing; or the execution that it is to be.
+    pub(crate) fn of(acquisition: Acquisition) -> Result<Execution, Self> {
+        match acquisition {
+            Acquisition::Acquired(execution) => Ok(execution),
+            Acquisition::Replay(answer) => Err(Self::Replayed(answer)),
+            Acquisition::ReplayFailure(failure) => Err(Self::FailureReplayed(failure)),
+            refused => Err(Self::Refused(refusal(&refused))),
+        }
+    }
+
+    /// What a commit has brought about, in the place of what the handler returned.
+    fn of_commit(fate: Fate) -> Self {
+        match fate {
+            Fate::Committed(answer) => Self::Committed(answer),
+            Fate::LeaseLost(theirs) => Self::of_other_owner(theirs),
+            Fate::GivenUp => Self::Refused(given_up()),
+            Fate::Unknown => Self::Refused(commit_unknown()),
+        }
+    }
+
+    fn of_other_owner(answer: Option<Answer>) -> Self {
+        answer
+            .map_or_else(|| Self::Refused(lease_lost()), |answer| Self::Replayed(Arc::new(answer)))
+    }
+}
+
+impl<V, E> From<Panic> for Panicked<V, E> {
+    fn from(panic: Panic) -> Self {
+        Self { panic, instead: None }
+    }
+}
+
+/// Runs the handler once for its key, or says why not.
+pub(crate) async fn run<A, F, Fut>(
+    encoding: &A,
+    acquisition: Acquisition,
+    handler: F,
+) -> Ran<A::Value, A::Error>
+where
+    A: Encoding,
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<A::Value, A::Error>>,
+{
+    let execution = match RunOutcome::of(acquisition) {
+        Ok(execution) => execution,
+        Err(outcome) => return Ok(outcome),
+    };
+    let guard = EarlyDrop(&execution);
+    // Pinned, because a future that is handed on is in its caller's future twice.
+    let work = pin!(handle(encoding, &execution, handler));
+    let ran = execution.drive(work).await;
+    std::mem::forget(guard);
+    execution.report();
+    ran
+}
+
+async fn handle<A, F, Fut>(
+    encoding: &A,
+    execution: &Execution,
+    handler: F,
+) -> Ran<A::Value, A::Error>
+where
+    A: Encoding,
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<A::Value, A::Error>>,
+{
+    let Some(returned) = call_handler(execution, handler).await else {
+        let fate = execution.expire().await;
+        return Ok(fate.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit));
+    };
+    if let Some(fate) = execution.close().await {
+        let ran = returned.map_err(Panicked::from).map(|returned| match returned {
+            Ok(value) => RunOutcome::Returned(value, Storage::NotStored),
+            Err(error) => RunOutcome::Failed(error),
+        });
+        return overrule(execution, fate, ran);
+    }
+    let ran = match returned {
+        Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
+        Ok(Err(error)) => {
+            if execution.said_nothing_executed() {
+                execution.give_back().await;
+            } else {
+                let failure = encoding.failure(&error);
+                execution.fail(failure.as_ref().map(Answer::draft)).await;
+            }
+            Ok(RunOutcome::Failed(error))
+        }
+        Err(panic) => {
+            execution.fail(None).await;
+            Err(panic.into())
+        }
+    };
+    match execution.close().await {
+        // A commit that was refused has landed late, or may have.
+        Some(fate) => overrule(execution, fate, ran),
+        None => ran,
+    }
+}
+
+/// Calls the handler until its result or its panic; a panic in the closure itself counts too. `None` if
+/// its lease ended first.
+async fn call_handler<F, Fut>(
+    execution: &Execution,
+    handler: F,
+) -> Option<Result<Fut::Output, Panic>>
+where
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future,
+{
+    let running = async { handler(execution.clone()).await };
+    let stopwatch = Stopwatch::start();
+    let returned = execution.guard(AssertUnwindSafe(running).catch_unwind()).await;
+    stopwatch.handler(execution.operation());
+    returned
+}
+
+/// Puts what a commit has brought about in the place of what the handler returned.
+fn overrule<V, E>(execution: &Execution, fate: Fate, ran: Ran<V, E>) -> Ran<V, E> {
+    let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
+    match fate {
+        // Nothing has happened: a failure of the handler's says as much.
+        Fate::GivenUp if has_failed => return ran,
+        Fate::Committed(_) if has_failed => tracing::error!(
+            operation = execution.operation(),
+            attempt = execution.attempt(),
+            "the handler failed after its commit: the committed answer stands"
+        ),
+        Fate::Committed(_) | Fate::LeaseLost(_) | Fate::GivenUp | Fate::Unknown => {}
+    }
+    let outcome = RunOutcome::of_commit(fate);
+    match ran {
+        Ok(_) => Ok(outcome),
+        Err(panicked) => Err(Panicked { instead: Some(outcome), ..panicked }),
+    }
+}
+
+/// What the handler's answer does to the record, and what the caller gets.
+async fn conclude<A: Encoding>(
+    encoding: &A,
+    execution: &Execution,
+    value: A::Value,
+) -> RunOutcome<A::Value, A::Error> {
+    let conclusion = if execution.said_nothing_executed() {
+        Conclusion::NothingExecuted
+    } else {
+        encoding.conclude(execution, &value)
+    };
+    let completion = match conclusion {
+        Conclusion::Completed(draft) => execution.complete(draft).await,
+        Conclusion::Failed(failure) => {
+            execution.fail(failure).await;
+            return RunOutcome::Returned(value, Storage::NotStored);
+        }
+        Conclusion::NothingExecuted => {
+            execution.give_back().await;
+            return RunOutcome::Returned(value, Storage::NotStored);
+        }
+    };
+    match completion {
+        Completion::Stored => RunOutcome::Returned(value, Storage::Stored),
+        Completion::Landed(answer) => RunOutcome::Committed(answer),
+        Completion::LeaseLost(theirs) => RunOutcome::of_other_owner(theirs),
+        // A commit that was refused may land yet, and then this is not the answer.
+        Completion::Unprotected | Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
+            RunOutcome::Refused(commit_unknown())
+        }
+        Completion::Unprotected => RunOutcome::Returned(value, Storage::Unprotected),
+        Completion::Unconfirmed(error) => {
+            if mutant(Mutant::ReleaseAfterUnconfirmed) {
+                execution.give_back().await;
+            }
+            match execution.policy().unconfirmed {
+                Unconfirmed::Answer => RunOutcome::Returned(value, Storage::Unconfirmed),
+                Unconfirmed::Error => RunOutcome::Refused(outcome_unknown(error)),
+            }
+        }
+    }
+}
+
+/// Says aloud that a running handler was dropped: nobody completes its record any more.
+struct EarlyDrop<'a>(&'a Execution);
+
+impl Drop for EarlyDrop<'_> {
+    fn drop(&mut self) {
+        tracing::warn!(
+            operation = self.0.operation(),
+            attempt = self.0.attempt(),
+            "the future of a running operation was dropped before its answer was stored: its key is \
+             locked until the lease ends"
+        );
+        self.0.came_to(Ending::Dropped);
+        self.0.report();
+    }
+}
+
+/// What a panic said.
+#[cfg_attr(
+    not(any(feature = "http", feature = "messages")),
+    expect(dead_code, reason = "a function's panic goes on by itself")
+)]
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
+}

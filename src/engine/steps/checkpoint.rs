@@ -1,0 +1,180 @@
+//! The stored form of steps: a map of texts, `{"reserve": "{\"seat\":1}"}`; of bytes, where the user's
+//! codec writes them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::de::DeserializeOwned;
+
+use crate::answer::codec::{Coder, NOT_ENCODED};
+use crate::error::{Error, ErrorKind, JsonFault};
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    /// Its result as JSON text: S.
+    Result(String),
+    /// Its result as the user's codec has encoded it: B, after a byte that says so.
+    Encoded(Vec<u8>),
+    /// It is done, and its result could not be stored: NULL.
+    Unavailable,
+}
+
+/// The first byte of an encoded result, as of an [answer](crate::answer).
+const CUSTOM: u8 = 2;
+/// The first byte of what the codec is given: no answer begins so.
+const STEP: u8 = b'S';
+
+impl Checkpoint {
+    pub(crate) fn encode(&self) -> AttributeValue {
+        match self {
+            Self::Result(json) => AttributeValue::S(json.clone()),
+            Self::Encoded(bytes) => {
+                AttributeValue::B(Blob::new([&[CUSTOM], bytes.as_slice()].concat()))
+            }
+            Self::Unavailable => AttributeValue::Null(true),
+        }
+    }
+
+    fn decode(value: AttributeValue) -> Option<Self> {
+        match value {
+            AttributeValue::S(json) => Some(Self::Result(json)),
+            AttributeValue::B(bytes) => {
+                let bytes = bytes.as_ref().strip_prefix(&[CUSTOM])?;
+                Some(Self::Encoded(bytes.to_vec()))
+            }
+            AttributeValue::Null(true) => Some(Self::Unavailable),
+            _ => None,
+        }
+    }
+
+    /// What it takes in an item under this name: both texts, and one byte each for the member and
+    /// for a NULL ("DynamoDB item sizes and formats", developer guide).
+    pub(crate) fn bytes(&self, name: &str) -> usize {
+        let value = match self {
+            Self::Result(json) => json.len(),
+            Self::Encoded(bytes) => 1 + bytes.len(),
+            Self::Unavailable => 1,
+        };
+        name.len() + value + 1
+    }
+
+    /// A result as it is stored; or why it cannot be.
+    pub(super) fn new(name: &str, json: String, coder: Coder<'_>) -> Result<Self, String> {
+        if !coder.is_set() {
+            return Ok(Self::Result(json));
+        }
+        let plain = [head(name).as_slice(), json.as_bytes()].concat();
+        let encoded = coder.encode(plain);
+        encoded.map(Self::Encoded).map_err(|reason| format!("{NOT_ENCODED}: {reason}"))
+    }
+
+    /// The result, in the type that is asked for.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        coder: Coder<'_>,
+    ) -> Result<T, Error> {
+        let json = self.json(name, coder).map_err(|no_result| no_result.of(name))?;
+        serde_json::from_str(&json).map_err(|source| {
+            let message =
+                format!("the stored result of step `{name}` is not of the type asked for");
+            Error::new(ErrorKind::AnswerUnreadable, message).with_source(JsonFault::from(source))
+        })
+    }
+
+    /// The result as JSON text; or why it is not to be had.
+    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, NoResult> {
+        match self {
+            Self::Result(json) => {
+                coder.accept_plain().map_err(NoResult::Unread)?;
+                Ok(Cow::Borrowed(json))
+            }
+            Self::Encoded(bytes) => {
+                let plain = coder.decode(bytes.clone()).map_err(NoResult::Unread)?;
+                let json = plain.strip_prefix(head(name).as_slice());
+                let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
+                json.map(Cow::Owned).ok_or_else(|| {
+                    let wrong = "what its AnswerCodec made of it is no result of its";
+                    NoResult::Unread(wrong.to_owned())
+                })
+            }
+            Self::Unavailable => Err(NoResult::NeverStored),
+        }
+    }
+}
+
+/// Why the result of a step that is done is not to be had.
+#[derive(Debug)]
+pub(crate) enum NoResult {
+    /// Nobody can read it.
+    NeverStored,
+    /// Who has its codec can.
+    Unread(String),
+}
+
+impl NoResult {
+    fn of(self, name: &str) -> Error {
+        let step = format!("step `{name}` was done in an earlier attempt, and its result");
+        match self {
+            Self::NeverStored => {
+                Error::new(ErrorKind::AnswerUnavailable, format!("{step} could not be stored"))
+            }
+            Self::Unread(reason) => {
+                Error::new(ErrorKind::StepsUnreadable, format!("{step} cannot be read: {reason}"))
+            }
+        }
+    }
+}
+
+/// What the codec is given before a result: with the name, so that no step's result stands in for
+/// another's.
+fn head(name: &str) -> Vec<u8> {
+    [&[STEP], (name.len() as u64).to_be_bytes().as_slice(), name.as_bytes()].concat()
+}
+
+/// The steps of a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoints(HashMap<String, Checkpoint>);
+
+impl Checkpoints {
+    /// Takes the stored map apart; `None` if it is of no shape that this version writes.
+    pub(crate) fn decode(steps: AttributeValue) -> Option<Self> {
+        let AttributeValue::M(steps) = steps else { return None };
+        let read = |(name, value)| Some((name, Checkpoint::decode(value)?));
+        steps.into_iter().map(read).collect::<Option<_>>().map(Self)
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn encode(&self) -> AttributeValue {
+        let written = |(name, value): (&String, &Checkpoint)| (name.clone(), value.encode());
+        AttributeValue::M(self.0.iter().map(written).collect())
+    }
+
+    /// Whether this codec reads what is stored of them.
+    pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
+        let stored = self.0.iter().filter(|(_, step)| !matches!(step, Checkpoint::Unavailable));
+        for (name, step) in stored {
+            step.json(name, coder).map_err(|no_result| no_result.of(name))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Checkpoint> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|(name, step)| step.bytes(name)).sum()
+    }
+}

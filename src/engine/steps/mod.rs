@@ -1,0 +1,364 @@
+//! Steps: parts of an operation whose results a later attempt gets back.
+
+mod checkpoint;
+mod error;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use self::checkpoint::{Checkpoint, Checkpoints};
+pub use self::error::StepError;
+use crate::answer::codec::Coder;
+use crate::dynamodb::{Reply, WriteOutcome};
+use crate::engine::execution::Execution;
+use crate::error::{Error, ErrorKind};
+use crate::record::{Item, Record, State};
+
+/// The longest name of a step, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a failure that is kept.
+const MAX_BYTES: usize = 256 * 1024;
+
+impl Execution {
+    /// Runs one part of the operation once. The result of `work` is stored in the record, and a
+    /// later attempt of the operation gets it back instead of running the work again.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Execution, StepError};
+    /// # async fn reserve(_: &str) -> Result<u32, std::io::Error> { Ok(1) }
+    /// # async fn charge(_: u32, _: &str) -> Result<String, std::io::Error> { Ok("ch_1".into()) }
+    ///
+    /// async fn order(execution: Execution) -> Result<String, StepError<std::io::Error>> {
+    ///     let seat = execution.step("reserve", reserve("A1")).await?;
+    ///     let key = execution.derive_key("charge").uuid();
+    ///     execution.step("charge", charge(seat, &key)).await
+    /// }
+    /// ```
+    ///
+    /// The result is in the record before this returns. So a step that is done never runs again,
+    /// whether the next attempt comes after a crash, a lost lease or a failure of the handler. A
+    /// step can happen twice only if, between the effect and the write, its owner dies, is stopped
+    /// by the end of its lease, or cannot confirm the write. So give a call to another service a
+    /// [derived key](Self::derive_key) as well.
+    ///
+    /// The work must be lazy, as `async` blocks and functions are: if the result is there already,
+    /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
+    /// used again.
+    ///
+    /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
+    /// stored: keep them when you change the code while operations are under way. A record with
+    /// steps is never released: a failure under [`Failure::Release`](crate::Failure::Release) (and
+    /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED, and the next call goes on.
+    /// A completion drops the steps.
+    ///
+    /// A step costs one write of the whole record with its steps (one write unit per KB), and
+    /// nothing if the result is there already. All results together take at most 256 KiB, with
+    /// their names, as JSON or as the [`AnswerCodec`](crate::AnswerCodec) encodes it. A result that
+    /// is too large or cannot be serialised still marks its step as done, so that no later attempt
+    /// repeats it; this is only found after the step has run. Without a record
+    /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
+    ///
+    /// # Errors
+    /// [`StepError::Failed`] with the work's own error.
+    ///
+    /// [`StepError::NotRun`] before anything ran: [`ErrorKind::InvalidInput`] for a name that is
+    /// empty, too long or used already, if no room is left, or after a [`commit`](Self::commit);
+    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if
+    /// the stored result has another type, [`ErrorKind::AnswerUnavailable`] if it could not be
+    /// stored, and [`ErrorKind::StepsUnreadable`] if its codec does not decode it.
+    ///
+    /// [`StepError::NotStored`] once it has run: [`ErrorKind::AnswerUnavailable`] for a result that
+    /// cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. By
+    /// default a handler is stopped when its lease is lost. So it sees `LeaseLost` only under
+    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue), or in a task that it has spawned.
+    pub async fn step<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (mut name, done) = self.inner.steps.reserve(name).map_err(StepError::NotRun)?;
+        if let Some(done) = done {
+            name.keep();
+            return done.read(name.text, self.coder()).map_err(StepError::NotRun);
+        }
+        if let Err(error) = self.may_start(name.text) {
+            if error.kind() == ErrorKind::LeaseLost {
+                self.halt().await;
+            }
+            return Err(StepError::NotRun(error));
+        }
+        let value = work.await.map_err(StepError::Failed)?;
+        let json = serde_json::to_string(&value).map_err(|error| error.to_string());
+        // From here on a value may be on its way to the record, and the name stands for it.
+        name.keep();
+        let stored = self.store(name.text, json).await;
+        if self.is_lease_lost() {
+            self.halt().await;
+        }
+        stored.map_err(StepError::NotStored)?;
+        Ok(value)
+    }
+
+    fn coder(&self) -> Coder<'_> {
+        self.inner.core.coding.of(&self.inner.claim.key)
+    }
+
+    /// An effect that begins after the lease may happen beside the next owner's.
+    fn may_start(&self, name: &str) -> Result<(), Error> {
+        if self.end().is_over() {
+            let message = format!("step `{name}` was not started: the operation ended by a commit");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if self.is_protected() && self.lease_remaining() == Duration::ZERO {
+            let message = format!("step `{name}` was not started: the lease is over");
+            return Err(Error::new(ErrorKind::LeaseLost, message));
+        }
+        Ok(())
+    }
+
+    /// Stores what a step came to, or that it is done where the result itself cannot be stored.
+    async fn store(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
+        if !self.is_protected() {
+            return Ok(());
+        }
+        // Encoded once: a later try finds an earlier one by its bytes.
+        let made = json.and_then(|json| Checkpoint::new(name, json, self.coder()));
+        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
+            Ok(checkpoint) => (checkpoint, None),
+            Err(reason) => (Checkpoint::Unavailable, Some(unstorable(name, &reason))),
+        };
+        let mut value = checkpoint.encode();
+        while let Err(invalid) = self.write_step(name, &value).await? {
+            if unstorable.is_some() {
+                return Err(unconfirmed(name, invalid));
+            }
+            value = Checkpoint::Unavailable.encode();
+            unstorable = Some(self::unstorable(name, "DynamoDB refuses it").with_source(invalid));
+        }
+        match unstorable {
+            None => Ok(()),
+            Some(error) => {
+                tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a step until it is confirmed, refused for good, or out of time. The inner error is of a
+    /// value that DynamoDB does not take.
+    async fn write_step(
+        &self,
+        name: &str,
+        value: &AttributeValue,
+    ) -> Result<Result<(), Error>, Error> {
+        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let mut retries = self.retries();
+        loop {
+            let limit = retries.limit();
+            let beside_others = self.inner.steps.begin_write();
+            let Reply { outcome, time } = if beside_others {
+                table.store_step(claim, name, value.clone(), limit).await
+            } else {
+                table.store_first_step(claim, name, value.clone(), limit).await
+            };
+            self.end().heard(time);
+            let refused_by = match outcome {
+                WriteOutcome::Applied => {
+                    self.inner.steps.lock().has_map = true;
+                    return Ok(Ok(()));
+                }
+                WriteOutcome::Invalid(error) => return Ok(Err(error)),
+                WriteOutcome::Refused(Some(item)) => Ok(Some(item)),
+                WriteOutcome::Refused(None) => table.get(&claim.key, retries.limit()).await.outcome,
+                WriteOutcome::Conflict(error)
+                | WriteOutcome::NotApplied(error)
+                | WriteOutcome::Unknown(error) => Err(error),
+            };
+            let error = match refused_by {
+                Ok(Some(item)) => {
+                    if self.has_step(item, name, value)? {
+                        return Ok(Ok(()));
+                    }
+                    // Another step was the first after all.
+                    if !beside_others && self.inner.steps.lock().has_map {
+                        continue;
+                    }
+                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
+                }
+                Ok(None) => return Err(self.lost(name)),
+                Err(error) => error,
+            };
+            if !retries.wait().await {
+                return Err(unconfirmed(name, error));
+            }
+        }
+    }
+
+    /// Whether a write was refused because an earlier try of it is in the record; an error if it
+    /// never can be.
+    fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
+        let record = Record::decode(&self.inner.core.table.schema, item)?;
+        if record.owner != self.inner.claim.owner {
+            return Err(self.lost(name));
+        }
+        let State::Pending { .. } = record.state else {
+            let message = format!("step `{name}` HAS run and is not stored: its operation is over");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let Some(steps) = record.steps else { return Ok(false) };
+        self.inner.steps.lock().has_map = true;
+        Ok(steps.get(name).is_some_and(|stored| stored.encode() == *value))
+    }
+
+    fn lost(&self, name: &str) -> Error {
+        self.note_lost_lease();
+        let message = format!(
+            "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
+             was deleted"
+        );
+        Error::new(ErrorKind::LeaseLost, message)
+    }
+}
+
+fn unstorable(name: &str, reason: &str) -> Error {
+    let message = format!("step `{name}` HAS run and its result cannot be stored: {reason}");
+    Error::new(ErrorKind::AnswerUnavailable, message)
+}
+
+fn unconfirmed(name: &str, source: Error) -> Error {
+    let message = format!("step `{name}` HAS run and DynamoDB did not confirm its result");
+    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}
+
+/// What an execution knows of its steps.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// What earlier attempts left.
+    done: Checkpoints,
+    /// The names that this execution has used.
+    used: HashSet<String>,
+    /// Of everything that is stored or about to be.
+    bytes: usize,
+    /// Whether the record has the attribute, as far as is known.
+    has_map: bool,
+    /// Whether this execution has sent any.
+    are_sent: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(found: Option<Checkpoints>) -> Self {
+        let has_map = found.is_some();
+        let done = found.unwrap_or_default();
+        let bytes = done.bytes();
+        let used = HashSet::new();
+        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
+    }
+
+    /// Whether the record may hold steps, so that it must not be released.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        let known = self.lock();
+        known.has_map || known.are_sent
+    }
+
+    /// Whether this execution has sent any, beside what it has found.
+    pub(crate) fn were_sent(&self) -> bool {
+        self.lock().are_sent
+    }
+
+    /// The bytes that the stored steps take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Never held across an await: a step that is not polled for a while stops no other.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a name for a step, and finds what an earlier attempt left under it.
+    fn reserve<'a>(&'a self, name: &'a str) -> Result<(Name<'a>, Option<Checkpoint>), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
+            return invalid(format!("{message}, this one {}", name.len()));
+        }
+        let mut known = self.lock();
+        let done = known.done.get(name).cloned();
+        if done.is_none() && known.bytes + Checkpoint::Unavailable.bytes(name) > MAX_BYTES {
+            let message =
+                format!("step `{name}` was not started: the earlier ones fill the record");
+            return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
+        }
+        if !known.used.insert(name.to_owned()) {
+            return invalid(format!(
+                "step `{name}` is used twice in one execution: give it another name"
+            ));
+        }
+        Ok((Name { steps: self, text: name, kept: false }, done))
+    }
+
+    /// Keeps room for a result, or says why it cannot be stored.
+    fn make_room(
+        &self,
+        name: &str,
+        made: Result<Checkpoint, String>,
+    ) -> Result<Checkpoint, String> {
+        let mut known = self.lock();
+        let made = made.and_then(|checkpoint| {
+            let bytes = checkpoint.bytes(name);
+            match known.bytes + bytes {
+                all if all > MAX_BYTES => {
+                    let message = "and all steps together would have";
+                    Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"))
+                }
+                _ => Ok(checkpoint),
+            }
+        });
+        known.bytes += made.as_ref().unwrap_or(&Checkpoint::Unavailable).bytes(name);
+        made
+    }
+
+    /// Whether the record has a map to write into; from now on it may.
+    fn begin_write(&self) -> bool {
+        let mut known = self.lock();
+        known.are_sent = true;
+        known.has_map
+    }
+}
+
+/// A name in use; free again where its step came to nothing that could be in the record.
+struct Name<'a> {
+    steps: &'a Steps,
+    text: &'a str,
+    kept: bool,
+}
+
+impl Name<'_> {
+    fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.steps.lock().used.remove(self.text);
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The commit of a running operation: its answer and its effect in one transaction.
+//!
+//! Every write of an owner's asks for its own PENDING record, so of all that are under way (this
+//! commit, an earlier one, a release, the completion) exactly one lands, whichever DynamoDB gets
+//! first. What is told is what landed.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use serde::Serialize;
+
+use super::preview::preview;
+use super::{CommitError, InvalidTransaction, items, json, token};
+use crate::answer::{Answer, AnswerKind, Draft, Packed};
+use crate::clock::{End, Timestamp};
+use crate::dynamodb::ItemsRefusal;
+use crate::engine::completion::Retries;
+use crate::engine::driver::{Bare, Contents, Unsent, Wire};
+use crate::engine::execution::{Execution, Inner};
+use crate::engine::refusal::lease_lost;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{Ended, NoCommit, Write};
+use crate::record::{self, Item, Record};
+use crate::signals::Ending;
+
+/// What the commits of one execution have come to.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    /// How many tokens were used.
+    tokens: AtomicU32,
+    /// How they have ended the operation.
+    fate: Mutex<Option<Fate>>,
+}
+
+impl Commits {
+    /// The operation is over, whatever its handler returns.
+    pub(crate) fn decide(&self, fate: Fate) {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = Some(fate);
+    }
+
+    fn take(&self) -> Option<Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// How an operation ended before its handler did.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// The effect and this answer are in the tables.
+    Committed(Answer),
+    /// Another owner has the key; with its answer, if it has completed. Nothing was written.
+    LeaseLost(Option<Answer>),
+    /// The record was given up. Nothing was written.
+    GivenUp,
+    /// The store was not heard of in time: all was written, or nothing.
+    Unknown,
+}
+
+/// A commit about to be sent.
+pub(crate) struct Commit<'a> {
+    pub(crate) kind: AnswerKind,
+    /// What this execution's caller gets: the stored answer and, in HTTP, what goes out only once.
+    pub(crate) answer: Answer,
+    pub(crate) stored: Draft<'a>,
+    pub(crate) items: Vec<TransactWriteItem>,
+}
+
+/// What a commit's write brings with it.
+struct Committing<'a> {
+    execution: &'a Execution,
+    response: AttributeValue,
+    items: &'a [TransactWriteItem],
+}
+
+impl Contents for Committing<'_> {
+    async fn response(
+        &mut self,
+        write: &Write,
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Unsent> {
+        // Where the commit is given up instead, there is no answer.
+        Ok(write.record.is_completed().then(|| self.response.clone()))
+    }
+
+    fn items(&self) -> &[TransactWriteItem] {
+        self.items
+    }
+
+    fn token_used(&mut self) {
+        self.execution.inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn token(&mut self, _: &Write) -> String {
+        let number = self.execution.inner.commits.tokens.load(Ordering::Relaxed);
+        token(self.execution.owner(), number)
+    }
+}
+
+impl Execution {
+    /// Whether a commit of this execution may land yet, though its caller was told of a refusal.
+    pub(crate) fn has_commit_in_doubt(&self) -> bool {
+        self.end().has_commit_in_doubt()
+    }
+
+    /// Writes `items` and the completed record with `response` as its answer, in one transaction:
+    /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
+    /// the handler returns. [`run`](crate::Operation::run) returns it as its own type.
+    ///
+    /// The items are your own writes and condition checks, at most
+    /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
+    /// region. The commit succeeds only while this execution owns its record: not after another one
+    /// has taken over, but even after the lease has run out if nobody has taken over.
+    ///
+    /// Conflicts with other transactions, throttling and lost responses are tried again, for
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
+    /// If DynamoDB does not confirm by then, the record is released or kept as FAILED instead, so
+    /// that the commit cannot be applied any more. A commit whose future is dropped half-way is
+    /// resolved in the same way when the handler returns.
+    ///
+    /// HTTP handlers use [`commit_response`](Self::commit_response).
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
+    /// # use dynamodb_idempotency::{CommitError, Execution};
+    /// async fn book(execution: Execution, payment: Put) -> Result<String, CommitError> {
+    ///     let row = TransactWriteItem::builder().put(payment).build();
+    ///     let receipt = "re_1".to_owned();
+    ///     execution.commit(&receipt, [row]).await?;
+    ///     Ok(receipt)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`CommitError`]: a failed condition has the item that failed it.
+    pub async fn commit<T: Serialize + ?Sized>(
+        &self,
+        response: &T,
+        items: impl IntoIterator<Item = TransactWriteItem>,
+    ) -> Result<(), CommitError> {
+        let json = json(response)?;
+        let commit = Commit {
+            kind: AnswerKind::Function,
+            stored: Draft::Json(Cow::Borrowed(&json)),
+            answer: Answer::Json(json.clone()),
+            items: items.into_iter().collect(),
+        };
+        self.commit_answer(commit).await
+    }
+
+    pub(crate) async fn commit_answer(&self, commit: Commit<'_>) -> Result<(), CommitError> {
+        let committed = Box::pin(self.commit_in_turn(commit)).await;
+        if self.is_lease_lost() {
+            self.inner.handler.wake();
+            self.halt().await;
+        }
+        committed
+    }
+
+    async fn commit_in_turn(&self, commit: Commit<'_>) -> Result<(), CommitError> {
+        let inner = &self.inner;
+        if commit.kind != inner.answers.kind {
+            return Err(InvalidTransaction::WrongKindOfAnswer.into());
+        }
+        let _turn = inner.turn.lock().await;
+        let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
+        let begun = self.end().begin_commit(now);
+        let completed_at = begun.map_err(no_commit)?;
+        let Commit { answer, stored, mut items, .. } = commit;
+        let changed = inner.answers.stored(&stored);
+        let stored = changed.as_ref().map_or(stored, Answer::draft);
+        let Packed { mut response, parts } = self.pack(stored, completed_at)?;
+        let (expires_at, until) = {
+            let end = self.end();
+            let expires_at = match parts {
+                Some(_) => end.parts_expire_at(completed_at),
+                None => end.expires_at(completed_at),
+            };
+            (expires_at, end.tries_until(now))
+        };
+        let whole = |response| {
+            record::completed_item(&table.schema, &inner.claim, completed_at, expires_at, response)
+        };
+        let record = whole(response.clone());
+        let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        if parts.is_some()
+            && let Some(refusal) = self.preview((completed_at, expires_at), until, &items).await
+        {
+            return Err(refused(refusal));
+        }
+        if let Some(parts) = parts
+            && let Err(error) = self.write_parts(&parts, expires_at, until).await
+        {
+            let in_record = parts.in_record();
+            let fits =
+                |response: &AttributeValue| items::fit(&whole(response.clone()), others).is_ok();
+            match in_record.filter(fits) {
+                Some(in_record) => response = in_record,
+                None => return Err(CommitError::NotApplied(error)),
+            }
+        }
+        inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
+        let mut committing = Committing { execution: self, response, items: &items };
+        let now = table.clock.moment();
+        let command = self.end().commit(now, (completed_at, expires_at), self.given_up(), until);
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
+        self.committed(ended, &mut wire, answer).await
+    }
+
+    /// What a commit would be refused for. Not where an earlier one may have landed: then its effect is
+    /// what the conditions meet.
+    async fn preview(
+        &self,
+        finished: (Timestamp, i64),
+        until: End,
+        items: &[TransactWriteItem],
+    ) -> Option<ItemsRefusal> {
+        let Inner { core, claim, fingerprint, .. } = &*self.inner;
+        let record = self.end().preview(finished)?;
+        let is_held = |item: Option<Item>| {
+            let schema = &core.table.schema;
+            let record = item.and_then(|item| Record::decode(schema, item).ok());
+            record.is_some_and(|record| record.header(fingerprint).is_pending_of(&claim.owner))
+        };
+        let limit = core.time_until(Some(until)) / 4;
+        let of = (&claim.key, &claim.fingerprint);
+        preview(core, of, &record, items, limit, is_held).await
+    }
+
+    /// What a commit has come to.
+    async fn committed(
+        &self,
+        ended: Ended,
+        wire: &mut Wire<'_>,
+        answer: Answer,
+    ) -> Result<(), CommitError> {
+        if let Ended::NothingWritten(_) | Ended::Unknown = ended {
+            let error = wire.take_error();
+            let fate = match ended {
+                Ended::Unknown => "unknown",
+                _ => "given up: nothing was written",
+            };
+            tracing::error!(
+                operation = self.operation(), attempt = self.attempt(), %error, fate,
+                "a commit was not confirmed in time"
+            );
+        }
+        match ended {
+            Ended::Stored => {
+                self.inner.commits.decide(Fate::Committed(answer));
+                Ok(())
+            }
+            Ended::Reopened | Ended::Left | Ended::Unconfirmed => Err(match wire.refusal.take() {
+                Some(refusal) => refused(refusal),
+                None => CommitError::NotApplied(wire.take_error()),
+            }),
+            Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
+                if let Some(fate) = self.fate(ended, wire).await {
+                    self.inner.commits.decide(fate);
+                }
+                Err(refusal(ended))
+            }
+        }
+    }
+
+    /// The handler has returned: what its commits have come to, if the operation is over by them.
+    /// One that its caller has not waited for is put beyond doubt first.
+    pub(crate) async fn close(&self) -> Option<Fate> {
+        let fate = Box::pin(self.close_in_turn()).await;
+        if let Some(fate) = &fate {
+            self.note_fate(fate);
+        }
+        fate
+    }
+
+    async fn close_in_turn(&self) -> Option<Fate> {
+        let clock = &self.inner.core.table.clock;
+        let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
+            return Some(Fate::Unknown);
+        };
+        let command = self.end().close(clock.moment(), self.given_up());
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
+        self.fate(ended, &mut wire).await
+    }
+
+    /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
+    /// is over by them.
+    pub(crate) async fn expire(&self) -> Option<Fate> {
+        self.came_to(Ending::LeaseExpired);
+        let clock = &self.inner.core.table.clock;
+        let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
+        let command = self.end().expire(clock.moment());
+        let mut wire = self.wire();
+        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
+        let fate = self.fate(ended, &mut wire).await?;
+        match fate {
+            Fate::Committed(_) | Fate::LeaseLost(_) => {
+                self.note_fate(&fate);
+                Some(fate)
+            }
+            Fate::GivenUp | Fate::Unknown => None,
+        }
+    }
+
+    /// A commit in another task ends in its time: that of its tries, as much again to put it beyond
+    /// doubt, and a request to read what the record says. One that nobody drives never does.
+    fn longest_commit(&self) -> Duration {
+        let tries = self.retries().limit().saturating_mul(2);
+        tries.saturating_add(self.inner.core.table.request_timeout)
+    }
+
+    pub(crate) fn retries(&self) -> Retries<'_> {
+        let until = self.end().tries_until(self.inner.core.table.clock.moment());
+        Retries::until(&self.inner.core, until)
+    }
+
+    fn note_fate(&self, fate: &Fate) {
+        match fate {
+            Fate::Committed(_) => self.succeeded(),
+            Fate::LeaseLost(_) => self.came_to(Ending::LeaseLost),
+            Fate::GivenUp => self.came_to(Ending::Failed),
+            Fate::Unknown => self.came_to(Ending::Unconfirmed),
+        }
+    }
+
+    /// What the operation has come to by its commits.
+    async fn fate(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<Fate> {
+        if let Some(decided) = self.inner.commits.take() {
+            return Some(decided);
+        }
+        match ended {
+            Ended::Stored | Ended::Landed => Some(Fate::Committed(self.own(wire).await)),
+            Ended::LeaseLost => {
+                self.inner.handler.wake();
+                Some(Fate::LeaseLost(self.others(wire).await))
+            }
+            Ended::NothingWritten(_) => Some(Fate::GivenUp),
+            Ended::Unknown => Some(Fate::Unknown),
+            Ended::Left | Ended::Reopened | Ended::Unconfirmed => None,
+        }
+    }
+}
+
+/// Why a commit is not begun.
+fn no_commit(refused: NoCommit) -> CommitError {
+    match refused {
+        NoCommit::Over(ended) => refusal(ended),
+        NoCommit::Closed => {
+            let message = "the handler has returned: there is nothing to commit any more";
+            CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
+        }
+    }
+}
+
+fn refused(refusal: ItemsRefusal) -> CommitError {
+    match refusal {
+        ItemsRefusal::ConditionFailed(failed) => CommitError::ConditionFailed(failed),
+        ItemsRefusal::Invalid(invalid) => CommitError::Invalid(invalid),
+    }
+}
+
+/// What a commit gets that comes after the end, or has brought it about without being it.
+fn refusal(ended: Ended) -> CommitError {
+    match ended {
+        Ended::Stored | Ended::Landed => CommitError::AlreadyCommitted,
+        Ended::LeaseLost => CommitError::Ended(lease_lost()),
+        Ended::NothingWritten(_) | Ended::Left | Ended::Reopened => CommitError::Ended(given_up()),
+        Ended::Unknown | Ended::Unconfirmed => CommitError::Ended(commit_unknown()),
+    }
+}
+
+/// For a record that was given up.
+pub(crate) fn given_up() -> Error {
+    let message = "the commit could not be confirmed and was given up: nothing was written";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// For a commit of which nobody knows.
+pub(crate) fn commit_unknown() -> Error {
+    let message = "the commit could not be confirmed: it has happened as a whole or not at all";
+    Error::new(ErrorKind::OutcomeUnknown, message)
+}

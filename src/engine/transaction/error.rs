@@ -1,0 +1,435 @@
+//! Why a transaction is not executed.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::fmt;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::MAX_TRANSACTION_ITEMS;
+use crate::answer::Unstorable;
+use crate::error::Error;
+
+/// A condition of one of the caller's own items did not hold: nothing was written.
+///
+/// ```
+/// use dynamodb_idempotency::ConditionFailed;
+///
+/// fn explain(failed: &ConditionFailed) -> String {
+///     let others = failed.all().count() - 1;
+///     match failed.item().and_then(|account| account.get("balance")?.as_n().ok()) {
+///         Some(balance) => format!("only {balance} are left"),
+///         None => format!("item {} is not as it should be, and {others} more", failed.index()),
+///     }
+/// }
+/// ```
+pub struct ConditionFailed {
+    pub(crate) first: Failed,
+    pub(crate) further: Vec<Failed>,
+}
+
+pub(crate) struct Failed {
+    pub(crate) index: usize,
+    pub(crate) item: Option<HashMap<String, AttributeValue>>,
+}
+
+impl ConditionFailed {
+    /// Which item it was, counted from 0; the first, if there are several.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     assert_eq!(failed.index(), 0); // the debit
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.first.index
+    }
+
+    /// The item in the table, by which the condition was judged. `None` if there is none, or if
+    /// your item asked for
+    /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let account = failed.item().expect("the account exists");
+    ///     assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
+        self.first.item.as_ref()
+    }
+
+    /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
+    /// [`item`](Self::item).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    /// # let account = AttributeValue::S("account-7".to_owned());
+    /// # let balance = AttributeValue::N("5".to_owned());
+    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
+    /// # let check = ConditionCheck::builder()
+    /// #     .table_name(sandbox.table()).key("pk", account)
+    /// #     .condition_expression("balance >= :amount")
+    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    /// #     .build()?;
+    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// # let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
+    ///     assert_eq!(indexes, [0]);
+    ///     Some("insufficient funds".to_owned())
+    /// };
+    /// # let answer = transfer.run_transaction(async || {
+    /// #     let answer = Transaction::new("transferred".to_owned());
+    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    /// # }).await?;
+    /// # assert_eq!(answer, "insufficient funds");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn all(
+        &self,
+    ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
+        let all = std::iter::once(&self.first).chain(&self.further);
+        all.map(|failed| (failed.index, failed.item.as_ref()))
+    }
+}
+
+impl fmt::Display for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the condition of item {} did not hold: nothing was written", self.index())
+    }
+}
+
+/// Without the items, which are the business's.
+impl fmt::Debug for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let indexes: Vec<usize> = self.all().map(|(index, _)| index).collect();
+        f.debug_struct("ConditionFailed").field("indexes", &indexes).finish_non_exhaustive()
+    }
+}
+
+/// Why DynamoDB cannot accept a transaction: nothing was written. Indexes count your own items from
+/// 0.
+///
+/// All except [`Refused`](Self::Refused) are found before anything is sent.
+///
+/// ```
+/// use dynamodb_idempotency::InvalidTransaction;
+///
+/// let invalid = InvalidTransaction::TooManyItems { items: 100 };
+/// assert_eq!(invalid.to_string(), "100 items are more than the 99 that fit");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidTransaction {
+    /// There are more than [`MAX_TRANSACTION_ITEMS`].
+    TooManyItems {
+        /// How many there are.
+        items: usize,
+    },
+    /// An item has no operation, or several.
+    NotOneOperation {
+        /// Which.
+        index: usize,
+    },
+    /// Two operations are about the same item of a table, which DynamoDB does not allow.
+    SameItem {
+        /// The first of the two.
+        first: usize,
+        /// The second.
+        second: usize,
+    },
+    /// An item is about the operation's own record.
+    OwnRecord {
+        /// Which.
+        index: usize,
+    },
+    /// An item, or one of its values, is larger than DynamoDB's 400 KB.
+    ItemTooLarge {
+        /// Which.
+        index: usize,
+        /// Its size, or that of the value; a lower bound.
+        bytes: usize,
+    },
+    /// All items together, with the record, are larger than DynamoDB's 4 MB.
+    TooLarge {
+        /// Their size; a lower bound.
+        bytes: usize,
+    },
+    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); or,
+    /// under [`LargeAnswers::InRecord`](crate::LargeAnswers::InRecord), it does not fit into its
+    /// record of 400 KB.
+    AnswerTooLarge {
+        /// The size of the answer; or of the whole record.
+        bytes: usize,
+    },
+    /// The answer cannot be written as JSON, or the body of the response ended with an error; with
+    /// the reason.
+    AnswerNotSerializable(String),
+    /// The [`AnswerCodec`](crate::AnswerCodec) has failed; with its reason.
+    AnswerNotEncoded(String),
+    /// An HTTP handler must commit with [`commit_response`](crate::Execution::commit_response), a
+    /// function with [`commit`](crate::Execution::commit).
+    WrongKindOfAnswer,
+    /// DynamoDB refuses the transaction: an expression is wrong, two items have one key that the
+    /// crate could not tell apart, or an update would make an item too large.
+    Refused {
+        /// Which item, if DynamoDB said so.
+        index: Option<usize>,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl fmt::Display for InvalidTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyItems { items } => {
+                write!(f, "{items} items are more than the {MAX_TRANSACTION_ITEMS} that fit")
+            }
+            Self::NotOneOperation { index } => {
+                write!(f, "item {index} must be one put, update, delete or condition check")
+            }
+            Self::SameItem { first, second } => {
+                write!(f, "items {first} and {second} are about the same item of a table")
+            }
+            Self::OwnRecord { index } => {
+                write!(f, "item {index} is about the operation's own record")
+            }
+            Self::ItemTooLarge { index, bytes } => {
+                write!(f, "item {index} has {bytes} bytes, more than DynamoDB's 400 KB")
+            }
+            Self::TooLarge { bytes } => {
+                write!(f, "the items have {bytes} bytes, more than DynamoDB's 4 MB")
+            }
+            Self::AnswerTooLarge { bytes } => {
+                write!(f, "the answer, or the record with it, has {bytes} bytes: too many to store")
+            }
+            Self::AnswerNotSerializable(reason) => {
+                write!(f, "the answer cannot be serialised: {reason}")
+            }
+            Self::AnswerNotEncoded(reason) => {
+                write!(f, "the answer's AnswerCodec could not encode it: {reason}")
+            }
+            Self::WrongKindOfAnswer => {
+                f.write_str("an HTTP handler commits by commit_response(), a function by commit()")
+            }
+            Self::Refused { index: Some(index), message } => {
+                write!(f, "DynamoDB refuses item {index}: {message}")
+            }
+            Self::Refused { index: None, message } => {
+                write!(f, "DynamoDB refuses the transaction: {message}")
+            }
+        }
+    }
+}
+
+impl StdError for InvalidTransaction {}
+
+/// Why [`commit`](crate::Execution::commit) has not written its items.
+///
+/// After the first three the execution still owns its record: its handler may commit something else
+/// or answer without a commit.
+///
+/// ```
+/// use aws_sdk_dynamodb::types::TransactWriteItem;
+/// use dynamodb_idempotency::{CommitError, Execution};
+///
+/// async fn buy(execution: Execution, last_one: TransactWriteItem) -> Result<String, CommitError> {
+///     match execution.commit("bought", [last_one]).await {
+///         Ok(()) => Ok("bought".to_owned()),
+///         // Nothing was written, and the execution goes on.
+///         Err(CommitError::ConditionFailed(_)) => Ok("sold out".to_owned()),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// One of your conditions did not hold.
+    ConditionFailed(ConditionFailed),
+    /// DynamoDB cannot accept the transaction.
+    Invalid(InvalidTransaction),
+    /// Nothing was written: other transactions held the items, or DynamoDB throttled, until the
+    /// time was over; or a table or a permission is missing.
+    NotApplied(Error),
+    /// This execution has committed before, and that commit stands.
+    AlreadyCommitted,
+    /// The execution is over; what its handler returns is not stored. By its kind:
+    ///
+    /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
+    ///   written, and nothing will be.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, and
+    ///   the attempt was failed instead. Nothing was written, and nothing will be. The next call
+    ///   runs, unless the failure is final: under [`Failure::Replay`](crate::Failure::Replay), and
+    ///   on the last attempt of [`Failure::Retain`](crate::Failure::Retain).
+    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit
+    ///   has happened as a whole or not at all, and a repeat with the same key finds out.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had returned before.
+    Ended(Error),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConditionFailed(failed) => failed.fmt(f),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::NotApplied(error) | Self::Ended(error) => error.fmt(f),
+            Self::AlreadyCommitted => f.write_str("this execution has committed before"),
+        }
+    }
+}
+
+impl StdError for CommitError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::NotApplied(error) | Self::Ended(error) => error.source(),
+            Self::ConditionFailed(_) | Self::Invalid(_) | Self::AlreadyCommitted => None,
+        }
+    }
+}
+
+impl From<Unstorable> for InvalidTransaction {
+    fn from(unstorable: Unstorable) -> Self {
+        match unstorable {
+            Unstorable::TooLarge { bytes, .. } => Self::AnswerTooLarge { bytes },
+            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
+        }
+    }
+}
+
+impl From<Unstorable> for CommitError {
+    fn from(unstorable: Unstorable) -> Self {
+        Self::Invalid(unstorable.into())
+    }
+}
+
+impl From<InvalidTransaction> for CommitError {
+    fn from(invalid: InvalidTransaction) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+/// What [`Operation::run_transaction`](crate::Operation::run_transaction) fails with.
+///
+/// ```
+/// use dynamodb_idempotency::TransactionError;
+///
+/// fn is_worth_a_retry<E>(error: &TransactionError<E>) -> bool {
+///     match error {
+///         TransactionError::Idempotency(error) => error.is_retryable(),
+///         TransactionError::ConditionFailed(_) => true, // the item may change
+///         _ => false,
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransactionError<E> {
+    /// The closure failed with this error, before anything was sent; or it is the replay of a
+    /// stored error.
+    Handler(E),
+    /// One of your conditions did not hold, and there is no answer for that. Nothing was written,
+    /// and the key is unchanged.
+    ConditionFailed(ConditionFailed),
+    /// DynamoDB cannot accept the transaction. Nothing was written, and the key is unchanged.
+    Invalid(InvalidTransaction),
+    /// The idempotency layer could not give an answer; see [`ErrorKind`](crate::ErrorKind).
+    Idempotency(Error),
+}
+
+impl<E: fmt::Display> fmt::Display for TransactionError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => error.fmt(f),
+            Self::ConditionFailed(failed) => failed.fmt(f),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::Idempotency(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: StdError + 'static> StdError for TransactionError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Handler(error) => error.source(),
+            Self::Idempotency(error) => error.source(),
+            Self::ConditionFailed(_) | Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl<E> From<Error> for TransactionError<E> {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+impl<E> From<InvalidTransaction> for TransactionError<E> {
+    fn from(invalid: InvalidTransaction) -> Self {
+        Self::Invalid(invalid)
+    }
+}

@@ -1,0 +1,453 @@
+//! A whole operation as one transaction: the record is never PENDING, and a duplicate's own
+//! transaction is cancelled with the stored answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+
+use super::preview::preview;
+use super::{ConditionFailed, InvalidTransaction, items, token};
+use crate::answer::{Answer, Draft, Packed, Stored, Unstorable};
+use crate::clock::Timestamp;
+use crate::dynamodb::ItemsRefusal;
+use crate::engine::acquire::{Acquisition, Call, in_progress, stored, timed_out, too_late};
+use crate::engine::core::Core;
+use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
+use crate::engine::parts::Written;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::protocol::{Acquire, Command, First, Form, Goal, Reason, State, Stop, Told, Write};
+use crate::record::{self, Claim, Item, Owner, Record};
+use crate::signals::Ending;
+
+/// What is stored instead of the answer when a condition of the caller's does not hold.
+pub(crate) enum Instead<T> {
+    Stored(T, Answer),
+    /// It goes out, and nothing is stored.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP answers can be so"))]
+    Unstored(T),
+    Invalid(InvalidTransaction),
+}
+
+/// What a transaction has come to.
+#[must_use]
+pub(crate) enum Once<T> {
+    /// The effect and the answer are in the tables.
+    Executed,
+    /// A condition did not hold, and this is the answer.
+    Instead(T),
+    /// There was a record: never `Acquired`.
+    Found(Acquisition),
+    ConditionFailed(ConditionFailed),
+    Invalid(InvalidTransaction),
+}
+
+/// Writes `items` and the completed record, unless the record shows that this has been done.
+pub(crate) async fn once<T>(
+    core: &Arc<Core>,
+    call: Call,
+    draft: Draft<'_>,
+    items: Vec<TransactWriteItem>,
+    instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
+) -> Result<Once<T>, Error> {
+    let form = Form::Transaction;
+    let mut once = Caller::new(core, &call, |completed_at| Goal::Transact { completed_at, form })?;
+    let done = once.run(draft, items, instead).await;
+    once.report(&done);
+    done
+}
+
+/// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
+/// refusal. `None` where what the call says itself counts.
+pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
+    let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
+    let found = caller.find().await;
+    let ending = match &found {
+        Ok(Some(found)) => Ending::of(found),
+        Ok(None) => Some(Ending::NotWritten),
+        Err(error) => Some(Ending::of_error(error)),
+    };
+    call.ended(ending.unwrap_or(Ending::NotWritten));
+    found
+}
+
+/// A call whose whole operation is one transaction.
+struct Caller<'a> {
+    core: &'a Arc<Core>,
+    call: &'a Call,
+    claim: Claim,
+    completed_at: Timestamp,
+    machine: Acquire,
+    wire: Wire<'a>,
+    /// Our own record is in the table.
+    is_written: bool,
+}
+
+/// What the transaction brings with it.
+struct Carried<'a> {
+    core: &'a Core,
+    claim: &'a Claim,
+    request: &'a Fingerprint,
+    answer: Packed<'a>,
+    items: &'a [TransactWriteItem],
+    /// What the items have, in bytes.
+    others: usize,
+    written: Written,
+    /// The answer as it stands in the record, once its parts could not be written.
+    in_record: Option<AttributeValue>,
+    /// Whether it was asked what the transaction would be refused for.
+    is_previewed: bool,
+    /// What was sent last, and how many tokens were used.
+    sent: Option<Write>,
+    tokens: u32,
+}
+
+impl Contents for Carried<'_> {
+    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
+    /// the record has the answer, where it has the room.
+    async fn response(
+        &mut self,
+        write: &Write,
+        limit: Duration,
+    ) -> Result<Option<AttributeValue>, Unsent> {
+        if !write.record.is_completed() {
+            return Ok(None);
+        }
+        let whole = self.in_record.as_ref().unwrap_or(&self.answer.response);
+        let Some(parts) = self.answer.parts.as_ref().filter(|_| self.in_record.is_none()) else {
+            return Ok(Some(whole.clone()));
+        };
+        if !std::mem::replace(&mut self.is_previewed, true)
+            && let Some(refusal) = self.preview(write, limit / 4).await
+        {
+            return Err(Unsent::ItemsRefused(refusal));
+        }
+        let (core, key, until) = (self.core, &self.claim.key, write.record.expires_at);
+        let Err(error) = core.write_parts(key, parts, until, limit, &mut self.written).await else {
+            return Ok(Some(whole.clone()));
+        };
+        let of = (key, &self.claim.fingerprint);
+        let fits = |response: &AttributeValue| {
+            let item = record::item(&core.table.schema, of, &write.record, Some(response.clone()));
+            items::fit(&item, self.others).is_ok()
+        };
+        self.in_record = parts.in_record().filter(fits);
+        self.in_record.clone().map(Some).ok_or(Unsent::Error(error))
+    }
+
+    fn items(&self) -> &[TransactWriteItem] {
+        self.items
+    }
+
+    fn token_used(&mut self) {
+        self.tokens += 1;
+    }
+
+    fn token(&mut self, write: &Write) -> String {
+        if self.sent.as_ref() != Some(write) {
+            self.tokens += 1;
+            self.sent = Some(write.clone());
+        }
+        token(self.claim.owner.as_str(), self.tokens)
+    }
+}
+
+impl<'a> Caller<'a> {
+    fn new(
+        core: &'a Arc<Core>,
+        call: &'a Call,
+        goal: impl FnOnce(Timestamp) -> Goal,
+    ) -> Result<Self, Error> {
+        let now = core.table.clock.moment();
+        let (completed_at, owner) = (now.store(), Owner::random()?);
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: owner.clone(),
+            attempt: 1,
+            fingerprint: call.fingerprint.to_store(),
+            created_at: completed_at,
+        };
+        let machine = Acquire::new(owner.clone(), goal(completed_at), call.rules(core, false), now);
+        if machine.is_too_late(now) {
+            return Err(too_late());
+        }
+        let of = (&call.key, &call.fingerprint);
+        let wire = Wire::new(core, of, owner, Unreadable::IsAnError);
+        Ok(Self { core, call, claim, completed_at, machine, wire, is_written: false })
+    }
+
+    async fn run<T>(
+        &mut self,
+        draft: Draft<'_>,
+        mut items: Vec<TransactWriteItem>,
+        instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
+    ) -> Result<Once<T>, Error> {
+        if let Some(answer) = self.core.cached(self.call) {
+            return Ok(Once::Found(Acquisition::Replay(answer)));
+        }
+        let changed = self.call.answers.stored(&draft);
+        let draft = changed.as_ref().map_or(draft, Answer::draft);
+        let packed = match self.pack(draft) {
+            Ok(packed) => packed,
+            // Nothing is sent, but it may have been executed long ago.
+            Err(unstorable) => {
+                let found = look_up_quietly(self.core, self.call).await?;
+                return Ok(found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found));
+            }
+        };
+        let record = self.record(packed.response.clone());
+        let key = &self.claim.key;
+        let others = match items::prepare(&self.core.table, key, &record, &mut items) {
+            Ok(bytes) => bytes,
+            Err(invalid) => return Ok(Once::Invalid(invalid)),
+        };
+        // Parts are dear: none are written before it is clear that they are needed.
+        let first = match packed.parts {
+            Some(_) => First::Read { is_consistent: true },
+            None => First::Write,
+        };
+        let claim = self.claim.clone();
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&items, others));
+        let command = self.machine.started(self.core.table.clock.moment(), first);
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        if stop != Stop::AskInstead {
+            return self.told(stop).await;
+        }
+        let tokens = carried.tokens;
+        let refusal = self.wire.refusal.take();
+        let answer = match &refusal {
+            Some(ItemsRefusal::ConditionFailed(failed)) => instead(failed),
+            Some(ItemsRefusal::Invalid(_)) | None => None,
+        };
+        match answer {
+            Some(Instead::Stored(answer, response)) => {
+                return self.store_instead(answer, response, tokens).await;
+            }
+            Some(Instead::Unstored(answer)) => self.refused(carried, Once::Instead(answer)).await,
+            Some(Instead::Invalid(invalid)) => self.refused(carried, Once::Invalid(invalid)).await,
+            None => match refusal {
+                Some(ItemsRefusal::ConditionFailed(failed)) => {
+                    self.refused(carried, Once::ConditionFailed(failed)).await
+                }
+                Some(ItemsRefusal::Invalid(invalid)) => {
+                    self.refused(carried, Once::Invalid(invalid)).await
+                }
+                None => Err(self.wire.take_error()),
+            },
+        }
+    }
+
+    /// The items were refused, and that is told once no earlier try can land.
+    async fn refused<T>(
+        &mut self,
+        mut carried: Carried<'_>,
+        told: Once<T>,
+    ) -> Result<Once<T>, Error> {
+        let command = self.machine.no_instead(self.core.table.clock.moment());
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        match stop {
+            Stop::Tell(Told::Nothing(Reason::ItemsRefused, _)) => Ok(told),
+            stop => self.told(stop).await,
+        }
+    }
+
+    /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
+    /// of the transaction has.
+    async fn store_instead<T>(
+        &mut self,
+        answer: T,
+        stored: Answer,
+        tokens: u32,
+    ) -> Result<Once<T>, Error> {
+        let now = self.core.table.clock.moment();
+        self.completed_at = self.machine.next_completion(now);
+        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
+        let claim = self.claim.clone();
+        let (packed, command) = match self.pack(stored.draft()) {
+            Ok(packed) => (packed, self.machine.instead(now, self.completed_at)),
+            Err(unstorable) => {
+                let nothing = Packed { response: AttributeValue::Null(true), parts: None };
+                let mut carried =
+                    Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
+                carried.tokens = tokens;
+                return self.refused(carried, Once::Invalid(unstorable.into())).await;
+            }
+        };
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        Ok(match self.told(stop).await? {
+            Once::Executed => Once::Instead(answer),
+            told => told,
+        })
+    }
+
+    async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
+        if let Some(answer) = self.core.cached(self.call) {
+            return Ok(Some(Acquisition::Replay(answer)));
+        }
+        let first = First::Read { is_consistent: true };
+        let command: Command<Stop> = self.machine.started(self.core.table.clock.moment(), first);
+        let nothing = Packed { response: AttributeValue::Null(true), parts: None };
+        let claim = self.claim.clone();
+        let mut carried =
+            Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
+        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        match stop {
+            Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
+            stop => match self.told::<()>(stop).await? {
+                Once::Found(found) => Ok(Some(found)),
+                Once::Executed
+                | Once::Instead(())
+                | Once::ConditionFailed(_)
+                | Once::Invalid(_) => Ok(None),
+            },
+        }
+    }
+
+    async fn told<T>(&mut self, stop: Stop) -> Result<Once<T>, Error> {
+        let Stop::Tell(told) = stop else {
+            let message = "the record is one that this owner has never written";
+            return Err(Error::new(ErrorKind::UnknownRecord, message));
+        };
+        match told {
+            Told::Executed | Told::Reconciled => {
+                self.core.forget(&self.claim.key);
+                self.is_written = true;
+                Ok(Once::Executed)
+            }
+            Told::Replay => self.replay().await.map(Once::Found),
+            Told::Unknown => {
+                let error = self.wire.take_error();
+                tracing::error!(
+                    operation = self.claim.key.operation(), %error,
+                    "a transaction was not confirmed in time: it has happened as a whole or not \
+                     at all"
+                );
+                Err(unknown())
+            }
+            Told::Nothing(reason, _) => self.nothing(reason).await,
+        }
+    }
+
+    /// Nothing was written.
+    async fn nothing<T>(&mut self, reason: Reason) -> Result<Once<T>, Error> {
+        let found = match reason {
+            Reason::InProgress { lease_left } => in_progress(lease_left),
+            Reason::Mismatch => Acquisition::Mismatch,
+            Reason::Abandoned => Acquisition::Abandoned,
+            Reason::Failed => {
+                let stored = self.wire.last.take().and_then(|record| record.answer);
+                Acquisition::ReplayFailure(match stored {
+                    None => None,
+                    Some(stored) => self.open(stored).await?.if_to_be_had(),
+                })
+            }
+            Reason::TooLate => return Err(too_late()),
+            Reason::TimedOut => return Err(self.wire.error.take().unwrap_or_else(timed_out)),
+            Reason::Free | Reason::ItemsRefused | Reason::Error | Reason::NoLease => {
+                return Err(self.wire.take_error());
+            }
+        };
+        Ok(Once::Found(found))
+    }
+
+    async fn replay(&mut self) -> Result<Acquisition, Error> {
+        let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
+            return Err(self.wire.take_error());
+        };
+        let asked = self.wire.asked;
+        let answer = Arc::new(self.open(stored).await?);
+        let Call { key, fingerprint, policy, .. } = self.call;
+        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
+        Ok(Acquisition::Replay(answer))
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        self.core.open_by(stored, self.call, self.machine.budget()).await
+    }
+
+    fn report<T>(&self, done: &Result<Once<T>, Error>) {
+        let granted = self.machine.granted();
+        let taken = granted.taken.as_ref().map(|taken| taken.state);
+        let ending = match done {
+            Ok(Once::Executed | Once::Instead(_)) if self.core.table.is_disabled => {
+                Ending::Unprotected
+            }
+            Ok(Once::Executed | Once::Instead(_)) if self.is_written => match taken {
+                Some(State::Pending { .. }) => Ending::Takeover,
+                _ if granted.attempt > 1 => Ending::Retry,
+                _ => Ending::First,
+            },
+            Ok(Once::Found(found)) => Ending::of(found).unwrap_or(Ending::NotWritten),
+            Ok(_) => Ending::NotWritten,
+            Err(error) => Ending::of_error(error),
+        };
+        let attempt = self.is_written.then_some(granted.attempt);
+        self.call.signals.ended(self.claim.key.operation(), ending, attempt);
+    }
+
+    /// Gives an answer its form beside what else is in the record.
+    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
+        let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
+        let whose = (&self.claim.key, &self.claim.owner);
+        self.core.pack(draft, rest, whose, &self.call.policy)
+    }
+
+    /// The record, but for what the one that it takes the place of adds.
+    fn record(&self, response: AttributeValue) -> Item {
+        let schema = &self.core.table.schema;
+        let expires_at = self.completed_at.plus(self.call.policy.retention).seconds_up();
+        record::completed_item(schema, &self.claim, self.completed_at, expires_at, response)
+    }
+}
+
+impl<'a> Carried<'a> {
+    fn new(
+        core: &'a Core,
+        (claim, request): (&'a Claim, &'a Fingerprint),
+        answer: Packed<'a>,
+        (items, others): (&'a [TransactWriteItem], usize),
+    ) -> Self {
+        let written = Written::default();
+        Self {
+            core,
+            claim,
+            request,
+            answer,
+            items,
+            others,
+            written,
+            in_record: None,
+            is_previewed: false,
+            sent: None,
+            tokens: 0,
+        }
+    }
+
+    /// What the transaction would be refused for, where the record is the one that it asks for.
+    async fn preview(&self, write: &Write, limit: Duration) -> Option<ItemsRefusal> {
+        let Claim { key, owner, fingerprint, .. } = self.claim;
+        let is_expected = |item: Option<Item>| {
+            let schema = &self.core.table.schema;
+            let record = item.map(|item| Record::decode(schema, item)).transpose();
+            let header = record.map(|record| record.map(|record| record.header(self.request)));
+            header.is_ok_and(|header| write.guard.holds(owner, header.as_ref()))
+        };
+        let of = (key, fingerprint);
+        preview(self.core, of, &write.record, self.items, limit, is_expected).await
+    }
+}
+
+/// As [`look_up`], of a call that is told of elsewhere.
+async fn look_up_quietly(core: &Arc<Core>, call: &Call) -> Result<Option<Acquisition>, Error> {
+    Caller::new(core, call, |_| Goal::LookUp)?.find().await
+}
+
+fn unknown() -> Error {
+    let message = "the transaction could not be confirmed: it has happened as a whole or not at \
+                   all, ask again with the same key";
+    Error::new(ErrorKind::OutcomeUnknown, message)
+}

@@ -1,0 +1,49 @@
+//! Whether a handler's own errors are kept for repeats.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::answer::serialise;
+use crate::answer::Answer;
+use crate::engine::refusal::failed;
+use crate::error::RunError;
+
+/// How errors of type `E` are kept.
+pub(crate) struct ErrorCodec<E> {
+    encode: fn(&E) -> Option<String>,
+    decode: fn(&str) -> Option<E>,
+}
+
+impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
+    /// An error that serde cannot write, or whose writing panics, is kept without itself: repeats get `Failed`.
+    pub(super) const JSON: Self = Self {
+        encode: |error| serialise(error).ok(),
+        decode: |json| serde_json::from_str(json).ok(),
+    };
+}
+
+impl<E> ErrorCodec<E> {
+    /// They are not kept.
+    pub(super) const FORGETS: Self = Self { encode: |_| None, decode: |_| None };
+
+    pub(super) fn encode(self, error: &E) -> Option<Answer> {
+        (self.encode)(error).map(Answer::Json)
+    }
+
+    /// What a repeat gets of a failure that is kept.
+    pub(crate) fn replay(self, kept: Option<&Answer>) -> RunError<E> {
+        let decoded = match kept {
+            Some(Answer::Json(json)) => (self.decode)(json),
+            Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
+        };
+        decoded.map_or_else(|| failed().into(), RunError::Handler)
+    }
+}
+
+impl<E> Copy for ErrorCodec<E> {}
+
+impl<E> Clone for ErrorCodec<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}

@@ -1,0 +1,479 @@
+//! An operation of your own code: a function that runs once for each key.
+
+mod answer;
+mod errors;
+mod outcome;
+mod transaction;
+
+use std::any::{Any, type_name};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::Instrument;
+
+pub(crate) use self::answer::decode;
+use self::answer::{NOT_SERIALISABLE, encode_value, serialise};
+pub(crate) use self::errors::ErrorCodec;
+pub use self::outcome::Outcome;
+use crate::answer::{Answer, Answers, Draft};
+use crate::clock::End;
+use crate::engine::acquire::{Call, acquire};
+use crate::engine::core::Core;
+use crate::engine::execution::Execution;
+use crate::engine::reconcile::{self, Abandoned, Acquired, Codec, Hook, Reconciled, Word};
+use crate::engine::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
+use crate::error::{Error, ErrorKind, RunError};
+use crate::fingerprint::{self, Fingerprint};
+use crate::idempotency::Idempotency;
+use crate::key::Scope;
+use crate::policy::{Failure, Policy};
+
+/// One operation, before it runs. [`Idempotency::operation`] makes it.
+///
+/// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too: then
+/// another request with the same key is an error, and does not get somebody else's answer.
+///
+/// ```
+/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// let receipt = idempotency
+///     .operation("charge")
+///     .key("order-42")
+///     .payload(&("order-42", 1200))
+///     .run(async |execution| Ok::<_, std::io::Error>(execution.derive_key("card").uuid()))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before run()"]
+pub struct Operation<'a> {
+    idempotency: &'a Idempotency,
+    scope: Scope,
+    key: Unshown,
+    // Shared, because a clone tells of the same mistake.
+    fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
+    policy: Policy,
+    deadline: Option<End>,
+    /// The [`ErrorCodec`] of the handler's errors, where they are kept.
+    errors: Option<&'static (dyn Any + Send + Sync)>,
+    hook: Option<Hook<'a>>,
+}
+
+/// A client's key: no log shows it.
+#[derive(Clone, Default)]
+struct Unshown(String);
+
+impl fmt::Debug for Unshown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl<'a> Operation<'a> {
+    pub(crate) fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
+        Self {
+            idempotency,
+            scope,
+            key: Unshown::default(),
+            fingerprint: Ok(Fingerprint::EMPTY),
+            policy: idempotency.core.policy.clone(),
+            deadline: None,
+            errors: None,
+            hook: None,
+        }
+    }
+
+    /// Keeps a failure of the handler, and returns the same error to repeats. Name its type here;
+    /// it must be serialisable. The policy becomes [`Failure::Replay`]. If it is
+    /// [`Failure::Retain`], it stays, and the attempts that it allows run first.
+    ///
+    /// If the handler's error has another type, nothing runs, and the call ends with
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Debug, Serialize, Deserialize)]
+    /// struct Declined { code: String }
+    ///
+    /// let paid = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .replay_errors::<Declined>()
+    ///     .run(async |_| Err::<(), _>(Declined { code: "stolen_card".to_owned() }))
+    ///     .await;
+    /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replay_errors<E: Serialize + DeserializeOwned + 'static>(mut self) -> Self {
+        self.policy.failure = match self.policy.failure {
+            Failure::Release => Failure::Replay,
+            kept @ (Failure::Retain { .. } | Failure::Replay) => kept,
+        };
+        self.errors = Some(&ErrorCodec::<E>::JSON);
+        self
+    }
+
+    /// Asks `hook` about an operation whose owner let its lease end without an answer. The hook
+    /// replaces [`Policy::takeover`]: it looks whether the effect exists, and either answers for
+    /// the operation or says that it may run.
+    ///
+    /// ```no_run
+    /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};
+    /// # async fn charge(_: String) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn find_charge(_: String) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    ///
+    /// async fn pay(idempotency: &Idempotency) -> Result<String, RunError<std::io::Error>> {
+    ///     idempotency
+    ///         .operation("charge")
+    ///         .key("order-42")
+    ///         .reconcile(|abandoned: Abandoned| async move {
+    ///             let key = abandoned.derive_key("charge").uuid();
+    ///             Ok::<_, std::io::Error>(match find_charge(key).await? {
+    ///                 Some(receipt) => Reconciled::Completed(receipt),
+    ///                 None => Reconciled::Execute,
+    ///             })
+    ///         })
+    ///         .run(|execution| charge(execution.derive_key("charge").uuid()))
+    ///         .await
+    /// }
+    /// ```
+    ///
+    /// The hook runs before anything is written, so several calls may ask their hooks at once. One
+    /// answer is written, on the condition that the record has not changed, and each of the others
+    /// looks again. An `Err` of the hook is the call's [`RunError::Handler`], and a panic goes on;
+    /// nothing is written then. At the [deadline](Self::deadline) the hook is dropped, with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without a deadline the hook must
+    /// limit its own time. A record that is gone, released or past its retention is not abandoned:
+    /// the operation runs as if it were new.
+    ///
+    /// The hook must have the handler's result and error types. Otherwise nothing runs, and the
+    /// call ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration). So does
+    /// [`run_transaction`](Self::run_transaction) with a hook, which it could not ask.
+    pub fn reconcile<T, E, H, Fut>(mut self, hook: H) -> Self
+    where
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<Reconciled<T, E>, E>> + Send + 'a,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        self.hook = Some(Hook::new(hook));
+        self
+    }
+
+    /// What identifies this operation within its scope: an order's number, a message's id, a
+    /// client's `Idempotency-Key`. Required, not empty.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// # }
+    /// ```
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Unshown(key.into());
+        self
+    }
+
+    /// Adds a segment to the scope: a version, a region. For a customer see [`Scope::tenant`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
+    /// # }
+    /// ```
+    pub fn segment(mut self, segment: &str) -> Self {
+        self.scope = self.scope.segment(segment);
+        self
+    }
+
+    /// The request. A repeat with the same key must have the same one. It is compared by its JSON
+    /// value: the order of a map's members does not matter, but that of a sequence does. So leave
+    /// out a `HashSet`, whose order changes with every process.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
+    /// # }
+    /// ```
+    pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
+        self.fingerprint = Fingerprint::by_value(payload).map_err(Arc::new);
+        self
+    }
+
+    /// The request as bytes, compared as they are.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// let operation = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
+    /// # }
+    /// ```
+    pub fn payload_bytes(self, payload: &[u8]) -> Self {
+        self.fingerprint(Fingerprint::builder().bytes(payload).finish())
+    }
+
+    /// The request's fingerprint, made of the parts that you choose.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"eur").json(b"1200").finish();
+    /// let operation = idempotency.operation("charge").key("order-42").fingerprint(fingerprint);
+    /// # }
+    /// ```
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = Ok(fingerprint);
+        self
+    }
+
+    /// Changes the inherited policy for this operation.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Takeover;
+    ///
+    /// let operation = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject));
+    /// # }
+    /// ```
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.policy = change(self.policy);
+        self
+    }
+
+    /// The time at which the call must end: in Lambda the deadline of the **current** invocation's
+    /// `Context`. It limits [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Idempotency;
+    /// use lambda_runtime::{Error, LambdaEvent};
+    ///
+    /// async fn handler(idempotency: &Idempotency, event: LambdaEvent<String>) -> Result<u32, Error> {
+    ///     let rows = idempotency
+    ///         .operation("import")
+    ///         .key(&event.payload)
+    ///         .deadline(event.context.deadline())
+    ///         .run(async |_| Ok::<_, std::io::Error>(3))
+    ///         .await?;
+    ///     Ok(rows)
+    /// }
+    /// ```
+    pub fn deadline(mut self, deadline: SystemTime) -> Self {
+        self.deadline = Some(self.idempotency.core.table.clock.at(deadline));
+        self
+    }
+
+    /// As [`deadline`](Self::deadline), if there is one.
+    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "messages come with one"))]
+    pub(crate) fn ends(mut self, deadline: Option<End>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Runs `handler` unless this operation has run before. The answer is the same either way.
+    ///
+    /// Drive the future to its end. If it is dropped before its answer is stored (for example by a
+    /// timeout around it), the key stays locked until the lease is over, and then the operation
+    /// runs again. Spawn it if that can happen. A panic of the handler counts as a failure, and
+    /// goes on.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// let receipt: String = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
+    /// [`ErrorKind`](crate::ErrorKind).
+    pub async fn run<T, E, F, Fut>(self, handler: F) -> Result<T, RunError<E>>
+    where
+        F: FnOnce(Execution) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned + 'static,
+        E: 'static,
+    {
+        self.run_with_outcome(handler).await.map(Outcome::into_inner)
+    }
+
+    /// As [`run`](Self::run), and says whether the answer is new, replayed or reconciled.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// let outcome = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// println!("a replay: {}", outcome.is_replayed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As `run`.
+    pub async fn run_with_outcome<T, E, F, Fut>(self, handler: F) -> Result<Outcome<T>, RunError<E>>
+    where
+        F: FnOnce(Execution) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned + 'static,
+        E: 'static,
+    {
+        let Ready { core, call, errors, hook } = self.ready()?;
+        if hook.as_ref().is_some_and(|hook| !hook.says::<Word<T, E>>()) {
+            return Err(mistyped("reconcile", type_name::<Word<T, E>>()).into());
+        }
+        let span = call.signals.span();
+        execute(core, call, errors, hook, handler).instrument(span).await
+    }
+
+    /// What it asks of the table, as a handler with errors `E` needs it.
+    pub(crate) fn ready<E: 'static>(self) -> Result<Ready<'a, E>, Error> {
+        let core = &self.idempotency.core;
+        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form)?;
+        let fingerprint = match self.fingerprint {
+            Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
+            fingerprint => fingerprint.map_err(fingerprint::unserialisable)?,
+        };
+        let errors = match self.errors.map(|errors| errors.downcast_ref()) {
+            None => ErrorCodec::FORGETS,
+            Some(Some(errors)) => *errors,
+            Some(None) => return Err(mistyped("replay_errors", type_name::<E>())),
+        };
+        let call = Call::new(core, key, fingerprint, self.policy, self.deadline, Answers::FUNCTION);
+        Ok(Ready { core, call, errors, hook: self.hook })
+    }
+}
+
+/// An [`Operation`] that is about to run.
+pub(crate) struct Ready<'a, E> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) call: Call,
+    pub(crate) errors: ErrorCodec<E>,
+    pub(crate) hook: Option<Hook<'a>>,
+}
+
+fn mistyped(method: &str, of_handler: &str) -> Error {
+    let message = format!("`{method}` is of other types than the handler, which has {of_handler}");
+    Error::new(ErrorKind::Configuration, message)
+}
+
+async fn execute<T, E, F, Fut>(
+    core: &Arc<Core>,
+    call: Call,
+    errors: ErrorCodec<E>,
+    hook: Option<Hook<'_>>,
+    handler: F,
+) -> Result<Outcome<T>, RunError<E>>
+where
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize + DeserializeOwned + 'static,
+    E: 'static,
+{
+    let acquisition = match hook {
+        None => acquire(core, call).await?,
+        Some(hook) => {
+            let codec =
+                Codec { completed: encode_value::<T>, failed: |error: &E| errors.encode(error) };
+            match reconcile::acquire(core, call, |abandoned| hook.ask(abandoned), codec).await? {
+                Acquired::Unsettled(acquisition) => acquisition,
+                Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
+                Acquired::Failed(error) => return Err(RunError::Handler(error)),
+            }
+        }
+    };
+    match run(&Json { errors, value: PhantomData }, acquisition, handler).await {
+        Ok(outcome) => outcome_of(errors, outcome),
+        Err(panicked) => resume_unwind(panicked.panic),
+    }
+}
+
+/// What a call gets, by the types that its handler has.
+fn outcome_of<T: DeserializeOwned, E>(
+    errors: ErrorCodec<E>,
+    outcome: RunOutcome<T, E>,
+) -> Result<Outcome<T>, RunError<E>> {
+    Ok(match outcome {
+        RunOutcome::Returned(value, Storage::Stored) => Outcome::Executed(value),
+        RunOutcome::Returned(value, Storage::NotStored) => Outcome::NothingExecuted(value),
+        RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
+        RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
+        RunOutcome::Committed(answer) => Outcome::Executed(decode(&answer)?),
+        RunOutcome::Replayed(answer) => Outcome::Replayed(decode(&answer)?),
+        RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
+        RunOutcome::FailureReplayed(answer) => return Err(errors.replay(answer.as_ref())),
+        RunOutcome::Refused(error) => return Err(error.into()),
+    })
+}
+
+/// A function's answer and its errors, as JSON.
+struct Json<T, E> {
+    errors: ErrorCodec<E>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize, E> Encoding for Json<T, E> {
+    type Value = T;
+    type Error = E;
+
+    fn conclude<'a>(&self, execution: &Execution, value: &'a T) -> Conclusion<'a> {
+        // Once, and not once a try: its panic counts as one that cannot be stored.
+        Conclusion::Completed(match serialise(value) {
+            Ok(json) => Draft::Json(json.into()),
+            Err(reason) => {
+                execution.report_unstorable(&reason);
+                Draft::unavailable(NOT_SERIALISABLE)
+            }
+        })
+    }
+
+    fn failure(&self, error: &E) -> Option<Answer> {
+        self.errors.encode(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller's task holds the whole future, ten thousand of them where many wait.
+    #[test]
+    fn an_operation_is_shown_without_its_key() {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let idempotency = Idempotency::new(client, "t");
+        let shown = format!("{:?}", idempotency.operation("charge").key("canary"));
+        assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
+    }
+
+    #[test]
+    fn the_future_of_an_operation_is_small() {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let idempotency = Idempotency::new(client, "t");
+        let operation = idempotency.operation("o").key("k");
+        let future = operation.run(async |_| Ok::<_, Error>(1_u8));
+        let bytes = std::mem::size_of_val(&future);
+        assert!(bytes <= 8192, "{bytes} bytes");
+    }
+}

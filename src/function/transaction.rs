@@ -1,0 +1,150 @@
+//! Operations of your own code that are one transaction.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::Instrument;
+
+use super::{ErrorCodec, Json, Operation, Outcome, Ready, outcome_of};
+use crate::answer::Draft;
+use crate::engine::acquire::Call;
+use crate::engine::core::Core;
+use crate::engine::transaction::{
+    InvalidTransaction, Transaction, TransactionEncoding, TransactionError, TransactionOutcome,
+    json, run_transaction,
+};
+use crate::error::{Error, ErrorKind, RunError};
+
+impl Operation<'_> {
+    /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and
+    /// the completed record with its answer. All of it happens, once, or nothing. It takes one
+    /// round trip. A repeat's own transaction is cancelled and returns the stored answer, which is
+    /// one round trip too. An answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three
+    /// (a read, the parts and the transaction), and its repeat two reads.
+    ///
+    /// `build` runs **before** DynamoDB is asked, in a repeat too. It prepares the writes and must
+    /// have no effect of its own. Nothing is stored when it fails, whatever the policy for
+    /// failures.
+    ///
+    /// Records of [`run`](Self::run) under the same key follow the same rules: a live lease is
+    /// respected, one that is over is taken over, a kept failure runs again or is returned. There
+    /// is no lease and so no owner that can be taken over. [`Outage::Open`](crate::Outage::Open)
+    /// does not apply: the effect needs DynamoDB too.
+    ///
+    /// ```no_run
+    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// # use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
+    /// async fn transfer(
+    ///     idempotency: &Idempotency,
+    ///     debit: TransactWriteItem, // on the condition that the balance suffices
+    ///     credit: TransactWriteItem,
+    /// ) -> Result<String, TransactionError<std::io::Error>> {
+    ///     idempotency
+    ///         .operation("transfers")
+    ///         .key("order-42")
+    ///         .run_transaction(async || {
+    ///             Ok(Transaction::new("transferred".to_owned())
+    ///                 .items([debit, credit])
+    ///                 .on_condition_failed(|_| Some("insufficient funds".to_owned())))
+    ///         })
+    ///         .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if
+    /// DynamoDB did not confirm it in time: retry with the same key.
+    pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, TransactionError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Transaction<T>, E>>,
+        T: Serialize + DeserializeOwned,
+        E: 'static,
+    {
+        self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
+    }
+
+    /// As [`run_transaction`](Self::run_transaction), and says whether the answer is new (also if
+    /// it is the one for a failed condition), replayed, or with nothing executed.
+    ///
+    /// ```
+    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let outcome = idempotency
+    ///     .operation("transfers")
+    ///     .key("order-42")
+    ///     .run_transaction_with_outcome(async || {
+    ///         Ok::<_, std::io::Error>(Transaction::new("transferred".to_owned())) // .items(..)
+    ///     })
+    ///     .await?;
+    /// println!("a replay: {}", outcome.is_replayed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As `run_transaction`.
+    pub async fn run_transaction_with_outcome<T, E, F, Fut>(
+        self,
+        build: F,
+    ) -> Result<Outcome<T>, TransactionError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Transaction<T>, E>>,
+        T: Serialize + DeserializeOwned,
+        E: 'static,
+    {
+        let Ready { core, call, errors, hook } = self.ready()?;
+        if hook.is_some() {
+            let message =
+                "`run_transaction` asks no `reconcile` hook: an abandoned record is replaced";
+            return Err(Error::new(ErrorKind::Configuration, message).into());
+        }
+        let span = call.signals.span();
+        execute(core, call, errors, build).instrument(span).await
+    }
+}
+
+async fn execute<T, E, F, Fut>(
+    core: &Arc<Core>,
+    call: Call,
+    errors: ErrorCodec<E>,
+    build: F,
+) -> Result<Outcome<T>, TransactionError<E>>
+where
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = Result<Transaction<T>, E>>,
+    T: Serialize + DeserializeOwned,
+{
+    let encoding = Json { errors, value: PhantomData };
+    let done = run_transaction(&encoding, core, call, async { build().await }).await;
+    match done.unwrap_or_else(|panicked| resume_unwind(panicked.panic)) {
+        TransactionOutcome::Ended(outcome) => {
+            outcome_of(errors, outcome).map_err(|error| match error {
+                RunError::Handler(error) => TransactionError::Handler(error),
+                RunError::Idempotency(error) => error.into(),
+            })
+        }
+        TransactionOutcome::ConditionFailed(failed) => {
+            Err(TransactionError::ConditionFailed(failed))
+        }
+        TransactionOutcome::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
+    }
+}
+
+impl<T: Serialize, E> TransactionEncoding for Json<T, E> {
+    type Value = T;
+
+    fn is_stored(&self, _: &T) -> bool {
+        true
+    }
+
+    fn draft<'a>(&self, value: &'a T) -> Result<Draft<'a>, InvalidTransaction> {
+        Ok(Draft::Json(json(value)?.into()))
+    }
+}

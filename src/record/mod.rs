@@ -1,0 +1,519 @@
+//! The record: one item a key, and nothing else that the crate stores.
+//!
+//! See `docs/protocol.md` for the table of attributes. Reading is strict: an item that is not a
+//! record of a layout that this version knows is an error, never a guess.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::answer::Stored;
+use crate::clock::{Timestamp, entropy};
+use crate::engine::steps::Checkpoints;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
+use crate::key::{RecordKey, push_hex};
+#[cfg(any(feature = "admin", feature = "fuzzing", test))]
+pub(crate) use crate::protocol::Version;
+pub(crate) use crate::protocol::{Header, State, Status};
+use crate::schema::{Attribute, Keys, TableSchema};
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// The layout that this version writes.
+const FORMAT: &str = "1";
+
+/// DynamoDB's limit for an item: names and values together, in bytes.
+pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
+
+/// One attempt's identity: whoever holds it may complete, fail or renew the record that carries it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner(Arc<str>);
+
+impl Owner {
+    /// 128 bits from the operating system, in hex.
+    pub(crate) fn random() -> Result<Self, Error> {
+        let mut hex = String::with_capacity(32);
+        push_hex(&mut hex, &entropy::<16>()?);
+        Ok(Self(hex.into()))
+    }
+
+    /// An owner that nobody is, and another one for each owner: its name with other digits at the end.
+    pub(crate) fn nobody(&self) -> Self {
+        let other = |(place, digit): (usize, char)| match digit.to_digit(16) {
+            Some(value) if place >= 16 => char::from_digit(15 - value, 16).unwrap_or(digit),
+            Some(_) | None => digit,
+        };
+        Self(self.0.chars().enumerate().map(other).collect::<String>().into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({})", self.0)
+    }
+}
+
+/// A record as it was read.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) owner: Owner,
+    pub(crate) state: State,
+    pub(crate) attempt: u32,
+    pub(crate) fingerprint: StoredFingerprint,
+    pub(crate) created_at: Timestamp,
+    pub(crate) completed_at: Option<Timestamp>,
+    /// Epoch seconds.
+    pub(crate) expires_at: i64,
+    /// Of a COMPLETED one always; of a FAILED one where the failure can be replayed.
+    pub(crate) answer: Option<Stored>,
+    /// The answer of a FAILED one, as it stands in the table.
+    pub(crate) failure: Option<AttributeValue>,
+    /// What the operation's steps came to so far; `None` if no step was ever stored.
+    pub(crate) steps: Option<Checkpoints>,
+    /// How many of the attempts were released, or given back with nothing executed.
+    pub(crate) released_attempts: u32,
+}
+
+impl Record {
+    /// What the protocol sees of it, for a call with such a fingerprint.
+    pub(crate) fn header(&self, request: &Fingerprint) -> Header {
+        Header {
+            owner: self.owner.clone(),
+            state: self.state,
+            attempt: self.attempt,
+            released_attempts: self.released_attempts,
+            created_at: self.created_at,
+            completed_at: self.completed_at,
+            expires_at: self.expires_at,
+            steps: self.steps.as_ref().map(Checkpoints::count),
+            is_same_request: request.matches(&self.fingerprint),
+        }
+    }
+
+    #[cfg(any(feature = "admin", feature = "fuzzing", test))]
+    pub(crate) fn version(&self) -> Version {
+        Version {
+            owner: self.owner.clone(),
+            status: self.state.status(),
+            lease_expires_at: self.state.lease_expires_at(),
+            steps: self.steps.as_ref().map(Checkpoints::count),
+        }
+    }
+
+    /// Reads an item that was found under a key of ours.
+    pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
+        let mut fields = Fields { schema, item };
+        match fields.take(Attribute::Format) {
+            Some(AttributeValue::N(format)) if format == FORMAT => {}
+            Some(AttributeValue::N(format)) => {
+                let found = format!("the record has format {format}");
+                return Err(match (format.parse::<u64>(), FORMAT.parse::<u64>()) {
+                    (Ok(found_format), Ok(own)) if found_format > own => newer(&found),
+                    _ => unknown(format!("{found}, this version reads format {FORMAT}")),
+                });
+            }
+            _ => {
+                return Err(unknown(format!(
+                    "the item under this key has no numeric `{}`: it is not a record of this \
+                     crate's",
+                    schema.name(Attribute::Format)
+                )));
+            }
+        }
+        let owner = Owner(fields.string(Attribute::Owner)?.into());
+        let state = fields.state()?;
+        Ok(Self {
+            failure: fields.failure(state),
+            answer: fields.answer_in(state, &owner)?,
+            state,
+            owner,
+            attempt: fields.number(Attribute::Attempt)?,
+            fingerprint: fields.fingerprint()?,
+            created_at: fields.timestamp(Attribute::CreatedAt)?,
+            completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
+            expires_at: fields.number(Attribute::ExpiresAt)?,
+            steps: fields.steps()?,
+            released_attempts: fields.released_attempts()?,
+        })
+    }
+}
+
+fn unknown(message: String) -> Error {
+    Error::new(ErrorKind::UnknownRecord, message)
+}
+
+fn newer(found: &str) -> Error {
+    let message =
+        format!("{found}, which a newer version writes: finish rolling the newer version out");
+    Error::new(ErrorKind::NewerRecord, message)
+}
+
+/// An item that is being taken apart.
+struct Fields<'a> {
+    schema: &'a TableSchema,
+    item: Item,
+}
+
+impl Fields<'_> {
+    fn take(&mut self, attribute: Attribute) -> Option<AttributeValue> {
+        self.item.remove(self.schema.name(attribute))
+    }
+
+    fn corrupt(&self, attribute: Attribute, should: &str) -> Error {
+        let name = self.schema.name(attribute);
+        unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
+    }
+
+    fn string(&mut self, attribute: Attribute) -> Result<String, Error> {
+        match self.take(attribute) {
+            Some(AttributeValue::S(text)) if !text.is_empty() => Ok(text),
+            _ => Err(self.corrupt(attribute, "a string")),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
+        match self.take(attribute) {
+            Some(AttributeValue::N(number)) => {
+                number.parse().map_err(|_| self.corrupt(attribute, "a whole number"))
+            }
+            _ => Err(self.corrupt(attribute, "a whole number")),
+        }
+    }
+
+    fn released_attempts(&mut self) -> Result<u32, Error> {
+        let is_there = self.item.contains_key(self.schema.name(Attribute::ReleasedAttempts));
+        if is_there { self.number(Attribute::ReleasedAttempts) } else { Ok(0) }
+    }
+
+    fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
+        self.number(attribute).map(Timestamp::from_millis)
+    }
+
+    fn fingerprint(&mut self) -> Result<StoredFingerprint, Error> {
+        let found = match self.take(Attribute::Fingerprint) {
+            Some(AttributeValue::B(bytes)) => StoredFingerprint::decode(bytes.as_ref()),
+            _ => Err(NoFingerprint::Unknown),
+        };
+        found.map_err(|no_fingerprint| match no_fingerprint {
+            NoFingerprint::Newer(recipe) => {
+                newer(&format!("the record's fingerprint is of recipe {recipe}"))
+            }
+            NoFingerprint::Unknown => {
+                self.corrupt(Attribute::Fingerprint, "a known recipe's number and 32 bytes")
+            }
+        })
+    }
+
+    fn answer(&mut self, owner: &Owner) -> Result<Option<Stored>, Error> {
+        match self.take(Attribute::Response) {
+            None => Ok(None),
+            Some(response) => Stored::decode(response, owner)
+                .map(Some)
+                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
+        }
+    }
+
+    fn steps(&mut self) -> Result<Option<Checkpoints>, Error> {
+        match self.take(Attribute::Steps) {
+            None => Ok(None),
+            Some(steps) => Checkpoints::decode(steps)
+                .map(Some)
+                .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
+        }
+    }
+
+    fn state(&mut self) -> Result<State, Error> {
+        match self.string(Attribute::Status)?.as_str() {
+            "PENDING" => {
+                Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
+            }
+            "COMPLETED" => Ok(State::Completed),
+            "FAILED" => Ok(State::Failed),
+            "RELEASED" => Ok(State::Released),
+            _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
+        }
+    }
+
+    fn failure(&self, state: State) -> Option<AttributeValue> {
+        let response = self.item.get(self.schema.name(Attribute::Response));
+        response.filter(|_| state == State::Failed).cloned()
+    }
+
+    fn answer_in(&mut self, state: State, owner: &Owner) -> Result<Option<Stored>, Error> {
+        match state {
+            State::Completed => match self.answer(owner)? {
+                Some(answer) => Ok(Some(answer)),
+                None => Err(self.corrupt(Attribute::Response, "there")),
+            },
+            State::Failed => self.answer(owner),
+            State::Pending { .. } | State::Released => Ok(None),
+        }
+    }
+}
+
+/// What an owner knows of its record: enough to write the whole of it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) key: RecordKey,
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    pub(crate) fingerprint: StoredFingerprint,
+    pub(crate) created_at: Timestamp,
+}
+
+#[cfg(any(feature = "testing", feature = "fuzzing"))]
+impl Claim {
+    /// A new owner, whose attempt is the first unless the record says otherwise.
+    pub(crate) fn first(
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        created_at: Timestamp,
+    ) -> Result<Self, Error> {
+        let fingerprint = fingerprint.to_store();
+        Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
+    }
+}
+
+/// What a failed record has at the most beside its steps and its failure, in bytes.
+pub(crate) const FAILED_BYTES: usize = 8 * 1024;
+
+/// The whole item of a record: with its answer where it is finished.
+pub(crate) fn item(
+    schema: &TableSchema,
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    header: &Header,
+    response: Option<AttributeValue>,
+) -> Item {
+    let Header { owner, attempt, created_at, .. } = header;
+    let claim = (key, owner, *attempt, fingerprint, *created_at);
+    let mut item = common(schema, claim, header.state.status(), header.expires_at);
+    let finished = header.completed_at.map(|at| (Attribute::CompletedAt, at));
+    let lease = header.state.lease_expires_at().map(|at| (Attribute::LeaseExpiresAt, at));
+    for (attribute, at) in finished.into_iter().chain(lease) {
+        set(&mut item, schema, attribute, number(at.millis()));
+    }
+    if header.released_attempts > 0 && header.state != State::Completed {
+        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
+    }
+    if let Some(response) = response {
+        set(&mut item, schema, Attribute::Response, response);
+    }
+    item
+}
+
+/// The item of a new owner.
+#[cfg(any(feature = "testing", feature = "fuzzing", test))]
+pub(crate) fn pending_item(
+    schema: &TableSchema,
+    claim: &Claim,
+    lease_expires_at: Timestamp,
+    expires_at: i64,
+) -> Item {
+    let mut item = common(schema, claim.parts(), Status::Pending, expires_at);
+    set(&mut item, schema, Attribute::LeaseExpiresAt, number(lease_expires_at.millis()));
+    item
+}
+
+/// The item of a finished operation: the whole record, so that it can also be written where the
+/// pending one is gone.
+pub(crate) fn completed_item(
+    schema: &TableSchema,
+    claim: &Claim,
+    completed_at: Timestamp,
+    expires_at: i64,
+    response: AttributeValue,
+) -> Item {
+    let mut item = common(schema, claim.parts(), Status::Completed, expires_at);
+    set(&mut item, schema, Attribute::CompletedAt, number(completed_at.millis()));
+    set(&mut item, schema, Attribute::Response, response);
+    item
+}
+
+type Parts<'a> = (&'a RecordKey, &'a Owner, u32, &'a StoredFingerprint, Timestamp);
+
+impl Claim {
+    const fn parts(&self) -> Parts<'_> {
+        (&self.key, &self.owner, self.attempt, &self.fingerprint, self.created_at)
+    }
+}
+
+fn common(
+    schema: &TableSchema,
+    (key, owner, attempt, fingerprint, created_at): Parts<'_>,
+    status: Status,
+    expires_at: i64,
+) -> Item {
+    let mut item = key_item(schema, key);
+    let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
+    for (attribute, value) in [
+        (Attribute::Status, AttributeValue::S(status.as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
+        (Attribute::Attempt, number(attempt)),
+        (Attribute::Fingerprint, fingerprint),
+        (Attribute::CreatedAt, number(created_at.millis())),
+        (Attribute::ExpiresAt, number(expires_at)),
+        (Attribute::Format, format()),
+    ] {
+        set(&mut item, schema, attribute, value);
+    }
+    item
+}
+
+/// The item of one part of an answer. It has no status, so that it is never taken for a record.
+pub(crate) fn part_item(
+    schema: &TableSchema,
+    key: &RecordKey,
+    owner: &Owner,
+    expires_at: i64,
+    bytes: AttributeValue,
+) -> Item {
+    let mut item = key_item(schema, key);
+    for (attribute, value) in [
+        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
+        (Attribute::ExpiresAt, number(expires_at)),
+        (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
+        (Attribute::Response, bytes),
+    ] {
+        set(&mut item, schema, attribute, value);
+    }
+    item
+}
+
+/// When a part of an answer expires, in epoch seconds.
+///
+/// # Errors
+/// [`ErrorKind::UnknownRecord`] for what is no part that this version knows.
+#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
+pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
+    let of = |attribute| item.get(schema.name(attribute));
+    let is_known = of(Attribute::Format) == Some(&AttributeValue::N(FORMAT.to_owned()))
+        && of(Attribute::Status).is_none();
+    let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
+    expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
+}
+
+/// An item that was found in the place of a part of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Bytes(Vec<u8>),
+    /// It is no part of this owner's.
+    Foreign,
+}
+
+impl Part {
+    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &Owner) -> Self {
+        let mut fields = Fields { schema, item };
+        let format = fields.take(Attribute::Format);
+        let is_known = format == Some(AttributeValue::N(FORMAT.to_owned()));
+        let is_record = fields.take(Attribute::Status).is_some();
+        let is_owners = fields.string(Attribute::Owner).is_ok_and(|found| found == owner.as_str());
+        match fields.take(Attribute::Response) {
+            Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
+                Self::Bytes(bytes.into_inner())
+            }
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// The attributes that name the item.
+pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
+    let mut item = Item::with_capacity(12);
+    let own = AttributeValue::S(key.as_str().to_owned());
+    match schema.keys() {
+        Keys::Partition { name } => {
+            item.insert(name.to_string(), own);
+        }
+        Keys::Composite { partition, value, sort } => {
+            item.insert(partition.to_string(), AttributeValue::S(value.clone()));
+            item.insert(sort.to_string(), own);
+        }
+    }
+    item
+}
+
+fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: AttributeValue) {
+    item.insert(schema.name(attribute).to_owned(), value);
+}
+
+/// The layout that is written.
+pub(crate) fn format() -> AttributeValue {
+    AttributeValue::N(FORMAT.to_owned())
+}
+
+pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
+    AttributeValue::N(value.into().to_string())
+}
+
+/// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"
+/// in its developer guide).
+pub(crate) fn item_bytes(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+}
+
+/// The [`item_bytes`] of a [`completed_item`] with a byte for its answer, without making one.
+pub(crate) fn completed_bytes(
+    schema: &TableSchema,
+    claim: &Claim,
+    completed_at: Timestamp,
+    expires_at: i64,
+) -> usize {
+    let keys = schema.key_names().map(str::len).sum::<usize>() + claim.key.as_str().len();
+    let beside = match schema.keys() {
+        Keys::Partition { .. } => 0,
+        Keys::Composite { value, .. } => value.len(),
+    };
+    let attributes = [
+        (Attribute::Status, Status::Completed.as_str().len()),
+        (Attribute::Owner, claim.owner.as_str().len()),
+        (Attribute::Attempt, number_bytes(i64::from(claim.attempt))),
+        (Attribute::Fingerprint, StoredFingerprint::BYTES),
+        (Attribute::CreatedAt, number_bytes(claim.created_at.millis())),
+        (Attribute::ExpiresAt, number_bytes(expires_at)),
+        (Attribute::Format, digits_bytes(FORMAT.len())),
+        (Attribute::CompletedAt, number_bytes(completed_at.millis())),
+        (Attribute::Response, 1),
+    ];
+    let attributes = attributes.map(|(attribute, value)| schema.name(attribute).len() + value);
+    keys + beside + attributes.into_iter().sum::<usize>()
+}
+
+fn number_bytes(number: i64) -> usize {
+    let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
+    digits_bytes(digits + usize::from(number < 0))
+}
+
+/// About one byte for two digits, one more, and one for a sign; never more than 21.
+fn digits_bytes(digits: usize) -> usize {
+    (digits.div_ceil(2) + 2).min(21)
+}
+
+pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        AttributeValue::N(digits) => digits_bytes(digits.len()),
+        AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
+        AttributeValue::L(values) => {
+            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
+        }
+        // Nothing that the crate writes; the fixed-size types count one byte.
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;
