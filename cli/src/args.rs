@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::resume::Resume;
 
-/// Looks at a table of dynamodb-idempotency: checks it, shows its records, and makes stuck keys free.
+/// Checks a table of dynamodb-idempotency, shows its records, and releases stuck keys.
 #[derive(Debug, Parser)]
 #[command(name = "idempotency", version, arg_required_else_help = true)]
 #[command(
@@ -62,7 +62,7 @@ pub(crate) struct CompositeKey {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the table, on demand and with its time to live on
+    /// Create the table, on demand and with its time to live on
     CreateTable,
     /// Check the table, its settings, permissions, the clock and the latency
     ///
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     },
     /// Show the record whose key has this hash in the logs
     ///
-    /// The whole table is read for it, until it is found.
+    /// It reads the table until it finds the record.
     Find {
         /// The field `key` of a log line: 16 hex digits
         #[arg(long, value_name = "HASH", value_parser = key_hash)]
@@ -90,9 +90,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// List operations whose owners vanished: pending, and their leases are over
+    /// List operations whose owners died: pending, and their leases are over
     Stuck {
-        /// Only those whose lease has been over for so long: 90s, 10m, 2h, 3d
+        /// Only those whose lease has been over for at least this long: 90s, 10m, 2h, 3d
         #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
         older_than: Duration,
         #[command(flatten)]
@@ -100,15 +100,15 @@ pub(crate) enum Command {
     },
     /// Count records by operation and state
     Stats {
-        /// Count by whole scopes: each tenant on its own
+        /// Count by whole scopes: each tenant separately
         #[arg(long)]
         scopes: bool,
         #[command(flatten)]
         scan: Scan,
     },
-    /// Delete what has been expired for more than an hour, where no time to live does
+    /// Delete what has been expired for more than an hour, for tables without a time to live
     ///
-    /// Only what is still as it was read. Without `--delete` it is counted.
+    /// It deletes only what has not changed since it was read. Without `--delete` it only counts.
     Sweep {
         /// Delete it
         #[arg(long)]
@@ -116,9 +116,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// Release the record of a key, so that its next request runs anew
+    /// Release the record of a key, so that its next request runs again
     ///
-    /// It is shown first, and released only if it is still exactly that.
+    /// It is shown first, and released only if it has not changed since.
     Release {
         #[command(flatten)]
         key: Key,
@@ -134,10 +134,10 @@ pub(crate) enum Command {
         /// How often to look: 500ms, 1s, 1m
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
         interval: Duration,
-        /// How long to wait for it: 0s for ever
+        /// How long to wait: 0s without a limit
         #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
         timeout: Duration,
-        /// Go on when it has ended
+        /// Continue when it has ended
         #[arg(long)]
         follow: bool,
     },
@@ -148,7 +148,7 @@ pub(crate) enum Command {
     },
     /// Print the manual page, or write all of them into a folder
     Man {
-        /// The folder, which must be there
+        /// The folder, which must exist
         folder: Option<PathBuf>,
     },
 }
@@ -158,7 +158,7 @@ pub(crate) enum Command {
 pub(crate) struct Key {
     /// The operation, and what is below it: `payments`, `payments/v2`, `payments/%t/acme`
     ///
-    /// As it stands in the table, before the `#`: a tenant stands behind `%t`, and in each segment
+    /// As it is in the table, before the `#`: a tenant is behind `%t`, and in each segment
     /// `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
     pub(crate) scope: String,
     /// The idempotency key
@@ -172,7 +172,7 @@ pub(crate) struct Key {
 /// What the caller has agreed to beforehand.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Consent {
-    /// Also if its owner's lease is live, its operation is done, or steps of it are
+    /// Also if its owner's lease is live, or its operation or some of its steps are done
     #[arg(long)]
     pub(crate) force: bool,
     /// Do not ask
@@ -186,8 +186,8 @@ pub(crate) struct Audit {
     /// Why: writes an audit line, a JSON document, to the audit log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The file to which audit lines are added; without it they go to the standard error. Where it is
-    /// set, a reason must be given
+    /// The file to which audit lines are added; without it they go to the standard error. If it is
+    /// set, a reason is required
     #[arg(long, value_name = "FILE", env = "IDEMPOTENCY_AUDIT_LOG", requires = "reason")]
     pub(crate) audit_log: Option<PathBuf>,
 }
@@ -197,22 +197,22 @@ pub(crate) struct Audit {
 pub(crate) struct Scan {
     /// Only this scope and what is below it
     ///
-    /// Of a table with a composite key, nothing else is read; of another, all is read and paid for.
+    /// In a table with a composite key, nothing else is read; in others, all is read and paid for.
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Option<String>,
-    /// Stop when so many items are read, and some more, and tell how to go on
+    /// Stop after about this many items, and print how to continue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Go on where a scan has stopped, with what it has printed
+    /// Continue a scan that has stopped, at the place that it has printed
     #[arg(long, value_name = "PLACE", conflicts_with = "parts")]
     pub(crate) resume: Option<Resume>,
-    /// Tell what reading the table takes and costs, and read nothing
+    /// Print what reading the table would take and cost, and read nothing
     #[arg(long)]
     pub(crate) estimate: bool,
     /// How many parts of the table are read side by side
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) parts: u32,
-    /// The read units to use in a second; 0 for as many as it gets. One is 8 KB.
+    /// The most read units to use in a second; 0 for no limit. One is 8 KB.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) max_units: u32,
 }
