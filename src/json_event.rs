@@ -6,11 +6,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The JSON of an event, letter for letter: what the services of this crate take from
-/// `lambda_runtime`.
+/// The JSON text of an event, unchanged: the services of this crate take it from `lambda_runtime`.
 ///
-/// Read by each service itself, so that one message that cannot be read fails alone. In a test,
-/// make it of a text or of any serialisable value:
+/// Each service reads it itself, so that one message that cannot be read fails alone. In a test,
+/// make it from a text or from any serialisable value:
 ///
 /// ```
 /// use dynamodb_idempotency::event::JsonEvent;
@@ -27,7 +26,7 @@ use serde_json::value::{RawValue, to_raw_value};
 pub struct JsonEvent(Box<RawValue>);
 
 impl JsonEvent {
-    /// The event that a value is written as.
+    /// The event of a value's JSON.
     ///
     /// ```
     /// use dynamodb_idempotency::event::JsonEvent;
@@ -38,7 +37,7 @@ impl JsonEvent {
     /// ```
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// If the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         to_raw_value(value).map(Self)
     }

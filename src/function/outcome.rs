@@ -1,6 +1,7 @@
-//! How a call came by its answer.
+//! Whether an answer is new, replayed or reconciled.
 
-/// How a call of [`run_with_outcome`](crate::Operation::run_with_outcome) came by its answer.
+/// Whether the answer of a [`run_with_outcome`](crate::Operation::run_with_outcome) is new,
+/// replayed or reconciled.
 ///
 /// ```
 /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,17 +24,17 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
-    /// The handler ran, now, and the operation is completed. Its answer is stored, unless it could
-    /// not be: then the log has an error and repeats get
+    /// The handler ran now, and the operation is completed. Its answer is stored. If it could not
+    /// be stored, the log has an error and repeats get
     /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     Executed(T),
-    /// The handler ran in an earlier call, or in another owner's; this is the stored answer.
+    /// The handler ran in an earlier call, or another owner's did; this is the stored answer.
     Replayed(T),
     /// The handler did not run now: the [reconcile hook](crate::Operation::reconcile) found that an
-    /// abandoned execution had completed, and this is its answer, which is stored now.
+    /// abandoned execution had completed. This is its answer, which is stored now.
     Reconciled(T),
-    /// The handler ran, said [`nothing_executed`](crate::Execution::nothing_executed), and nothing is
-    /// stored.
+    /// The handler ran, called [`nothing_executed`](crate::Execution::nothing_executed), and
+    /// nothing is stored.
     NothingExecuted(T),
     /// The handler ran; whether its answer is stored could not be confirmed
     /// ([`Unconfirmed::Answer`](crate::Unconfirmed::Answer)).
@@ -45,7 +46,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The answer, however it came.
+    /// The answer, whatever the outcome.
     ///
     /// ```
     /// use dynamodb_idempotency::Outcome;

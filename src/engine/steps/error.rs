@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::Error;
 
-/// What [`Execution::step`](crate::Execution::step) fails with. The variant tells whether the work
+/// What [`Execution::step`](crate::Execution::step) fails with. The variant says whether the work
 /// was done.
 ///
 /// ```
@@ -20,13 +20,13 @@ use crate::error::Error;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StepError<E> {
-    /// The work ran and failed with this. Nothing is stored; the next attempt runs it again.
+    /// The work ran and failed with this error. Nothing is stored; the next attempt runs it again.
     Failed(E),
-    /// The work did **not** run, now. See the [kind](Error::kind).
+    /// The work did **not** run now. See the [kind](Error::kind).
     NotRun(Error),
-    /// The work **has run**, and its result is not in the record. Of
+    /// The work **has run**, and its result is not in the record. With the kind
     /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), no later attempt runs it again;
-    /// of the other kinds, one may.
+    /// with other kinds, one may.
     NotStored(Error),
 }
 
@@ -42,7 +42,7 @@ impl<E> StepError<E> {
     /// ```
     ///
     /// # Errors
-    /// With the crate's error, where it is that.
+    /// The crate's error, if it is that.
     pub fn into_failed(self) -> Result<E, Error> {
         match self {
             Self::Failed(error) => Ok(error),
