@@ -73,7 +73,7 @@ async fn a_storm_on_a_running_key_is_refused_by_one_request_a_process() {
 async fn a_storm_without_single_flight_is_one_request_and_one_unit_a_caller() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, gate) = (store.idempotency(), Gate::default());
-    let processes = store.racing(&link).build().unwrap();
+    let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
@@ -122,7 +122,7 @@ async fn a_storm_that_waits_without_single_flight_is_a_write_and_its_looks_a_cal
     const ALONE: usize = 50;
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, gate) = (store.idempotency(), Gate::default());
-    let processes = store.racing(&link).build().unwrap();
+    let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
     let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, waited) = tokio::join!(running, async {

@@ -58,7 +58,8 @@ fn config(store: &Store, link: &Link) -> Builder {
 /// The client has a cache that its configuration does not name.
 #[tokio::test]
 async fn credentials_are_fetched_once_for_business_and_crate() {
-    let (store, link, fetched) = (Store::open().await, Link::default(), Count::default());
+    let (store, link, fetched) =
+        (Store::open_in_real_time().await, Link::default(), Count::default());
     let config = config(&store, &link).credentials_provider(fetched.clone());
     let business = Client::from_conf(config.build());
     let idempotency = Idempotency::new(business.clone(), store.table());
@@ -125,7 +126,8 @@ impl Intercept for Strict {
 
 #[tokio::test]
 async fn the_clients_interceptors_see_no_call_that_nobody_made() {
-    let (store, link, strict) = (Store::open().await, Link::default(), Strict::default());
+    let (store, link, strict) =
+        (Store::open_in_real_time().await, Link::default(), Strict::default());
     let client = Client::from_conf(config(&store, &link).interceptor(strict.clone()).build());
     let idempotency = Idempotency::new(client, store.table());
     assert_eq!((strict.begun.get(), strict.ended.get()), (2, 0));
@@ -155,7 +157,7 @@ impl Intercept for Failing {
 
 #[tokio::test]
 async fn an_interceptor_that_fails_is_told_as_the_sdk_tells_it() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let client = Client::from_conf(config(&store, &link).interceptor(Failing).build());
     let idempotency = Idempotency::new(client, store.table());
     let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
@@ -165,7 +167,7 @@ async fn an_interceptor_that_fails_is_told_as_the_sdk_tells_it() {
 
 #[tokio::test]
 async fn a_client_without_region_fails_as_the_sdk_does() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .credentials_provider(Credentials::new("test", "test", None, None, "test"))

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 #[cfg(feature = "admin")]
 use dynamodb_idempotency::admin::Select;
@@ -26,7 +26,7 @@ use crate::messages::function::{Handled, context_of, invoke_in};
 use crate::messages::queue::{attribute, example, kafka_record, message, sqs, without_key};
 use crate::support::listener::Listener;
 use crate::support::raw::{self, Item, s, with};
-use crate::support::{Act, Link, Store};
+use crate::support::{Act, Link, Store, made_up_time};
 
 const KEY: &str = "canary-key-4815162342";
 const PAYLOAD: &str = "canary-payload-2718281828";
@@ -107,7 +107,7 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
     ear.refused("a long key", run(operation().key(KEY.repeat(200))).await);
     let no_json = HashMap::from([((PAYLOAD, 1), 1)]);
     ear.refused("no JSON", run(operation().payload(&no_json)).await);
-    let past = SystemTime::now() - Duration::from_secs(5);
+    let past = made_up_time::now() - Duration::from_secs(5);
     ear.refused("no time", run(operation().deadline(past)).await);
 
     run(operation()).await.unwrap();

@@ -1,6 +1,6 @@
 //! A store that fails or hangs for a moment costs no answer, no lease and no more time than there is.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dynamodb_idempotency::{ErrorKind, Lease, Outcome, RunError};
 use serde::{Deserialize, Serialize, Serializer};
@@ -99,28 +99,28 @@ async fn an_answer_gets_out_before_the_deadline_though_the_store_hangs() {
     link.wire.every("PutItem", Act::HoldRequest(Gate::default()));
     link.wire.every("UpdateItem", Act::HoldRequest(Gate::default()));
     let idempotency = store.over(&link);
-    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let deadline = link.clock.in_secs(3);
     let operation = idempotency.operation("charge").key("k").deadline(deadline);
     let answer = charge(operation, &runs).await.unwrap();
     assert!(matches!(answer, Outcome::Unconfirmed(_)));
-    assert!(SystemTime::now() < deadline);
+    assert!(link.clock.in_secs(0) < deadline);
 
     link.wire.next("PutItem", Act::Deliver);
-    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let deadline = link.clock.in_secs(3);
     let operation = idempotency.operation("charge").key("other").deadline(deadline);
     handlers(decline(operation, &runs).await);
-    assert!(SystemTime::now() < deadline);
+    assert!(link.clock.in_secs(0) < deadline);
 }
 
 #[tokio::test]
 async fn an_acquisition_is_given_up_before_the_deadline() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.down(Act::HoldRequest(Gate::default()));
-    let deadline = SystemTime::now() + Duration::from_secs(3);
+    let deadline = link.clock.in_secs(3);
     let idempotency = store.over(&link);
     let result = charge(idempotency.operation("charge").key("k").deadline(deadline), &runs).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
-    assert!(SystemTime::now() < deadline);
+    assert!(link.clock.in_secs(0) < deadline);
 }
 
 /// A result whose own code panics when it is to be stored.

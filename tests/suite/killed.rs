@@ -154,7 +154,7 @@ async fn is_killed(orders: &Orders) -> bool {
 
 #[tokio::test]
 async fn each_effect_happens_once_wherever_the_process_is_killed() {
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let (endpoint, table) = (store.endpoint().to_owned(), store.table().to_owned());
     for (way, calls, has_effect) in Way::ALL {
         for request in 1..=calls + 1 {

@@ -19,7 +19,7 @@ async fn an_expired_lease_is_taken_over_once_by_50_racers() {
     store.put(raw::abandoned("charge#k")).await;
     let takeover = Gate::default();
     link.wire.every("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let racers: Vec<_> = (0..50)
         .map(|_| {
             let (idempotency, runs) = (idempotency.clone(), runs.clone());

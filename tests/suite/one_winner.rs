@@ -28,7 +28,7 @@ async fn race(idempotency: &Idempotency, link: &Link, runs: &Runs) -> Vec<Charge
 #[tokio::test(flavor = "multi_thread")]
 async fn of_200_simultaneous_callers_one_runs() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let results = race(&store.racing(&link).build().unwrap(), &link, &runs).await;
+    let results = race(&store.builder(&link).build().unwrap(), &link, &runs).await;
     assert_eq!(runs.count(), 1);
     let mut executed = 0;
     for result in results {
@@ -52,7 +52,7 @@ async fn of_200_simultaneous_callers_one_runs() {
 async fn of_200_callers_that_wait_all_get_the_one_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let wait = InProgress::Wait { timeout: Duration::from_secs(60) };
-    let builder = store.racing(&link).policy(|policy| policy.in_progress(wait));
+    let builder = store.builder(&link).policy(|policy| policy.in_progress(wait));
     let results = race(&builder.build().unwrap(), &link, &runs).await;
     assert_eq!(runs.count(), 1);
     let executed = results.iter().filter(|r| matches!(r, Ok(Outcome::Executed(_)))).count();

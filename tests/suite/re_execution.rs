@@ -51,7 +51,7 @@ async fn of_many_that_saw_it_completed_one_runs() {
     let (takeover, work) = (Gate::default(), Gate::default());
     let link = Link::default();
     link.wire.every("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let calls = (0..CALLERS).map(|_| charge_held(again(&idempotency), &runs, &work));
     let calls: Vec<_> = calls.collect();
     let (results, ()) = tokio::join!(futures::future::join_all(calls), async {

@@ -268,7 +268,7 @@ async fn a_hook_is_dropped_before_the_deadline() {
 async fn of_many_hooks_at_once_one_is_heard() {
     let (store, asked, gate) = (abandoned().await, Asked::default(), Gate::default());
     let numbers = Runs::default();
-    let idempotency = store.racing(&Link::default()).build().unwrap();
+    let idempotency = store.builder(&Link::default()).build().unwrap();
     let calls = (0..20).map(|_| {
         asking(&idempotency, &asked, async |_| {
             let number = numbers.add();

@@ -60,7 +60,7 @@ async fn of_50_that_find_an_expired_answer_one_runs() {
     store.put(with(record, "expires_at", n(past()))).await;
     let (create, replace) = (Gate::default(), Gate::default());
     link.wire.every("PutItem", Act::HoldRequest(create.clone()));
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let racers: Vec<_> = (0..50)
         .map(|_| {
             let (idempotency, runs) = (idempotency.clone(), runs.clone());

@@ -1,7 +1,7 @@
 //! Calls of one request in one process: what becomes of those that follow when the one that asks is
 //! gone, fails, or takes its time.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dynamodb_idempotency::{
     ErrorKind, Failure, Idempotency, InProgress, Operation, Outage, Outcome, Policy, Takeover,
@@ -171,7 +171,7 @@ async fn what_one_was_told_counts_when_the_next_leader_is_dropped() {
     let (first, ()) = tokio::join!(running, async {
         handler.reached().await;
         // It looks once, after its write, and then its time is over.
-        let soon = SystemTime::now() + Duration::from_millis(2_500);
+        let soon = crate::support::made_up_time::now() + Duration::from_millis(2_500);
         let look = Gate::default();
         let call = || {
             let (process, runs) = (process.clone(), runs.clone());

@@ -102,7 +102,7 @@ fn process(store: &Store, network: &Network, link: &Link) -> Idempotency {
 
 #[tokio::test]
 async fn no_request_goes_by_a_connection_of_before_the_snapshot() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let (network, link) = (Network::to(&store).await, Link::default());
     let idempotency = process(&store, &network, &link);
     let hooks = idempotency.snapshot_hooks();
@@ -127,7 +127,7 @@ async fn no_request_goes_by_a_connection_of_before_the_snapshot() {
 
 #[tokio::test]
 async fn the_time_that_has_passed_is_known_before_the_first_call() {
-    let (store, runs, link) = (Store::open().await, Runs::default(), Link::default());
+    let (store, runs, link) = (Store::open_in_real_time().await, Runs::default(), Link::default());
     let idempotency = store.over(&link);
     let hooks = idempotency.snapshot_hooks();
     charge(idempotency.operation("charge").key("before"), &runs).await.unwrap();
@@ -143,7 +143,7 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
 
 #[tokio::test]
 async fn no_answer_goes_into_the_snapshot() {
-    let (store, runs, link) = (Store::open().await, Runs::default(), Link::default());
+    let (store, runs, link) = (Store::open_in_real_time().await, Runs::default(), Link::default());
     let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
     let on = || idempotency.operation("charge").key("k");
     charge(on(), &runs).await.unwrap();
@@ -157,7 +157,7 @@ async fn no_answer_goes_into_the_snapshot() {
 
 #[tokio::test]
 async fn hooks_that_are_registered_twice_are_told_before_the_snapshot() {
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let idempotency = store.idempotency();
     let (hooks, others) = (idempotency.snapshot_hooks(), idempotency.clone().snapshot_hooks());
     hooks.before_snapshot().unwrap();
@@ -177,7 +177,7 @@ async fn hooks_that_are_registered_twice_are_told_before_the_snapshot() {
 async fn the_runtime_takes_them_for_snap_start() {
     use lambda_http::lambda_runtime::SnapStartResource;
 
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let resource: Arc<dyn SnapStartResource> = Arc::new(store.over(&link).snapshot_hooks());
     resource.before_snapshot().await.unwrap();
     assert!(resource.before_snapshot().await.unwrap_err().to_string().contains("once"));
@@ -192,7 +192,8 @@ async fn a_store_that_is_silent_after_the_restore_is_a_warning() {
     use crate::support::listener::Listener;
 
     const WARNING: &str = "no connection could be opened when a snapshot was restored";
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (store, link, runs) =
+        (Store::open_in_real_time().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
     let hooks = idempotency.snapshot_hooks();
     hooks.before_snapshot().unwrap();

@@ -81,7 +81,7 @@ async fn it_takes_one_round_trip_and_its_repeat_one() {
 #[tokio::test]
 async fn of_many_at_once_one_happens_and_all_get_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.racing(&Link::default()).build().unwrap();
+    let idempotency = store.builder(&Link::default()).build().unwrap();
     let callers = (0..32)
         .map(|_| transfer(idempotency.operation("transfers").key("k"), store.table(), &runs));
     let outcomes: Vec<_> = join_all(callers).await.into_iter().map(Result::unwrap).collect();

@@ -60,7 +60,7 @@ fn refund_of(id: &str, key: &str) -> Request<Bytes> {
 
 /// The router behind an HTTP API, by both runners.
 async fn served() -> (Store, Link, [Api; 2]) {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let wrapped = store.over(&link).http("refund").wrap(shop());
     let functions = [Function::new(wrapped.clone()), Function::under_lambda_http(wrapped)];
     (store, link, functions.map(|function| Api::Lambda(Kind::HttpApi, function)))
@@ -115,7 +115,7 @@ async fn what_axum_refuses_leaves_the_key_free() {
         amount: u32,
     }
     let pay = on_post(async |Json(Amount { amount }): Json<Amount>| amount.to_string());
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
     let layered = Router::new().route("/payments", pay.clone().route_layer(http().layer()));
     let apis = [
@@ -149,7 +149,7 @@ async fn what_axum_refuses_leaves_the_key_free() {
 /// One route alone, while the rest of the router asks for no keys.
 #[tokio::test]
 async fn one_route_of_a_router_can_have_the_layer() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let layer = store.over(&link).http("refund").layer();
     let inner = Router::new()
         .route("/payments/{id}/refunds", on_post(refund).route_layer(layer))

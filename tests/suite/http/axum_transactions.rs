@@ -69,7 +69,7 @@ struct Api {
 impl Api {
     /// `/transfers` under the transaction layer, `/plain` under the other one, `/bare` under none.
     async fn open(change: impl FnOnce(Http) -> Http) -> Self {
-        let (store, link) = (Store::open().await, Link::default());
+        let (store, link) = (Store::open_in_real_time().await, Link::default());
         let http = change(store.over(&link).http("transfers"));
         let router = Router::new()
             .route(

@@ -30,7 +30,7 @@ async fn perhaps(execution: Option<Execution>) -> &'static str {
 
 #[tokio::test]
 async fn a_handler_takes_its_execution_as_an_argument() {
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
     let layered = Router::new().route("/payments", on_post(attempt).route_layer(http().layer()));
     let wrapped = http().wrap(Router::new().route("/payments", on_post(attempt)));
@@ -45,7 +45,7 @@ async fn a_handler_takes_its_execution_as_an_argument() {
 
 #[tokio::test]
 async fn who_has_no_execution_is_told_why() {
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay").key_required(false);
     let router = Router::new()
         .route("/payments", on_post(attempt).put(attempt).route_layer(http().layer()))
@@ -69,7 +69,7 @@ async fn who_has_no_execution_is_told_why() {
 
 #[tokio::test]
 async fn whatever_axum_makes_a_response_of_can_be_committed() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let table = store.table().to_owned();
     let book = move |execution: Execution| {
         let (table, run) = (table.clone(), runs.add());
@@ -99,7 +99,7 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
 /// The first attempt fails after its step, the second gets the step's response back.
 #[tokio::test]
 async fn whatever_axum_makes_a_response_of_can_be_a_step() {
-    let (store, runs, steps) = (Store::open().await, Runs::default(), Runs::default());
+    let (store, runs, steps) = (Store::open_in_real_time().await, Runs::default(), Runs::default());
     let bytes = HeaderValue::from_bytes(b"caf\xe9").expect("a header");
     let book = move |execution: Execution| {
         let (run, steps, bytes) = (runs.add(), steps.clone(), bytes.clone());
@@ -132,7 +132,7 @@ async fn whatever_axum_makes_a_response_of_can_be_a_step() {
 
 #[tokio::test]
 async fn a_step_whose_response_breaks_off_is_not_done_again() {
-    let (store, steps) = (Store::open().await, Runs::default());
+    let (store, steps) = (Store::open_in_real_time().await, Runs::default());
     let counted = steps.clone();
     let book = move |execution: Execution| {
         let steps = counted.clone();
@@ -160,7 +160,8 @@ async fn a_step_whose_response_breaks_off_is_not_done_again() {
 
 #[tokio::test]
 async fn errors_are_the_responses_that_the_layer_gives() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (store, link, runs) =
+        (Store::open_in_real_time().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
     let charge = move |body: Bytes| {
         let (idempotency, run) = (idempotency.clone(), runs.add());
@@ -192,7 +193,7 @@ async fn errors_are_the_responses_that_the_layer_gives() {
 
 #[tokio::test]
 async fn a_path_that_does_not_exist_is_not_found() {
-    let store = Store::open().await;
+    let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
     let route = Router::new().route("/payments", on_post(attempt));
     let on_routes = listen(route.clone().route_layer(http().layer())).await;

@@ -188,7 +188,7 @@ fn failing(http: Http, runs: &Runs, nothing: bool) -> Function {
 #[tokio::test]
 async fn a_functions_own_error_passes_through_and_frees_the_key() {
     for (failure, nothing) in [(Failure::Release, false), (Failure::Replay, true)] {
-        let (store, runs) = (Store::open().await, Runs::default());
+        let (store, runs) = (Store::open_in_real_time().await, Runs::default());
         let http = store.idempotency().http("pay").policy(|policy| policy.failure(failure));
         let function = failing(http, &runs, nothing);
         let first = function.invoke_in(&Kind::Rest.example(), context_of(30)).await;
@@ -201,7 +201,7 @@ async fn a_functions_own_error_passes_through_and_frees_the_key() {
 
 #[tokio::test]
 async fn a_functions_error_that_is_kept_is_not_run_again() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let http = store.idempotency().http("pay").policy(|policy| policy.failure(Failure::Replay));
     let function = failing(http, &runs, false);
     let first = function.invoke_in(&Kind::Rest.example(), context_of(30)).await;
@@ -213,7 +213,7 @@ async fn a_functions_error_that_is_kept_is_not_run_again() {
 
 #[tokio::test]
 async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let counted = runs.clone();
     let service = tower::service_fn(move |_: Request<axum::body::Body>| {
         let failed = counted.add() == 1;
@@ -234,7 +234,7 @@ async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_an_error_and_completes_the_request() {
     for place in [Place::Router, Place::Server] {
-        let (store, runs) = (Store::open().await, Runs::default());
+        let (store, runs) = (Store::open_in_real_time().await, Runs::default());
         let api = breaking_off(place, store.idempotency().http("pay"), &runs, 201).await;
         let answer = api.send(post("k", "{}")).await;
         problem(&answer, 500, "BodyBroken");
@@ -251,7 +251,7 @@ async fn an_answer_that_breaks_off_is_an_error_and_completes_the_request() {
 #[tokio::test]
 async fn a_failure_that_breaks_off_is_a_failure() {
     for status in [401, 429, 503] {
-        let (store, runs) = (Store::open().await, Runs::default());
+        let (store, runs) = (Store::open_in_real_time().await, Runs::default());
         let http = store.idempotency().http("pay");
         let api = breaking_off(Place::Server, http, &runs, status).await;
         problem(&api.send(post("k", "{}")).await, 500, "BodyBroken");

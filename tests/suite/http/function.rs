@@ -15,6 +15,7 @@ use serde_json::Value;
 use tower::{Service, ServiceExt};
 
 use crate::support::gate::patiently;
+use crate::support::made_up_time;
 
 type Invoke = dyn Fn(String, Context) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
 
@@ -79,7 +80,7 @@ impl Function {
 
 /// The context of an invocation whose time is over in so many seconds.
 pub(crate) fn context_of(seconds: u64) -> Context {
-    context_until(SystemTime::now() + Duration::from_secs(seconds))
+    context_until(made_up_time::now() + Duration::from_secs(seconds))
 }
 
 /// The context of an invocation whose time is over then.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post as on_post;
@@ -14,7 +14,7 @@ use super::event::{self, Kind};
 use super::function::{Function, context_of, context_until};
 use super::message::{is_replay, post, problem, values};
 use super::site::{Site, everywhere, paid};
-use crate::support::{Gate, Link, Runs, Store, raw};
+use crate::support::{Gate, Link, Runs, Store, made_up_time, raw};
 
 /// A function whose answer is where its lease ends: epoch milliseconds, read from its own record.
 fn telling(store: &Arc<Store>, http: Http) -> Function {
@@ -84,7 +84,7 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
     };
     let function = Function::new(store.over(&link).http("pay").wrap(service_fn(handler)));
     for seconds in [1, 100_000] {
-        let context = context_until(SystemTime::now() - Duration::from_secs(seconds));
+        let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
         let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
         let answer = event::response(&answer);
         problem(&answer, 503, "DeadlineExceeded");

@@ -56,7 +56,7 @@ async fn until_status(store: &Store, pk: &str, status: Option<&str>) {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_stop_the_handler() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let (store, gate, runs) = (Store::open_in_real_time().await, Gate::default(), Runs::default());
     let server = serve(store.idempotency().http("pay"), &gate, &runs).await;
     let connection = client::begin(server, &post("k", "{}")).await;
     gate.reached().await;
@@ -75,7 +75,7 @@ async fn a_client_that_hangs_up_does_not_stop_the_handler() {
 
 #[tokio::test]
 async fn who_drains_the_layer_waits_for_owners_whose_clients_are_gone() {
-    let (store, gate) = (Store::open().await, Gate::default());
+    let (store, gate) = (Store::open_in_real_time().await, Gate::default());
     let layer = store.idempotency().http("pay").layer();
     let held = gate.clone();
     let pay = on_post(move || {
@@ -94,7 +94,7 @@ async fn who_drains_the_layer_waits_for_owners_whose_clients_are_gone() {
 /// The next client, on another connection, waits for the answer that nobody else listens for.
 #[tokio::test]
 async fn who_comes_after_a_hang_up_waits_for_the_same_run() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let (gate, runs) = (Gate::default(), Runs::default());
     let wait = InProgress::Wait { timeout: super::LONG };
     let http = store.over(&link).http("pay").policy(|policy| policy.in_progress(wait));
@@ -112,7 +112,7 @@ async fn who_comes_after_a_hang_up_waits_for_the_same_run() {
 /// A time-out above the layer drops the request's future: the owner goes on.
 #[tokio::test]
 async fn a_dropped_future_does_not_stop_the_handler() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let (store, gate, runs) = (Store::open_in_real_time().await, Gate::default(), Runs::default());
     let (held, counted) = (gate.clone(), runs.clone());
     let service = tower::service_fn(move |_: Request| {
         let (held, run) = (held.clone(), counted.add());
@@ -139,7 +139,8 @@ async fn a_dropped_future_does_not_stop_the_handler() {
 #[tokio::test]
 async fn a_panic_after_a_hang_up_ends_the_record_too() {
     for (failure, status) in [(Failure::Release, "RELEASED"), (Failure::Replay, "FAILED")] {
-        let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+        let (store, gate, runs) =
+            (Store::open_in_real_time().await, Gate::default(), Runs::default());
         let http = store.idempotency().http("pay").policy(|policy| policy.failure(failure));
         let server = serve(http, &gate, &runs).await;
         let connection = client::begin(server, &post("k", "crash")).await;
@@ -156,7 +157,7 @@ async fn a_panic_after_a_hang_up_ends_the_record_too() {
 
 #[tokio::test]
 async fn the_other_methods_of_the_router_need_no_key() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let (gate, runs) = (Gate::default(), Runs::default());
     gate.open();
     let server = serve(store.over(&link).http("pay"), &gate, &runs).await;
@@ -173,7 +174,7 @@ async fn the_other_methods_of_the_router_need_no_key() {
 /// One connection after the other of a keep-alive client, and many clients beside each other.
 #[tokio::test]
 async fn keys_do_not_hinder_each_other() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let (store, gate, runs) = (Store::open_in_real_time().await, Gate::default(), Runs::default());
     let server = serve(store.idempotency().http("pay"), &gate, &runs).await;
     let first = client::begin(server, &post("held", "{}")).await;
     gate.reached().await;
@@ -198,7 +199,7 @@ async fn echo(http: Http) -> SocketAddr {
 
 #[tokio::test]
 async fn bodies_that_pass_through_stream() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let server = echo(store.over(&link).http("pay")).await;
     let request = without(to(post("", ""), "/echo"), "idempotency-key");
     let request = with(request, "transfer-encoding", "chunked");
@@ -219,7 +220,7 @@ async fn bodies_that_pass_through_stream() {
 /// The other side of it: an answer is stored before its first byte is sent.
 #[tokio::test]
 async fn an_answer_with_a_key_is_sent_when_it_is_whole_and_stored() {
-    let (store, gate) = (Store::open().await, Gate::default());
+    let (store, gate) = (Store::open_in_real_time().await, Gate::default());
     let held = gate.clone();
     let route = on_post(move || {
         let held = held.clone();

@@ -17,6 +17,7 @@ use super::client;
 use super::event::{self, Kind};
 use super::function::Function;
 use crate::support::gate::patiently;
+use crate::support::made_up_time;
 use crate::support::raw::{self, Item};
 use crate::support::{Link, Runs, Store};
 
@@ -48,6 +49,9 @@ pub(crate) async fn everywhere(test: impl AsyncFn(Site)) {
     for place in [Place::Function, Place::Router, Place::Server] {
         // Shown where the test fails.
         println!("{place:?}");
+        if place == Place::Server {
+            made_up_time::end();
+        }
         let (link, runs) = (Link::default(), Runs::default());
         test(Site { place, store: Arc::clone(&store), link, runs }).await;
     }

@@ -65,7 +65,7 @@ async fn small(store: &Store, link: &Link, runs: &Runs) -> std::net::SocketAddr 
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_refused() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let server = small(&store, &link, &runs).await;
     let too_large = [
         ("of a known length", post("k", "123456789")),
@@ -102,7 +102,7 @@ fn chunked(body: &'static str) -> Request<Bytes> {
 
 #[tokio::test]
 async fn a_request_that_breaks_off_runs_nothing() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let server = small(&store, &link, &runs).await;
     let request = with(post("k", "1234"), "content-length", "8");
     let mut stream = client::begin(server, &request).await;
@@ -114,7 +114,7 @@ async fn a_request_that_breaks_off_runs_nothing() {
 
 #[tokio::test]
 async fn a_request_body_that_ends_with_an_error_is_the_clients_fault() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, link) = (Store::open_in_real_time().await, Link::default());
     let service = tower::service_fn(async |_: Request<Body>| -> Result<Response<Body>, ()> {
         panic!("nothing may run");
     });

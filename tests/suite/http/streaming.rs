@@ -60,7 +60,7 @@ impl Api {
         let (source, body) = mpsc::unbounded();
         Self {
             place,
-            store: Store::open().await,
+            store: Store::open_in_real_time().await,
             link: Link::default(),
             runs: Runs::default(),
             status: StatusCode::CREATED,

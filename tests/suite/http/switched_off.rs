@@ -9,8 +9,8 @@ use super::event::Kind;
 use super::function::{Function, context_of, context_until};
 use super::message::{by, is_replay, post, with, without};
 use super::site::{Api, Place, Site, everywhere, paid};
-use crate::support::Runs;
 use crate::support::effects::count;
+use crate::support::{Runs, made_up_time};
 
 fn off(site: &Site) -> Http {
     let builder = site.store.builder(&site.link).disabled(true);
@@ -74,7 +74,7 @@ async fn neither_an_empty_tenant_nor_the_end_of_the_invocation_refuses_it() {
         else {
             panic!("a function");
         };
-        let over = context_until(std::time::SystemTime::now() - std::time::Duration::from_secs(9));
+        let over = context_until(made_up_time::now() - std::time::Duration::from_secs(9));
         for context in [over, context_of(30), lambda_http::Context::default()] {
             let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
             assert_eq!(answer["statusCode"], 201, "{answer}");

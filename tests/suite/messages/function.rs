@@ -14,6 +14,7 @@ use serde_json::Value;
 use tower::{Service, ServiceExt};
 
 use crate::support::gate::{Gate, patiently};
+use crate::support::made_up_time;
 
 /// Invokes a function with half a minute of time.
 pub(crate) async fn invoke<S>(service: &S, event: &Value) -> Value
@@ -44,7 +45,7 @@ pub(crate) fn context_of(seconds: u64) -> Context {
 }
 
 pub(crate) fn context_in(left: Duration) -> Context {
-    context_until(SystemTime::now() + left)
+    context_until(made_up_time::now() + left)
 }
 
 /// The context of an invocation whose time is over then.

@@ -22,7 +22,7 @@ async fn ten_messages_take_two_round_trips() {
             link.wire.next("PutItem", Act::HoldResponse(gate.clone()));
         }
     }
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let service = idempotency.sqs("book").handler(noting(&ran));
     let batch = sqs(TEN.map(|id| message(id, id, id)));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
@@ -43,7 +43,7 @@ async fn ten_repeats_take_one_round_trip() {
     invoke(&store.idempotency().sqs("book").handler(noting(&ran)), &batch).await;
     let replayed = Gate::default();
     link.wire.every("PutItem", Act::HoldResponse(replayed.clone()));
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let service = idempotency.sqs("book").handler(noting(&ran));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         replayed.reached_by(10).await;
@@ -60,7 +60,7 @@ async fn a_hundred_stream_records_of_distinct_keys_run_side_by_side() {
     for _ in 0..100 {
         link.wire.next("PutItem", Act::HoldResponse(acquired.clone()));
     }
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let consumer = idempotency.kinesis("book").order(Order::Key).concurrency(100);
     let service = consumer.handler(noting(&ran));
     let records: Vec<_> = (0..100).map(|n| kinesis_record(&n.to_string(), n, "a")).collect();
@@ -79,7 +79,7 @@ async fn no_more_requests_than_the_limit_are_under_way() {
     for _ in 0..10 {
         link.wire.next("PutItem", Act::HoldRequest(first.clone()));
     }
-    let idempotency = store.racing(&link).build().unwrap();
+    let idempotency = store.builder(&link).build().unwrap();
     let service = idempotency.sqs("book").concurrency(4).handler(noting(&ran));
     let batch = sqs(TEN.map(|id| message(id, id, id)));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {

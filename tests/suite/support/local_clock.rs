@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::TimeSource;
 
+use super::made_up_time;
+
 /// The system's clock plus an offset; a clone is the same clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalClock {
@@ -54,7 +56,7 @@ impl LocalClock {
 impl TimeSource for LocalClock {
     fn now(&self) -> SystemTime {
         let stopped = self.stopped.get().copied();
-        stopped.unwrap_or_else(|| shift(SystemTime::now(), self.ahead.load(Ordering::SeqCst)))
+        stopped.unwrap_or_else(|| shift(made_up_time::now(), self.ahead.load(Ordering::SeqCst)))
     }
 }
 

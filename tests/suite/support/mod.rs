@@ -5,6 +5,7 @@
 //!   else an embedded engine inside the test's own runtime.
 //! - [`Link`] is how one caller reaches it: its [`Wire`] counts requests and can lose, delay or
 //!   answer them; its [`LocalClock`] can be off.
+//! - [`made_up_time`] lets time pass by itself only while nothing is under way.
 //! - [`Gate`] stops a request or a handler until the test lets it go on.
 //! - [`raw`] has the record's layout as it is fixed in `docs/protocol.md`, without the crate's code.
 
@@ -14,6 +15,7 @@ pub(crate) mod gate;
 #[cfg(feature = "metrics")]
 pub(crate) mod listener;
 pub(crate) mod local_clock;
+pub(crate) mod made_up_time;
 pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod wire;

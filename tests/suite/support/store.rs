@@ -12,9 +12,9 @@ use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
 use tokio::net::TcpListener;
 
 use super::raw::{Item, key};
-use super::{LocalClock, Wire};
+use super::{LocalClock, Wire, made_up_time};
 
-/// What a race's requests may take: those at a gate wait for the last to arrive.
+/// What requests may take: in a race, those at a gate wait for the last to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
@@ -73,8 +73,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Makes a table with the default schema.
+    /// Makes a table with the default schema. Time is [made up](super::made_up_time) from here on.
     pub(crate) async fn open() -> Self {
+        made_up_time::begin();
+        Self::with_schema(TableSchema::default()).await
+    }
+
+    /// As [`open`](Self::open) for a test with other sockets than the store's, which take real time.
+    pub(crate) async fn open_in_real_time() -> Self {
         Self::with_schema(TableSchema::default()).await
     }
 
@@ -128,17 +134,13 @@ impl Store {
         self.builder(link).single_flight(true).build().expect("the settings are right")
     }
 
-    /// As [`builder`](Self::builder), for many callers at once.
-    pub(crate) fn racing(&self, link: &Link) -> Builder {
-        self.builder(link).request_timeout(PATIENCE)
-    }
-
-    /// A caller on this connection, with choices.
+    /// A caller on this connection, with choices; a busy machine may take its time.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
         let clock = link.clock.clone();
         Idempotency::builder(self.client(link), &self.table)
             .schema(self.schema.clone())
+            .request_timeout(PATIENCE)
             .shift_monotonic_clock(move || clock.lived())
     }
 

@@ -15,6 +15,7 @@ use aws_smithy_runtime_api::client::http::{
 use super::Gate;
 use super::access::Access;
 use super::gate::patiently;
+use super::made_up_time::{self, Standstill};
 
 /// What the wire does with one request.
 #[derive(Clone, Debug)]
@@ -235,11 +236,16 @@ impl Wire {
         if no_date {
             response.headers_mut().remove("date");
         }
-        if no_date || shift == 0 {
+        let is_made_up = made_up_time::is_made_up();
+        if no_date || shift == 0 && !is_made_up {
             return;
         }
-        let date = response.headers().get("date").expect("both engines send a Date");
-        let date = DateTime::from_str(date, DateTimeFormat::HttpDate).expect("it is a date");
+        let date = if is_made_up {
+            DateTime::from(made_up_time::now())
+        } else {
+            let date = response.headers().get("date").expect("both engines send a Date");
+            DateTime::from_str(date, DateTimeFormat::HttpDate).expect("it is a date")
+        };
         let date = DateTime::from_secs(date.secs() + shift).fmt(DateTimeFormat::HttpDate);
         response.headers_mut().insert("date", date.expect("it is a date"));
     }
@@ -315,10 +321,12 @@ impl Connector {
         let is_read = target.ends_with(".GetItem");
         let is_measured = self.wire.state().consumed.is_some();
         let request = if is_measured { measured(request) } else { request };
-        let mut response = self.below.call(request).await?;
+        let standstill = Standstill::begin();
+        let mut response = whole(self.below.call(request).await?).await;
+        drop(standstill);
         self.wire.die(true);
         if is_measured {
-            response = self.consume(response, is_read).await;
+            self.consume(&response, is_read);
         }
         self.wire.redate(&mut response);
         Ok(response)
@@ -327,11 +335,9 @@ impl Connector {
 
 impl Connector {
     /// Adds what the store says it has consumed.
-    async fn consume(&self, response: HttpResponse, is_read: bool) -> HttpResponse {
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
-        let body = body.to_bytes();
-        let members: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+    fn consume(&self, response: &HttpResponse, is_read: bool) {
+        let body = response.body().bytes().expect("it is in memory");
+        let members: serde_json::Value = serde_json::from_slice(body).expect("it is JSON");
         let units = |one: &serde_json::Value| one["CapacityUnits"].as_f64().unwrap_or(0.0);
         let consumed = match &members["ConsumedCapacity"] {
             serde_json::Value::Array(tables) => tables.iter().map(units).sum(),
@@ -345,13 +351,18 @@ impl Connector {
         let (reads, writes) = state.consumed.as_mut().expect("it is measured");
         *writes += refused.map_or(0.0, |units| f64::from(u32::try_from(units).expect("few")));
         *(if is_read { reads } else { writes }) += consumed;
-        drop(state);
-        let mut whole = HttpResponse::new(status, body.to_vec().into());
-        for (name, value) in &headers {
-            whole.headers_mut().append(name.to_owned(), value.to_owned());
-        }
-        whole
     }
+}
+
+/// A response with its body in memory: nothing of it is under way any more.
+async fn whole(response: HttpResponse) -> HttpResponse {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
+    let mut whole = HttpResponse::new(status, body.to_bytes().to_vec().into());
+    for (name, value) in &headers {
+        whole.headers_mut().append(name.to_owned(), value.to_owned());
+    }
+    whole
 }
 
 /// The size of an item in DynamoDB's JSON ("DynamoDB item sizes and formats", developer guide).
