@@ -71,6 +71,20 @@ pub(super) const ALL: &[Promise] = &[
 /// In every tree of ours. Where it is missing, the listing was not understood, and proves nothing.
 const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
 
+/// In `one-pool/` with other features than in the workspace: the SDK's own HTTP client brings them, and
+/// what it does not need is not asked for.
+const ITS_OWN: [&str; 9] = [
+    PACKAGE,
+    "aws-config",
+    "aws-sdk-dynamodb",
+    "aws-smithy-http-client",
+    "aws-smithy-runtime",
+    "aws_lambda_events",
+    "lambda_http",
+    "rustls",
+    "rustls-webpki",
+];
+
 /// Names the crates of the core.
 const CORE_CRATES: &str = "xtask/core-crates.txt";
 
@@ -117,7 +131,8 @@ fn below(tree: &str) -> BTreeSet<&str> {
     names(tree).filter(|name| *name != PACKAGE).collect()
 }
 
-/// What `cargo run -p lambda-example` has built of the SDK serves `cargo xtask test` too.
+/// What `cargo run -p lambda-example` has built of the SDK serves `cargo xtask test` too; and what that
+/// builds serves `one-pool/`, but for what its HTTP client changes.
 pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     let tree = |selection: &[&str]| {
         let args = ["tree", "--edges", "normal,build,dev", "--format", " {p} {f}"];
@@ -127,18 +142,35 @@ pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     };
     let example = tree(&["--package", "lambda-example", "--prefix", "depth", "--no-dedupe"])?;
     let tests = tree(&["--workspace", "--all-features", "--prefix", "none"])?;
-    let again = built_again(&example, &tests)?;
+    let one_pool = tree(&["--manifest-path", "one-pool/Cargo.toml", "--prefix", "none"])?;
+    let mut again = built_again(&example, &tests)?;
+    again.extend(built_for_one_pool(&one_pool, &tests));
     for package in &again {
         println!("    {package}: the tests build it with other features");
     }
     Ok(if again.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
+/// What both have, but in another version or with other features.
+fn built_for_one_pool(one_pool: &str, tests: &str) -> BTreeSet<String> {
+    let there: BTreeSet<_> = packages(tests).collect();
+    let names: BTreeSet<_> = names(tests).collect();
+    let again = packages(one_pool).filter(|package| {
+        let name = package.split(' ').next().unwrap_or_default();
+        names.contains(name) && !ITS_OWN.contains(&name) && !there.contains(package)
+    });
+    again.map(str::to_owned).collect()
+}
+
+/// `name v1.2.3 features`
+fn packages(tree: &str) -> impl Iterator<Item = &str> {
+    tree.lines().map(|line| line.trim_end_matches("(*)").trim())
+}
+
 /// What of the SDK and below it has not the same features in both. Lines of the first are
 /// `3 name v1.2.3 features`, by their depth; of the second without it.
 fn built_again(example: &str, tests: &str) -> Result<BTreeSet<String>> {
-    let tests: BTreeSet<_> =
-        tests.lines().map(|line| line.trim_end_matches("(*)").trim()).collect();
+    let tests: BTreeSet<_> = packages(tests).collect();
     let mut again = BTreeSet::new();
     let mut sdk_depth = None;
     for line in example.lines() {
@@ -221,6 +253,16 @@ mod tests {
         let other = same.replace("net,rt", "net,rt,test-util");
         let told = built_again(example, &other).unwrap();
         assert_eq!(told.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,rt"]);
+    }
+
+    #[test]
+    fn what_is_built_for_one_pool_alone_is_told_but_for_its_own() {
+        let tests =
+            " rustls v0.23.46 ring\n tokio v1.54.1 net\n tokio-macros v2.0.0 (proc-macro) \n";
+        let one_pool = "rustls v0.23.46 aws_lc_rs\ncmake v0.1.0 \ntokio v1.54.1 net (*)\n";
+        assert!(built_for_one_pool(one_pool, tests).is_empty());
+        let told = built_for_one_pool(&one_pool.replace("net", "net,test-util"), tests);
+        assert_eq!(told.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,test-util"]);
     }
 
     #[test]
