@@ -21,7 +21,7 @@ use crate::key::Scope;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
 use crate::policy::Policy;
 use crate::schema::TableSchema;
-use crate::signals::LogKey;
+use crate::signals::{Log, LogKey};
 
 /// The longest that one DynamoDB call may take, the SDK's retries included.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -179,7 +179,7 @@ pub struct Builder {
     policy: Policy,
     request_timeout: Duration,
     clock_tolerance: Duration,
-    log_key: LogKey,
+    log: Log,
     coding: Coding,
     report_capacity: bool,
     disabled: bool,
@@ -197,7 +197,7 @@ impl Builder {
             policy: Policy::default(),
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
-            log_key: LogKey::default(),
+            log: Log::default(),
             coding: Coding::default(),
             report_capacity: false,
             disabled: kill_switch::is_thrown(),
@@ -297,7 +297,26 @@ impl Builder {
     /// # }
     /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
-        self.log_key = log_key;
+        self.log.key = log_key;
+        self
+    }
+
+    /// Logs the end of a first run at INFO, like the end of every other call. Default: `false`, at
+    /// DEBUG, so that a function which logs at INFO is silent as long as nothing repeats.
+    ///
+    /// With it every outcome is in the log, one line for each call. A metric filter on the log can
+    /// then count first runs and replays, and compute the share of replays.
+    ///
+    /// ```
+    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn log_first_runs(mut self, log: bool) -> Self {
+        self.log.first_runs = log;
         self
     }
 
@@ -537,7 +556,7 @@ impl Builder {
             table,
             policy: self.policy,
             clock_tolerance: self.clock_tolerance,
-            log_key: self.log_key,
+            log: self.log,
             coding: self.coding,
             replays: Replays::default(),
             cache,

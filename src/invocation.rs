@@ -19,14 +19,19 @@ pub(crate) fn deadline(context: &Context) -> Option<SystemTime> {
 /// runtime on which the invocations that come at once have to wait for each other.
 pub(crate) fn check_concurrency() -> Result<(), Error> {
     let concurrency = concurrency(std::env::var(MAX_CONCURRENCY).ok().as_deref())?;
-    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    if concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread)) {
+    if has_one_thread_for(concurrency) {
         tracing::warn!(
             concurrency,
             "invocations that come at once share one thread: give the function a multi-thread runtime"
         );
     }
     Ok(())
+}
+
+/// Whether so many invocations come at once, and this runtime runs one at a time.
+fn has_one_thread_for(concurrency: u32) -> bool {
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread))
 }
 
 fn concurrency(variable: Option<&str>) -> Result<u32, Error> {
@@ -57,6 +62,16 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn one_thread_is_too_few_for_invocations_that_come_at_once() {
+        assert_eq!([1, 2, 8].map(has_one_thread_for), [false, true, true]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn several_threads_are_enough_for_them() {
+        assert!(!has_one_thread_for(8));
     }
 
     #[test]

@@ -41,6 +41,6 @@ mod transfers;
 
 pub use api::{PAYMENTS_SCOPE, TRANSFERS_SCOPE, service};
 pub use ledger::{Entry, Ledger};
-pub use logs::write_logs;
+pub use logs::{logs, write_logs};
 pub use payment_events::{PAYMENT_EVENTS_SCOPE, book, payment_events};
 pub use payments::{Payment, Payments};

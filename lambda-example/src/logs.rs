@@ -2,7 +2,10 @@
 
 use std::{env, io};
 
+use tracing::Subscriber;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Writes the log from now on: as JSON if `AWS_LAMBDA_LOG_FORMAT` says so, and from the level in
 /// `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG` on, or from INFO.
@@ -15,15 +18,29 @@ pub fn write_logs() {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let level = variable("AWS_LAMBDA_LOG_LEVEL").or_else(|| variable("RUST_LOG"));
     let format = variable("AWS_LAMBDA_LOG_FORMAT");
+    logs(format.as_deref(), level.as_deref(), io::stdout).init();
+}
+
+/// A log of this format, from this level on. The words of a line stand as they are, without colours:
+/// filters look for them.
+pub fn logs<W>(
+    format: Option<&str>,
+    level: Option<&str>,
+    writer: W,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
     let logs = tracing_subscriber::fmt()
-        .with_max_level(level_of(level.as_deref()))
+        .with_max_level(level_of(level))
         .with_target(false)
+        .with_ansi(false)
         .without_time()
-        .with_writer(io::stdout);
+        .with_writer(writer);
     if format.is_some_and(|format| format.eq_ignore_ascii_case("json")) {
-        logs.json().init();
+        Box::new(logs.json().finish())
     } else {
-        logs.init();
+        Box::new(logs.finish())
     }
 }
 

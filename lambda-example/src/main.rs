@@ -15,7 +15,9 @@ async fn main() -> Result<(), Error> {
     if table.is_empty() {
         return Err("set PAYMENTS_TABLE to the name of the payments table".into());
     }
-    let idempotency = Idempotency::from_env().await?;
+    // Each call is a line, and the dashboard's share of replays is of all calls.
+    let builder = Idempotency::builder_from_env().await?;
+    let idempotency = builder.log_first_runs(true).build()?;
     // Called where the function starts from snapshots (SnapStart), and nowhere else.
     let snapshots = Arc::new(idempotency.snapshot_hooks());
     idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;

@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::key::{KeyForm, RecordKey, Scope};
 use crate::policy::Policy;
 use crate::record::Owner;
-use crate::signals::LogKey;
+use crate::signals::Log;
 
 pub(crate) struct Core {
     pub(crate) table: Table,
     pub(crate) policy: Policy,
     pub(crate) clock_tolerance: Duration,
-    pub(crate) log_key: LogKey,
+    pub(crate) log: Log,
     pub(crate) coding: Coding,
     pub(crate) replays: Replays,
     /// Completed answers that this process has seen, if it keeps them.

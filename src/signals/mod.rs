@@ -3,7 +3,7 @@
 //! | signal | what it tells |
 //! |---|---|
 //! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
-//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; DEBUG for `first`, INFO for the others |
+//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, and DEBUG for `first` unless [`Builder::log_first_runs`](crate::Builder::log_first_runs) asks for it |
 //! | event `DynamoDB has answered`, DEBUG | one request, the SDK's tries included: `action`, `result`, `micros`, `units` |
 //! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
@@ -74,6 +74,14 @@ pub enum LogKey {
     Verbatim,
     /// Nothing.
     Omitted,
+}
+
+/// What the log shows of calls, by choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) key: LogKey,
+    /// At INFO, as other calls.
+    pub(crate) first_runs: bool,
 }
 
 /// The field `key`, for a record's key as it stands in the table.
@@ -174,10 +182,11 @@ const ENDED: &str = "an idempotent call has ended";
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
     span: Span,
+    log: Log,
 }
 
 impl Signals {
-    pub(crate) fn new(key: &RecordKey, shown: LogKey) -> Self {
+    pub(crate) fn new(key: &RecordKey, log: Log) -> Self {
         let operation = key.operation();
         let span = tracing::info_span!(
             "idempotency",
@@ -187,13 +196,13 @@ impl Signals {
             attempt = Empty
         );
         if !span.is_disabled() {
-            match shown {
+            match log.key {
                 LogKey::Hashed => drop(span.record("key", hashed_key(key.as_str()))),
                 LogKey::Verbatim => drop(span.record("key", key.as_str())),
                 LogKey::Omitted => {}
             }
         }
-        Self { span }
+        Self { span, log }
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -207,7 +216,7 @@ impl Signals {
         if let Some(attempt) = attempt {
             self.span.record("attempt", attempt);
         }
-        if ending == Ending::First {
+        if ending == Ending::First && !self.log.first_runs {
             tracing::debug!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         } else {
             tracing::info!(parent: &self.span, operation, outcome, attempt, "{ENDED}");

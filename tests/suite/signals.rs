@@ -65,6 +65,17 @@ async fn a_first_call_is_quiet_and_the_others_are_told() {
 }
 
 #[tokio::test]
+async fn a_first_run_is_told_like_the_others_where_that_is_chosen() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.builder(&Link::without_retries()).log_first_runs(true).build().unwrap();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    charge(operation(&idempotency), &runs).await.unwrap();
+    let levels: Vec<_> = listener.said(ENDED).iter().map(|event| event.level).collect();
+    assert_eq!(levels, [Level::INFO, Level::INFO]);
+    assert_eq!(outcomes(&listener), ["first", "replay"]);
+}
+
+#[tokio::test]
 async fn an_owner_at_work_and_the_end_of_its_lease() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let (idempotency, gate) = (store.idempotency(), Gate::default());

@@ -64,8 +64,9 @@ pub(crate) fn sam(workspace: &Workspace) -> Result<Sam> {
     fs::create_dir_all(&infra.work)?;
     ensure!(infra.install_python()?, "the SAM CLI could not be installed");
     let emulator = infra.emulator()?;
-    ensure!(infra.translate()?, "the SAM template could not be translated");
-    let template = serde_json::from_str(&fs::read_to_string(&infra.translated)?)?;
+    let (translated, file) = infra.translate(TEMPLATE)?;
+    ensure!(translated, "the SAM template could not be translated");
+    let template = serde_json::from_str(&fs::read_to_string(file)?)?;
     Ok(Sam { emulator, template })
 }
 
@@ -78,11 +79,12 @@ fn emulator_name() -> Result<&'static str> {
     }
 }
 
+/// In `infra/sam`.
+const TEMPLATE: &str = "template.yaml";
+
 struct Infra {
     sam: PathBuf,
     cdk: PathBuf,
-    /// What the SAM translator makes of the template.
-    translated: PathBuf,
     /// For what is installed and made here.
     work: PathBuf,
 }
@@ -91,8 +93,7 @@ impl Infra {
     fn of(workspace: &Workspace) -> Self {
         let infra = workspace.root.join("infra");
         let work = workspace.target.join("infra");
-        let translated = work.join("sam.json");
-        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), translated, work }
+        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), work }
     }
 
     fn install_python(&self) -> Result<bool> {
@@ -122,20 +123,36 @@ impl Infra {
         Ok(emulator)
     }
 
-    fn translate(&self) -> Result<bool> {
-        let output = File::create(&self.translated)?;
-        let translate = ["translate.py", "template.yaml"];
-        succeeds(self.python_tool("python").args(translate).stdout(output))
+    /// What the SAM translator makes of a template, which has its name.
+    fn translate(&self, template: impl AsRef<Path>) -> Result<(bool, PathBuf)> {
+        let template = template.as_ref();
+        let name = Path::new(template.file_name().unwrap_or_default()).with_extension("json");
+        let translated = self.work.join(name);
+        let mut translate = self.python_tool("python");
+        translate.arg("translate.py").arg(template).stdout(File::create(&translated)?);
+        Ok((succeeds(&mut translate)?, translated))
     }
 
-    /// The template as it is written, and what is deployed of it.
+    /// The template, and the other one that is made of it.
     fn check_sam(&self) -> Result<bool> {
-        let validate =
-            ["validate", "--lint", "--region", "us-east-1", "--template", "template.yaml"];
-        Ok(succeeds(self.python_tool("sam").args(validate))?
-            && succeeds(self.python_tool("cfn-lint").arg("template.yaml"))?
-            && self.translate()?
-            && succeeds(self.python_tool("cfn-lint").arg(&self.translated))?)
+        let managed = self.work.join("managed-instances.yaml");
+        let mut make = self.python_tool("python");
+        make.arg("managed_instances.py").stdout(File::create(&managed)?);
+        Ok(self.check_template(Path::new(TEMPLATE))?
+            && succeeds(&mut make)?
+            && self.check_template(&managed)?)
+    }
+
+    /// As it is written, and what is deployed of it.
+    fn check_template(&self, template: &Path) -> Result<bool> {
+        let validate = ["validate", "--lint", "--region", "us-east-1", "--template"];
+        if !succeeds(self.python_tool("sam").args(validate).arg(template))?
+            || !succeeds(self.python_tool("cfn-lint").arg(template))?
+        {
+            return Ok(false);
+        }
+        let (is_translated, translated) = self.translate(template)?;
+        Ok(is_translated && succeeds(self.python_tool("cfn-lint").arg(translated))?)
     }
 
     /// The tests are over both: they read what `check_sam` has translated.
@@ -146,7 +163,7 @@ impl Infra {
             && succeeds(
                 self.node_tool("vitest")
                     .args(["run", "--reporter=dot"])
-                    .env("TRANSLATED_SAM_TEMPLATE", &self.translated),
+                    .env("TRANSLATED_SAM_TEMPLATES", &self.work),
             )?
             && succeeds(
                 self.node_tool("cdk").args(synth).arg("--output").arg(self.work.join("cdk.out")),

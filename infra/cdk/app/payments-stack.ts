@@ -163,10 +163,14 @@ export class PaymentsStack extends Stack {
       assumedBy: new iam.ServicePrincipal("lambda.amazonaws.com"),
     });
     logGroup.grantWrite(role);
+    const { capacityProviderArn } = this.settings;
+    const isOnDemand = capacityProviderArn === undefined;
     const fn = new RustFunction(this, id, {
       ...props,
-      // What traffic goes back to.
-      currentVersionOptions: { removalPolicy: RemovalPolicy.RETAIN },
+      currentVersionOptions: {
+        // Old versions cost nothing on demand. On Managed Instances each has instances of its own.
+        removalPolicy: isOnDemand ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY,
+      },
       manifestPath: MANIFEST,
       binaryName,
       architecture:
@@ -174,15 +178,14 @@ export class PaymentsStack extends Stack {
           ? lambda.Architecture.ARM_64
           : lambda.Architecture.X86_64,
       // Managed Instances take no less than 2 GB, and one vCPU with it.
-      memorySize: this.settings.capacityProviderArn === undefined ? 512 : 2048,
+      memorySize: isOnDemand ? 512 : 2048,
       tracing: lambda.Tracing.ACTIVE,
       loggingFormat: lambda.LoggingFormat.JSON,
       logGroup,
       role,
       environment: { IDEMPOTENCY_TABLE: this.idempotency.tableName, ...props.environment },
     });
-    const { capacityProviderArn } = this.settings;
-    if (capacityProviderArn !== undefined) {
+    if (!isOnDemand) {
       // `CapacityProvider.addFunction` is for providers of this app.
       (fn.node.defaultChild as lambda.CfnFunction).capacityProviderConfig = {
         lambdaManagedInstancesCapacityProviderConfig: { capacityProviderArn },

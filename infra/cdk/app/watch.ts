@@ -12,6 +12,7 @@ const SUM = { ...MINUTE, statistic: cloudwatch.Stats.SUM };
 
 /** What a dashboard shows of the outcomes of `docs/signals.md`. */
 const OUTCOMES = [
+  "first",
   "replay",
   "in_progress",
   "mismatch",
@@ -130,22 +131,10 @@ export class Watch extends Construct {
         ],
         [
           graph(
-            "How calls ended (but for first runs)",
+            "How calls ended",
             OUTCOMES.map((outcome) => alarms.metricOutcome(outcome)),
           ),
-          graph("Replays in 100 invocations (a batch is one)", [
-            new cloudwatch.MathExpression({
-              expression: `100 * replays / (${functions.map((_, index) => `i${index}`).join(" + ")})`,
-              label: "Replays",
-              usingMetrics: {
-                replays: alarms.metricOutcome("replay"),
-                ...Object.fromEntries(
-                  functions.map((fn, index) => [`i${index}`, fn.metricInvocations(MINUTE)]),
-                ),
-              },
-              ...MINUTE,
-            }),
-          ]),
+          graph("Replays in 100 first runs and replays", [alarms.metricReplayShare()]),
         ],
       ],
     });

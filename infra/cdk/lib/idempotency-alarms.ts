@@ -139,8 +139,8 @@ export class IdempotencyAlarms extends Construct {
 
   /**
    * Calls that ended so in a minute, by their name in `docs/signals.md`: `replay`, `mismatch`. Of
-   * functions that log as JSON, from INFO on; `first` is told at DEBUG, and is what remains of the
-   * invocations.
+   * functions that log as JSON, from INFO on; `first` of those that ask for it
+   * (`Builder::log_first_runs`).
    */
   public metricOutcome(outcome: string): cloudwatch.IMetric {
     return new cloudwatch.Metric({
@@ -149,6 +149,19 @@ export class IdempotencyAlarms extends Construct {
       dimensionsMap: { outcome },
       label: outcome,
       ...MINUTE,
+    });
+  }
+
+  /**
+   * How many of a hundred first runs and replays were replays, in a minute. Of functions as
+   * {@link metricOutcome} has them for `first`.
+   */
+  public metricReplayShare(): cloudwatch.IMetric {
+    return new cloudwatch.MathExpression({
+      expression: "100 * FILL(replays, 0) / SUM([first, replays])",
+      label: "Replays",
+      period: MINUTE.period,
+      usingMetrics: { first: this.metricOutcome("first"), replays: this.metricOutcome("replay") },
     });
   }
 

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
 import type { Object } from "./support/cloudformation";
-import { deployment, type Deployment, STACK_NAME } from "./support/deployment";
+import { deployment, type Deployment, shown, STACK_NAME } from "./support/deployment";
 import { rows, SIGNALS } from "./support/pages";
 import { KEY, resources, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
@@ -58,7 +58,13 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
   const [sam, cdk] = TOOLS.map((tool) => deployment(resources(tool, variant))) as [Deployment, Deployment];
 
   it("is the same stack by either tool", () => {
-    expect(sam.resources).toEqual(cdk.resources);
+    const [{ dashboard: ofSam, ...samResources }, { dashboard: ofCdk, ...cdkResources }] = [
+      sam.resources,
+      cdk.resources,
+    ];
+    expect(samResources).toEqual(cdkResources);
+    expect([ofSam, ofCdk]).not.toContain(undefined);
+    expect(shown(sam)).toEqual(shown(cdk));
     expect(sam.permissions).toEqual(cdk.permissions);
   });
 
@@ -186,6 +192,19 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
+    it("runs its functions on Managed Instances where it is told to, and on demand elsewhere", () => {
+      const CapacityProviderArn = variant["capacityProviderArn"];
+      const config = { LambdaManagedInstancesCapacityProviderConfig: { CapacityProviderArn } };
+      for (const part of ["API", "consumer"]) {
+        const its = properties(stack, `function of the ${part}`);
+        expect(its["CapacityProviderConfig"]).toEqual(CapacityProviderArn && config);
+        expect(its["MemorySize"]).toBe(CapacityProviderArn ? 2048 : 512);
+        // There, each version has instances of its own, which are paid for.
+        const version = stack.resources[`version of the ${part}`]!;
+        expect(version.DeletionPolicy ?? "Delete").toBe(CapacityProviderArn ? "Delete" : "Retain");
+      }
+    });
+
     it("leaves a message hidden for six times as long as the consumer may run", () => {
       const timeout = properties(stack, CONSUMER)["Timeout"] as number;
       const queue = properties(stack, "queue");
@@ -277,14 +296,15 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
     });
 
     it("shows how calls ended, by the names of docs/signals.md", () => {
-      const shown = (stack.resources["dashboard"] as unknown as { metrics: string[] }).metrics;
+      const graphs = new Map(shown(stack).map(({ title, metrics }) => [title, JSON.stringify(metrics)]));
       const known = rows("## Outcomes").map(([outcome]) => outcome!.replaceAll("`", ""));
-      const outcomes = shown.filter((metric) => /^[a-z_]+$/.test(metric));
+      const outcomes = [...graphs.get("How calls ended")!.matchAll(/Outcomes outcome (\w+)/g)].map(([, of]) => of!);
       expect(known).toEqual(expect.arrayContaining(outcomes));
-      for (const outcome of ["replay", "in_progress", "mismatch", "takeover", "lease_lost", "store_error"]) {
+      for (const outcome of ["first", "replay", "in_progress", "mismatch", "takeover", "lease_lost", "store_error"]) {
         expect(outcomes).toContain(outcome);
       }
-      expect(shown).toContain("100 * replays / (i0 + i1)");
+      const share = graphs.get("Replays in 100 first runs and replays")!;
+      for (const outcome of ["first", "replay"]) expect(share).toContain(`Outcomes outcome ${outcome}"`);
       for (const part of ["API", "consumer"]) {
         expect(properties(stack, `Outcomes in the log of the ${part}`)).toMatchObject({
           FilterPattern: '{ $.fields.outcome = "*" }',

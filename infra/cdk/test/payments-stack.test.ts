@@ -45,24 +45,6 @@ it("is what it was", () => {
   expect(text.replace(/[0-9a-f]{64}/g, "<hash>")).toMatchSnapshot();
 });
 
-// SAM takes no condition there: docs/deploy.md has the lines that its template needs.
-it("runs its functions on Managed Instances, where there is a capacity provider, and else on demand", () => {
-  const capacityProviderArn = "arn:aws:lambda:eu-central-1:111122223333:capacity-provider:payments";
-  const functions = (context: { readonly [key: string]: string }) =>
-    Template.fromStack(cdkStack(context)).findResources("AWS::Lambda::Function");
-  for (const { Properties } of Object.values(functions({ stage: "prod", capacityProviderArn }))) {
-    expect(Properties).toMatchObject({
-      MemorySize: 2048,
-      CapacityProviderConfig: {
-        LambdaManagedInstancesCapacityProviderConfig: { CapacityProviderArn: capacityProviderArn },
-      },
-    });
-  }
-  for (const { Properties } of Object.values(functions({ stage: "prod" }))) {
-    expect(Properties).not.toHaveProperty("CapacityProviderConfig");
-  }
-});
-
 describe("settings", () => {
   const of = (context: object) => settings(new App({ context }).node);
 

@@ -1,8 +1,8 @@
 /**
  * The Terraform module is what the crate needs, as SAM and CDK are.
  *
- * What it says of the table, the grants and the alarms is in a module without a provider, which
- * Terraform evaluates here. The resources around it are only formatted: their provider would have to be
+ * What it says of the table, the grants, the alarms and the dashboard is in modules without a provider,
+ * which Terraform evaluates here. The resources around it are only formatted: their provider would have to be
  * fetched from Terraform's own registry.
  */
 
@@ -18,7 +18,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
 import { IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
-import { deployment } from "./support/deployment";
+import { deployment, graphs, shown, STACK_NAME } from "./support/deployment";
 import { SIGNALS } from "./support/pages";
 import { KEY, resources, VARIANTS } from "./support/stacks";
 
@@ -34,10 +34,10 @@ function terraform(folder: string, ...args: string[]): { status: number | null; 
 const IS_THERE = terraform(os.tmpdir(), "version").status === 0;
 if (!IS_THERE) console.warn("this machine has no Terraform: infra/terraform is not looked at");
 
-/** The outputs of the module that says what is needed. */
-function evaluated(variables: object): { [name: string]: any } {
+/** The outputs of one of the modules without a provider. */
+function evaluated(variables: object, module = "contract"): { [name: string]: any } {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "terraform-"));
-  fs.copyFileSync(path.join(MODULE, "modules/contract/main.tf"), path.join(folder, "main.tf"));
+  fs.copyFileSync(path.join(MODULE, "modules", module, "main.tf"), path.join(folder, "main.tf"));
   fs.writeFileSync(path.join(folder, "terraform.tfvars.json"), JSON.stringify(variables));
   for (const args of [["init", "-input=false"], ["apply", "-auto-approve", "-input=false"]]) {
     const { status, stderr } = terraform(folder, ...args, "-no-color");
@@ -126,16 +126,18 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
   });
 
   it("shows on its dashboard what the CDK app shows of functions, table and outcomes", () => {
-    const { dashboard } = deployment(resources("CDK", VARIANTS["dev"]!)).resources;
-    const { metrics: shown } = dashboard as unknown as { metrics: string[] };
-    const { functions, table, outcomes } = plain["dashboard"] as { [of: string]: string[] };
-    expect([...new Set(shown.filter((metric) => /^[a-z_]+$/.test(metric)))]).toEqual(outcomes);
-    const first = shown.indexOf(table![0]!);
-    expect(shown.slice(first, first + table!.length)).toEqual(table);
-    expect(shown.slice(0, functions!.length)).toEqual(functions);
-    const body = fs.readFileSync(path.join(MODULE, "dashboard.tf"), "utf8");
-    const used = [...body.matchAll(/module\.contract\.dashboard\.(\w+)/g)].map(([, of]) => of);
-    expect(used.sort()).toEqual(Object.keys(plain["dashboard"]).sort());
+    const function_names = ["<function of the API>", "<function of the consumer>"];
+    const variables = { region: "<AWS::Region>", table_name: "<table by pk>", function_names };
+    const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}-Outcomes`];
+    const { body } = evaluated({ ...variables, outcomes }, "dashboard");
+    const queues = "Payment events waiting";
+    const ofCdk = shown(deployment(resources("CDK", VARIANTS["dev"]!))).filter(({ title }) => title !== queues);
+    expect(graphs(body)).toEqual(ofCdk);
+  });
+
+  it("counts outcomes by the pattern of the CDK construct", () => {
+    const { resources: all } = deployment(resources("CDK", VARIANTS["dev"]!));
+    expect(all["Outcomes in the log of the API"]!.Properties!["FilterPattern"]).toBe(plain["outcomes_pattern"]);
   });
 
   it("deploys the example's function with what it reads and may do", () => {

@@ -14,7 +14,9 @@ async fn main() -> Result<(), Error> {
     if table.is_empty() {
         return Err("set LEDGER_TABLE to the name of the ledger's table".into());
     }
-    let idempotency = Idempotency::from_env().await?;
+    // Each call is a line, and the dashboard's share of replays is of all calls.
+    let builder = Idempotency::builder_from_env().await?;
+    let idempotency = builder.log_first_runs(true).build()?;
     idempotency.preflight().scope(PAYMENT_EVENTS_SCOPE).await?;
     let ledger = Ledger::new(idempotency.client().clone(), table);
     let consumer = payment_events(&idempotency);

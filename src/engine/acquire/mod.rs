@@ -55,7 +55,7 @@ impl Call {
             let operation = key.operation();
             tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
         }
-        let signals = Signals::new(&key, core.log_key);
+        let signals = Signals::new(&key, core.log);
         Self { key, fingerprint, policy, deadline, answers, signals }
     }
 

@@ -181,7 +181,7 @@ function essence(resource: Resource): Object {
       its = sortedMetrics(its) as Object;
       break;
     case "AWS::CloudWatch::Dashboard":
-      return { Type: resource.Type, metrics: dashboardMetrics(its["DashboardBody"]!) };
+      return { Type: resource.Type, body: its["DashboardBody"]! };
   }
   return {
     Type: resource.Type,
@@ -213,12 +213,34 @@ function sortedMetrics(value: Json): Json {
   );
 }
 
-/** The names of the metrics in the order of the graphs. */
-function dashboardMetrics(body: Json): Json {
-  const names = JSON.stringify(body).matchAll(
-    /\\"AWS\/\w+\\",\s*\\"(\w+)\\"|\\"outcome\\",\s*\\"(\w+)\\"|\\"expression\\":\s*\\"([^"]+)\\"/g,
-  );
-  return [...names].map(([, metric, outcome, expression]) => metric ?? outcome ?? expression ?? "");
+/** A graph of a dashboard: what it shows, whichever way that was written. */
+export interface Graph {
+  readonly title: string;
+  readonly metrics: readonly object[];
+}
+
+/** The graphs of a dashboard's body, in their order. */
+export function graphs(body: string): Graph[] {
+  const { widgets } = JSON.parse(body) as { widgets: { properties: any }[] };
+  return widgets.map(({ properties: { title, metrics, stat, period } }) => ({
+    title,
+    metrics: metrics.map((metric: (string | object)[]) => {
+      const of = metric.filter((part) => typeof part === "string").join(" ");
+      const own = metric.find((part) => typeof part === "object") as { [name: string]: unknown } | undefined;
+      const { label: _, ...rest } = own ?? {};
+      const shared = "expression" in rest ? { period } : { stat, period };
+      return { of: of.replace(/(\S+)-\S*?(Outcomes)/, "$2"), ...defined(shared), ...rest };
+    }),
+  }));
+}
+
+function defined(of: object): object {
+  return Object.fromEntries(Object.entries(of).filter(([, value]) => value !== undefined));
+}
+
+/** The graphs of a stack's dashboard. */
+export function shown(of: Deployment): Graph[] {
+  return graphs((of.resources["dashboard"] as unknown as { body: string }).body);
 }
 
 /** The statements of a role, inline and attached. */
@@ -267,13 +289,12 @@ function spell(value: Json, labels: Map<string, string>): Json {
     const join = value["Fn::Join"] as [string, Json[]] | undefined;
     if (join) return join[1].map((part) => String(inner(part))).join(join[0]);
     const sub = value["Fn::Sub"];
-    if (Array.isArray(sub)) {
-      const [text, variables] = sub as [string, Object];
-      return text.replace(/\$\{([\w:]+)\}/g, (_, id) =>
-        variables[id] === undefined ? reference(id) : String(inner(variables[id]!)),
+    if (sub !== undefined) {
+      const [text, variables] = (Array.isArray(sub) ? sub : [sub, {}]) as [string, Object];
+      return text.replace(/\$\{([\w:]+)(?:\.(\w+))?\}/g, (_, id, of?: string) =>
+        variables[id] === undefined ? reference(id, of && `: ${of}`) : String(inner(variables[id]!)),
       );
     }
-    if (typeof sub === "string") return sub.replace(/\$\{([\w:]+)\}/g, (_, id) => reference(id));
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, named(key, inner(member))]));
   };
   return inner(value);

@@ -11,10 +11,11 @@ import { settings, type Settings } from "../../app/settings";
 import { deployed, type Resource, type Template } from "./cloudformation";
 import { STACK_NAME } from "./deployment";
 
-/** What `cargo xtask infra` makes of the SAM template, before it runs these tests. */
-const SAM = process.env["TRANSLATED_SAM_TEMPLATE"] ?? path.resolve("../../target/infra/sam.json");
+/** Where `cargo xtask infra` leaves what it makes of the SAM templates, before it runs these tests. */
+const SAM = process.env["TRANSLATED_SAM_TEMPLATES"] ?? path.resolve("../../target/infra");
 
 export const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
+export const CAPACITY_PROVIDER = "arn:aws:lambda:eu-central-1:111122223333:capacity-provider:payments";
 export const TOPIC = "arn:aws:sns:eu-central-1:111122223333:alarms";
 
 /** The settings that are tried, by name: each value of each one. */
@@ -32,6 +33,7 @@ export const VARIANTS: { readonly [name: string]: { readonly [key: string]: stri
     consumerConcurrency: "5",
   },
   x86_64: { stage: "dev", architecture: "x86_64", logRetentionDays: "7" },
+  "Managed Instances": { stage: "prod", capacityProviderArn: CAPACITY_PROVIDER },
 };
 
 export function cdkStack(context: { readonly [key: string]: string }): PaymentsStack {
@@ -47,22 +49,24 @@ const synthesised = new Map<string, Template>();
 
 /** The resources that this tool deploys with these settings. */
 export function resources(tool: Tool, context: { readonly [key: string]: string }): { [id: string]: Resource } {
-  if (tool === "SAM") return deployed(sam(), parameters(context));
+  if (tool === "SAM") return deployed(sam(context), parameters(context));
   const key = JSON.stringify(context);
   const known = synthesised.get(key) ?? (Synthesised.fromStack(cdkStack(context)).toJSON() as Template);
   synthesised.set(key, known);
   return deployed(known);
 }
 
-export function sam(): Template {
-  if (!fs.existsSync(SAM)) {
-    throw new Error(`${SAM} is not there: run \`cargo xtask infra\`, which translates the template`);
+/** There are two templates: a capacity provider is none that a condition can leave out. */
+function sam({ capacityProviderArn }: { readonly [key: string]: string }): Template {
+  const file = path.join(SAM, capacityProviderArn === undefined ? "template.json" : "managed-instances.json");
+  if (!fs.existsSync(file)) {
+    throw new Error(`${file} is not there: run \`cargo xtask infra\`, which translates the templates`);
   }
-  return JSON.parse(fs.readFileSync(SAM, "utf8")) as Template;
+  return JSON.parse(fs.readFileSync(file, "utf8")) as Template;
 }
 
 function parameters(context: { readonly [key: string]: string }): { [name: string]: string } {
-  const names: { [key in keyof Omit<Settings, "capacityProviderArn">]: string } = {
+  const names: { [key in keyof Settings]: string } = {
     stage: "Stage",
     endpoint: "Endpoint",
     architecture: "Architecture",
@@ -71,6 +75,7 @@ function parameters(context: { readonly [key: string]: string }): { [name: strin
     requestsPerSecond: "RequestsPerSecond",
     reservedConcurrency: "ReservedConcurrency",
     consumerConcurrency: "ConsumerConcurrency",
+    capacityProviderArn: "CapacityProviderArn",
     kmsKeyArn: "KmsKeyArn",
     logRetentionDays: "LogRetentionDays",
     alarmTopicArn: "AlarmTopicArn",

@@ -169,32 +169,6 @@ output "signals" {
   }
 }
 
-output "dashboard" {
-  description = "What a dashboard shows: metrics of each function and of the table, and how calls ended, but for first runs."
-  value = {
-    functions = ["Invocations", "Errors"]
-    table = [
-      "ConsumedWriteCapacityUnits",
-      "ConsumedReadCapacityUnits",
-      "ConditionalCheckFailedRequests",
-      "ReadThrottleEvents",
-      "WriteThrottleEvents",
-    ]
-    outcomes = [
-      "replay",
-      "in_progress",
-      "mismatch",
-      "takeover",
-      "released",
-      "lease_lost",
-      "lease_expired",
-      "unconfirmed",
-      "store_error",
-      "error",
-    ]
-  }
-}
-
 output "outcomes_pattern" {
   description = "Lines that tell how a call ended, in logs that are JSON."
   value       = "{ $.fields.outcome = \"*\" }"
