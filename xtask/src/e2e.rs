@@ -5,6 +5,7 @@
 //! test target `e2e`, where the AWS SDK is built already; they start the emulators and speak as the
 //! services do.
 
+mod filters;
 mod tables;
 mod template;
 
@@ -39,6 +40,8 @@ pub struct Stack {
     tables: BTreeMap<String, String>,
     /// By the name of the binary: what Lambda gives to each function.
     pub functions: Value,
+    /// What is counted in their logs.
+    filters: Value,
 }
 
 impl Stack {
@@ -52,7 +55,8 @@ impl Stack {
         let tables = table_names(&template)?;
         tables::make(&template, &tables, server)?;
         let functions = functions(&template, &tables)?;
-        Ok(Self { emulator: sam.emulator, tables, functions })
+        let filters = filters::filters(&template)?;
+        Ok(Self { emulator: sam.emulator, tables, functions, filters })
     }
 }
 
@@ -60,12 +64,13 @@ impl Stack {
 pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let mut server = dynamodb_local::required(&workspace.target)?;
-    let Stack { emulator, tables, functions } = Stack::deploy(&workspace, &server)?;
+    let Stack { emulator, tables, functions, filters } = Stack::deploy(&workspace, &server)?;
     let deployment = json!({
         "emulator": emulator,
         "endpoint": server.endpoint(),
         "tables": tables,
         "functions": functions,
+        "filters": filters,
         "bootstraps": options.bootstraps.as_deref().map(bootstraps).transpose()?,
     });
     let passed = run_scenarios(&workspace, &deployment, options, &server)?;
@@ -108,8 +113,7 @@ fn table_names(template: &Template) -> Result<BTreeMap<String, String>> {
 fn functions(template: &Template, tables: &BTreeMap<String, String>) -> Result<Value> {
     let mut functions = serde_json::Map::new();
     for (id, function) in template.resources("AWS::Lambda::Function") {
-        let binary = function["Metadata"]["BuildProperties"]["Binary"].as_str();
-        let binary = binary.with_context(|| format!("{id} names no binary"))?;
+        let binary = binary(function).with_context(|| format!("{id} names no binary"))?;
         let property = |name: &str| {
             let value = template.resolve(&function["Properties"][name], tables);
             value.with_context(|| format!("{id}: {name}"))
@@ -123,6 +127,10 @@ fn functions(template: &Template, tables: &BTreeMap<String, String>) -> Result<V
     }
     ensure!(!functions.is_empty(), "the template has no function");
     Ok(functions.into())
+}
+
+fn binary(function: &Value) -> Option<&str> {
+    function["Metadata"]["BuildProperties"]["Binary"].as_str()
 }
 
 /// From the root: the tests run in another folder.

@@ -1,113 +1,309 @@
-//! What the alarms of `infra/` count is in the function's log: the words of `docs/signals.md`, in both of
-//! Lambda's log formats.
+//! What the alarms of `infra/` count is in the functions' logs: the template's own filter patterns, on
+//! the lines of a function that has met what each alarm is about. In both of Lambda's log formats; and
+//! where only warnings and errors are logged, by their words.
+//!
+//! `infra/cdk/test/both.test.ts` holds the CDK's and Terraform's patterns to be the same.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use dynamodb_idempotency::Idempotency;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use aws_sdk_dynamodb::types::AttributeValue;
+use dynamodb_idempotency::{DISABLED_VARIABLE, Idempotency, Outage};
+use lambda_example::{Payments, logs, service};
+use lambda_http::Body;
+use lambda_http::http::Request;
+use serde_json::json;
+use tower::ServiceExt;
 
-use crate::deployment::{Deployment, Function};
-use crate::dynamodb::unique;
+use crate::deployment::{Deployment, Filter, Function};
+use crate::dynamodb::{client, unique};
 use crate::emulator::Emulator;
-use crate::event::{Kind, Order};
+use crate::event::{Kind, Order, Response};
+use crate::line::Line;
+use crate::queue::batch;
+use crate::runtime_api::Environment;
 
-const PAGE: &str = include_str!("../../../docs/signals.md");
-const FORMATS: [&str; 2] = ["JSON", "Text"];
 const KIND: Kind = Kind::HttpApi;
 
-/// Whether an alarm's filter finds a line.
-fn counts(alarm: &str, log: &str) -> bool {
-    let start = format!("| `{alarm}` | ");
-    let row =
-        PAGE.lines().find_map(|line| line.strip_prefix(&start)).expect("an alarm of the page");
-    let (words, _outcome) = row.split_once(" | ").expect("a row of three columns");
-    let mut words = words.split('`').skip(1).step_by(2);
-    words.any(|word| log.lines().any(|line| line.contains(word)))
+/// The alarms that have a test below.
+const PROVEN: [&str; 7] = [
+    "ErrorLinesAlarm",
+    "FailOpenAlarm",
+    "LeaseExpiredAlarm",
+    "LeaseLostAlarm",
+    "StoreErrorAlarm",
+    "SwitchedOffAlarm",
+    "UnconfirmedAlarm",
+];
+
+/// By format and level: as the templates set them; in the other format; and with nothing below the
+/// level of the alarm's own words.
+type Logging = (&'static str, &'static str);
+const INFO: [Logging; 2] = [("JSON", "INFO"), ("Text", "INFO")];
+const FROM_ERROR: [Logging; 4] =
+    [("JSON", "INFO"), ("Text", "INFO"), ("JSON", "ERROR"), ("Text", "ERROR")];
+const FROM_WARN: [Logging; 4] =
+    [("JSON", "INFO"), ("Text", "INFO"), ("JSON", "WARN"), ("Text", "WARN")];
+
+/// The alarms whose filters find a line in the log of this function.
+fn ringing(deployment: &Deployment, function: &str, log: &str) -> BTreeSet<String> {
+    let filters = deployment.filters.iter().filter(|filter| filter.function == function);
+    let counting = filters.filter(|Filter { pattern, .. }| log.lines().any(|l| pattern.matches(l)));
+    counting.filter_map(|filter| filter.alarm.clone()).collect()
 }
 
-/// The status of the answer to a payment that has a key of its own.
-async fn pay(emulator: &Emulator) -> u64 {
-    let key = unique("order");
-    let order = Order { amount: 1200, source: "tok_visa", note: key.clone() };
-    KIND.response(&emulator.invoke(&KIND.payment(Some(&key), &order)).await).status
+#[track_caller]
+fn assert_rings(deployment: &Deployment, function: &str, alarms: &[&str], log: &str) {
+    let ringing = ringing(deployment, function, log);
+    for alarm in alarms {
+        assert!(ringing.contains(*alarm), "{alarm} is not among {ringing:?}:\n{log}");
+    }
 }
 
-fn logging(mut function: Function, format: &str) -> Function {
+#[track_caller]
+fn assert_silent(deployment: &Deployment, function: &str, log: &str) {
+    assert_eq!(ringing(deployment, function, log), BTreeSet::new(), "{log}");
+}
+
+fn logging(mut function: Function, (format, level): Logging) -> Function {
     function.environment.insert("AWS_LAMBDA_LOG_FORMAT".into(), format.to_owned());
+    function.environment.insert("AWS_LAMBDA_LOG_LEVEL".into(), level.to_owned());
     function
 }
 
-/// Between a function and DynamoDB Local, and can be cut.
-struct Line {
-    address: SocketAddr,
-    connections: JoinHandle<()>,
+/// Behind a line that can be cut.
+fn over(line: &Line, mut function: Function) -> Function {
+    function.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".into(), line.endpoint());
+    function
 }
 
-impl Line {
-    async fn to(endpoint: &str) -> Self {
-        let target = endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        let address = listener.local_addr().expect("its address");
-        let connections = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (mut near, _) = listener.accept().await.expect("a connection");
-                let target = target.clone();
-                connections.spawn(async move {
-                    let mut far = TcpStream::connect(target).await.expect("DynamoDB Local");
-                    // Either end may hang up as it likes.
-                    copy_bidirectional(&mut near, &mut far).await.is_ok()
-                });
-            }
-        });
-        Self { address, connections }
-    }
+fn order(source: &'static str, note: &str) -> Order {
+    Order { amount: 1200, source, note: note.to_owned() }
+}
 
-    async fn cut(self) {
-        self.connections.abort();
-        assert!(self.connections.await.is_err(), "it has ended by itself");
+/// The answer to a payment that has a key of its own.
+async fn pay(emulator: &Emulator) -> Response {
+    let key = unique("order");
+    KIND.response(&emulator.invoke(&KIND.payment(Some(&key), &order("tok_visa", &key))).await)
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn each_alarm_on_a_log_has_its_test_here() {
+    let filters = Deployment::load().filters;
+    for function in ["payments", "payment-events"] {
+        let of = filters.iter().filter(|filter| filter.function == function);
+        let alarms: BTreeSet<_> = of.filter_map(|filter| filter.alarm.as_deref()).collect();
+        assert_eq!(alarms, BTreeSet::from(PROVEN), "{function}");
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn without_its_table_the_log_has_what_an_alarm_counts() {
+async fn a_healthy_function_rings_nothing_and_its_outcomes_are_counted() {
     let deployment = Deployment::load();
-    for format in FORMATS {
+    let function = logging(deployment.payments(), ("JSON", "INFO"));
+    let emulator = Emulator::start(&deployment, &function).await;
+    let key = unique("order");
+    for source in ["tok_visa", "tok_visa", "tok_declined"] {
+        emulator.invoke(&KIND.payment(Some(&key), &order(source, &key))).await;
+    }
+    let log = emulator.log();
+    assert_silent(&deployment, "payments", &log);
+    let mut counted = deployment.filters.iter().filter(|filter| filter.function == "payments");
+    let outcomes = counted.find(|filter| filter.alarm.is_none()).expect("a count of outcomes");
+    let dimension = outcomes.dimension.as_ref().expect("a dimension");
+    let found = log.lines().filter(|line| outcomes.pattern.matches(line));
+    let found: Vec<_> = found.filter_map(|line| dimension.text(line)).collect();
+    assert_eq!(found, ["first", "replay", "mismatch"], "{log}");
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn a_store_that_is_gone_or_refuses_rings_by_error_lines() {
+    let deployment = Deployment::load();
+    for format in FROM_ERROR {
         let table = unique("deleted");
         let idempotency = Idempotency::new(deployment.client(), &table);
         idempotency.create_table().await.expect("a table");
         let mut function = logging(deployment.payments(), format);
         function.environment.insert("IDEMPOTENCY_TABLE".into(), table.clone());
         let emulator = Emulator::start(&deployment, &function).await;
-        assert_eq!(pay(&emulator).await, 201);
-        assert!(!counts("ErrorLines", &emulator.log()), "{}", emulator.log());
+        assert_eq!(pay(&emulator).await.status, 201);
+        assert_silent(&deployment, "payments", &emulator.log());
 
         deployment.client().delete_table().table_name(&table).send().await.expect("a table");
-        assert_eq!(pay(&emulator).await, 500);
-        assert!(counts("ErrorLines", &emulator.log()), "{}", emulator.log());
+        assert_eq!(pay(&emulator).await.status, 500);
+        assert_rings(&deployment, "payments", &["ErrorLinesAlarm"], &emulator.log());
+
+        let line = Line::to(&deployment.endpoint).await;
+        let function = over(&line, logging(deployment.payments(), format));
+        let emulator = Emulator::start(&deployment, &function).await;
+        assert_eq!(pay(&emulator).await.status, 201);
+        assert_silent(&deployment, "payments", &emulator.log());
+        line.deny().await;
+        assert_eq!(pay(&emulator).await.status, 500);
+        assert_rings(&deployment, "payments", &["ErrorLinesAlarm"], &emulator.log());
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn out_of_reach_of_dynamodb_the_log_has_what_two_alarms_count() {
+async fn a_store_out_of_reach_rings_by_store_error() {
     let deployment = Deployment::load();
-    for format in FORMATS {
+    let alarms = ["StoreErrorAlarm", "ErrorLinesAlarm"];
+    for format in INFO {
         let line = Line::to(&deployment.endpoint).await;
-        let mut function = logging(deployment.payments(), format);
-        let endpoint = format!("http://{}", line.address);
-        function.environment.insert("AWS_ENDPOINT_URL_DYNAMODB".into(), endpoint);
+        let function = over(&line, logging(deployment.payments(), format));
         let emulator = Emulator::start(&deployment, &function).await;
-        assert_eq!(pay(&emulator).await, 201);
-        assert!(!counts("StoreError", &emulator.log()), "{}", emulator.log());
-
+        assert_eq!(pay(&emulator).await.status, 201);
+        assert_silent(&deployment, "payments", &emulator.log());
         line.cut().await;
-        assert_eq!(pay(&emulator).await, 503);
-        for alarm in ["StoreError", "ErrorLines"] {
-            assert!(counts(alarm, &emulator.log()), "{alarm}: {}", emulator.log());
-        }
+        assert_eq!(pay(&emulator).await.status, 503);
+        assert_rings(&deployment, "payments", &alarms, &emulator.log());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn a_consumer_without_its_store_rings_as_the_api_does() {
+    let deployment = Deployment::load();
+    for format in INFO {
+        let line = Line::to(&deployment.endpoint).await;
+        let function = over(&line, logging(deployment.payment_events(), format));
+        let emulator = Emulator::start(&deployment, &function).await;
+        let send = async || {
+            let event = json!({"payment": unique("pay"), "account": unique("a"), "amount": 5});
+            let answer = emulator.invoke(&batch(&[event.to_string()])).await;
+            answer["batchItemFailures"].as_array().expect("a report").len()
+        };
+        assert_eq!(send().await, 0);
+        assert_silent(&deployment, "payment-events", &emulator.log());
+        line.cut().await;
+        assert_eq!(send().await, 1);
+        let alarms = ["StoreErrorAlarm", "ErrorLinesAlarm"];
+        assert_rings(&deployment, "payment-events", &alarms, &emulator.log());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn a_handler_at_the_end_of_its_lease_rings_by_lease_expired() {
+    let deployment = Deployment::load();
+    for format in FROM_ERROR {
+        let function = logging(deployment.payments(), format);
+        let environment = Environment::start(&deployment, &function, 1).await;
+        let key = unique("order");
+        let stuck = KIND.payment(Some(&key), &order("tok_stuck", &key));
+        let answer = environment.invoke(stuck, Duration::from_secs(1)).await;
+        KIND.response(&answer).assert_problem(503);
+        assert_rings(&deployment, "payments", &["LeaseExpiredAlarm"], &environment.log());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn an_owner_whose_key_was_taken_rings_by_lease_lost() {
+    let deployment = Deployment::load();
+    for format in FROM_ERROR {
+        let function = logging(deployment.payments(), format);
+        let emulator = Emulator::start(&deployment, &function).await;
+        let key = unique("order");
+        let pk = format!("payments#{key}");
+        let event = KIND.payment(Some(&key), &order("tok_slow", &key));
+        let taken = async {
+            deployment.wait_for_record(&pk).await;
+            let update = deployment.client().update_item();
+            let update = update.table_name(deployment.table("IdempotencyTable"));
+            let update = update.key("pk", AttributeValue::S(pk.clone()));
+            let update = update.update_expression("SET #owner = :another");
+            let update = update.expression_attribute_names("#owner", "owner");
+            let another = AttributeValue::S("another".to_owned());
+            let update = update.expression_attribute_values(":another", another);
+            update.send().await.expect("a record");
+        };
+        tokio::join!(emulator.invoke(&event), taken);
+        assert_eq!(deployment.payments_noted(&key).await.len(), 0);
+        assert_rings(&deployment, "payments", &["LeaseLostAlarm"], &emulator.log());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn a_store_that_goes_while_the_handler_runs_rings_by_unconfirmed() {
+    let deployment = Deployment::load();
+    for format in FROM_ERROR {
+        // A refusal by the card network is completed: it is the first that says so.
+        let line = Line::until(&deployment.endpoint, "COMPLETED").await;
+        let function = over(&line, logging(deployment.payments(), format));
+        let environment = Environment::start(&deployment, &function, 1).await;
+        let key = unique("order");
+        let event = KIND.payment(Some(&key), &order("tok_declined", &key));
+        let answer = environment.invoke(event, Duration::from_secs(4)).await;
+        assert_eq!(KIND.response(&answer).status, 402, "{answer}");
+        assert_rings(&deployment, "payments", &["UnconfirmedAlarm"], &environment.log());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an emulator: cargo xtask e2e"]
+async fn a_function_that_is_switched_off_rings() {
+    let deployment = Deployment::load();
+    for format in FROM_WARN {
+        let mut function = logging(deployment.payments(), format);
+        function.environment.insert(DISABLED_VARIABLE.into(), "true".to_owned());
+        let emulator = Emulator::start(&deployment, &function).await;
+        let key = unique("order");
+        emulator.invoke(&KIND.payment(Some(&key), &order("tok_declined", &key))).await;
+        assert_rings(&deployment, "payments", &["SwitchedOffAlarm"], &emulator.log());
+    }
+}
+
+/// The functions of the templates fail closed. What one says that does not: the example's service under
+/// another policy, in the example's own log.
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn a_service_that_fails_open_rings() {
+    let deployment = Deployment::load();
+    for (format, level) in FROM_ERROR {
+        let log = Log::default();
+        let writer = log.clone();
+        let logs = logs(Some(format), Some(level), move || writer.clone());
+        let guard = tracing::subscriber::set_default(logs);
+        // Nothing listens there.
+        let idempotency = Idempotency::builder(client("http://127.0.0.1:1"), "idempotency")
+            .policy(|policy| policy.outage(Outage::Open))
+            .build()
+            .expect("settings that fit");
+        let payments = Payments::new(deployment.client(), deployment.table("PaymentsTable"));
+        let key = unique("order");
+        let request = Request::post("/payments").header("idempotency-key", &key);
+        let body = order("tok_declined", &key).body();
+        let request = request.body(Body::from(body)).expect("a request");
+        service(&idempotency, payments).oneshot(request).await.expect("an answer");
+        drop(guard);
+        assert_rings(&deployment, "payments", &["FailOpenAlarm"], &log.text());
+    }
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("no panic").clone()).expect("a text")
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

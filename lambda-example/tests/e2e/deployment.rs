@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::PATIENCE;
 use crate::dynamodb::client;
+use crate::filter::{Pattern, Selector};
 
 pub type Item = HashMap<String, AttributeValue>;
 
@@ -24,6 +25,7 @@ pub struct Deployment {
     /// Names of tables, by their ids in the template.
     tables: BTreeMap<String, String>,
     functions: BTreeMap<String, Settings>,
+    pub filters: Vec<Filter>,
     /// The folder with `FUNCTION/bootstrap`, if the debug builds are not meant.
     bootstraps: Option<PathBuf>,
 }
@@ -34,6 +36,18 @@ struct Settings {
     environment: BTreeMap<String, String>,
     memory_mb: u32,
     timeout_s: u32,
+}
+
+/// A metric filter of the template.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Filter {
+    /// Whose log it counts in, by the binary's name.
+    pub function: String,
+    pub pattern: Pattern,
+    /// The alarm on what it counts.
+    pub alarm: Option<String>,
+    /// What it sorts by, where it has no alarm.
+    pub dimension: Option<Selector>,
 }
 
 /// What Lambda starts.

@@ -85,6 +85,25 @@ async fn one_that_overruns_its_deadline_is_stopped_while_its_neighbours_go_on() 
     environment.waits_for(CONCURRENCY).await;
 }
 
+/// The example's functions run on one thread, which is enough on demand.
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn a_function_of_one_thread_is_told_what_to_change_where_invocations_come_at_once() {
+    let deployment = Deployment::load();
+    for function in [deployment.payments(), deployment.payment_events()] {
+        for (concurrency, warnings) in [(1, 0), (CONCURRENCY, 1)] {
+            let environment = Environment::start(&deployment, &function, concurrency).await;
+            let log = environment.log();
+            let warned = log.lines().filter(|line| {
+                line.contains("WARN")
+                    && line.contains("give the function a multi-thread runtime")
+                    && line.contains(&format!("concurrency={concurrency}"))
+            });
+            assert_eq!(warned.count(), warnings, "{log}");
+        }
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
 async fn batches_that_come_at_once_are_booked_once() {
