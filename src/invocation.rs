@@ -38,7 +38,7 @@ fn concurrency(variable: Option<&str>) -> Result<u32, Error> {
     let Some(text) = variable else { return Ok(1) };
     text.parse().map_err(|source| {
         let message = format!(
-            "{MAX_CONCURRENCY} is {text:?}, which is no number of invocations: leave it to Lambda, \
+            "{MAX_CONCURRENCY} is {text:?}, which is not a number of invocations: leave it to Lambda, \
              or set it to 1 or more"
         );
         Error::new(ErrorKind::Configuration, message).with_source(source)

@@ -149,7 +149,7 @@ fn answer_of<T: Serialize, E: Display>(called: Result<Outcome<T>, RunError<E>>) 
                 Ok(result) if is_replayed => Answer::Result(marked(result)),
                 Ok(result) => Answer::Result(result),
                 Err(fault) => {
-                    error(INTERNAL_ERROR, &format!("the result is no JSON: {fault}"), None)
+                    error(INTERNAL_ERROR, &format!("the result is not JSON: {fault}"), None)
                 }
             }
         }
@@ -196,7 +196,7 @@ fn explained(fault: &Error) -> Answer {
     }
     let source = std::error::Error::source(fault);
     tracing::error!(kind = ?fault.kind(), error = %fault, source, "no answer for a tool call");
-    error(code, "The operators find the reason in the log.", Some(fault))
+    error(code, "The reason is in the server's log.", Some(fault))
 }
 
 fn error(code: i32, message: &str, fault: Option<&Error>) -> Answer {

@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
             | Self::Changed(message)
             | Self::TimeUp(message)
             | Self::Other(message) => f.write_str(&plain(message)),
-            Self::NobodyReads => f.write_str("the output is read no more"),
+            Self::NobodyReads => f.write_str("the output was closed"),
         }
     }
 }

@@ -92,7 +92,7 @@ async fn on_table(
             } else if is_new {
                 output::line(format!("table `{table}` was created, with its time to live on"))?;
             } else {
-                output::line(format!("table `{table}` was there already; its time to live is on"))?;
+                output::line(format!("table `{table}` exists already; its time to live is on"))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -98,7 +98,7 @@ async fn report(
 fn agreed(notes: &[String]) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        let message = "nobody is there to ask, so nothing was written: --yes does it";
+        let message = "there is nobody to ask, so nothing was written: add --yes";
         return Err(Failure::Refused(message.to_owned()));
     }
     Ok(ask(notes, &mut input.lock(), &mut std::io::stderr())?)

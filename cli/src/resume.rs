@@ -38,7 +38,7 @@ impl FromStr for Resume {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).ok_or_else(|| "it is not what a scan before has printed".to_owned())
+        read(text).ok_or_else(|| "it is not a place that a scan has printed".to_owned())
     }
 }
 

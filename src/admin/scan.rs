@@ -97,7 +97,7 @@ impl FromStr for Cursor {
         let texts: Option<Vec<(String, String)>> =
             json.and_then(|json| serde_json::from_slice(&json).ok());
         let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
-            let message = "this is no place in a scan: take what a scan before has given";
+            let message = "this is not a place in a scan: use one that a scan has returned";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         };
         let values = texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text)));

@@ -25,7 +25,7 @@ use crate::signals;
 
 /// When parts are not written in time.
 fn late() -> Error {
-    let message = "the parts of an answer were not written in the time that there is for them";
+    let message = "the parts of an answer were not written in time";
     Error::new(ErrorKind::Unavailable, message)
 }
 

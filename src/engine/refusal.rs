@@ -50,6 +50,6 @@ pub(crate) fn failed() -> Error {
 
 pub(crate) fn answer_unavailable(reason: &str) -> Error {
     let message =
-        format!("the operation completed earlier, but its answer is not to be had: {reason}");
+        format!("the operation completed earlier, but its answer is not available: {reason}");
     Error::new(ErrorKind::AnswerUnavailable, message)
 }

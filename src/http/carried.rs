@@ -41,7 +41,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         if self.0.is_some() {
             tracing::error!(
-                "a handler wants a transaction, and no transaction layer is around its route"
+                "a handler needs a transaction, and no transaction layer is around its route"
             );
         }
     }

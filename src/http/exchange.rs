@@ -262,7 +262,7 @@ pub(crate) fn pass_transaction<B: WholeBody>(
     if transaction.items.is_empty() {
         return transaction.response;
     }
-    let message = "a request that passes through unprotected wants a transaction: nothing was \
+    let message = "a request that passes through unprotected needs a transaction: nothing was \
                    written; add its method to Http::methods, and require a key";
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }

@@ -173,7 +173,7 @@ impl ProblemKind {
             Self::ReconcileFailed => (
                 "ReconcileFailed",
                 S::SERVICE_UNAVAILABLE,
-                "What became of an earlier request is not known",
+                "The outcome of an earlier request is not known",
             ),
         }
     }
@@ -305,7 +305,7 @@ pub(super) const SOON: Duration = Duration::from_secs(1);
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let said = |kind| Self::new(kind, error.to_string());
-        let unsaid = |kind| Self::new(kind, "The operators find the reason in the log.");
+        let unsaid = |kind| Self::new(kind, "The reason is in the server's log.");
         match error.kind() {
             ErrorKind::InvalidInput => said(ProblemKind::KeyInvalid),
             ErrorKind::Mismatch => said(ProblemKind::Mismatch),

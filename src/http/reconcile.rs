@@ -112,7 +112,7 @@ fn explain(config: &Config, ended: Ended) -> Response<Bytes> {
         Ended::Failed(response) => return AnsweredBy::Hook.mark(response),
         Ended::Error(error) => {
             tracing::error!(operation, %error, "a reconcile hook failed: nothing was written");
-            let detail = "The operators find the reason in the log.";
+            let detail = "The reason is in the server's log.";
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
         }
         Ended::Panic(panic) => {

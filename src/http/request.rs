@@ -149,12 +149,12 @@ fn scope_of(config: &Config, parts: &Parts) -> Result<Scope, Problem> {
         Tenant::Known(tenant) if !tenant.is_empty() => Ok(scope.tenant(&tenant)),
         Tenant::Unknown if !is_required => Ok(scope),
         Tenant::Unknown => {
-            let detail = "the request does not tell whose it is";
+            let detail = "the request names no tenant";
             Err(Problem::new(ProblemKind::TenantMissing, detail))
         }
         // Without a name it could be anybody's, and so everybody's.
         Tenant::Known(_) | Tenant::Invalid => {
-            let detail = "the request does not tell clearly whose it is";
+            let detail = "the request names several tenants, or one without a name";
             Err(Problem::new(ProblemKind::TenantInvalid, detail))
         }
     }

@@ -32,7 +32,7 @@
 //!    `Retry-After`, and the sender tries again. A handler that fails with a 5xx leaves the key
 //!    free for the next delivery.
 //! 3. The body does not count: senders change parts of it from one delivery to the next (Stripe's
-//!    `pending_webhooks`), and the signature already proves that the sender chose the id.
+//!    `pending_webhooks`), and the id already names the event.
 //!    [`Http::fingerprint`] after [`Http::webhook`] makes it count.
 
 use std::fmt;
@@ -265,7 +265,7 @@ fn by_stripe(secrets: &[Secret], parts: &Parts, body: &[u8], now: Timestamp) -> 
     if !secrets.iter().any(is_one) {
         return Err("it is not of this body and these secrets");
     }
-    let seconds: i64 = signed_at.parse().map_err(|_| "its time is no number")?;
+    let seconds: i64 = signed_at.parse().map_err(|_| "its time is not a number")?;
     let signed_at = Timestamp::from_millis(seconds.saturating_mul(1000));
     if now.since(signed_at) > STRIPE_TOLERANCE { Err("it is too old") } else { Ok(()) }
 }

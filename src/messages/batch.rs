@@ -109,7 +109,8 @@ fn log_unfinished<S: Source>(config: &Config<S>, verdicts: &[Verdict]) {
             no_turn,
             cut_off,
             "messages of a batch did not run to their end: behind a failed one of their group, \
-             without time for their turn, or cut off by the invocation's end; they come again"
+             without time for their turn, or cut off by the invocation's end; they will be \
+             delivered again"
         );
     }
 }

@@ -47,12 +47,12 @@ impl fmt::Display for BatchError {
         match self {
             Self::OtherSource { message } => f.write_str(message),
             Self::Failed { failed, total } => {
-                write!(f, "{failed} of {total} messages are not done: all of them come again")
+                write!(f, "{failed} of {total} messages are not done: all are delivered again")
             }
             Self::Nameless { failed, total } => write!(
                 f,
                 "{failed} of {total} messages are not done, and one of them has no identifier to \
-                 report: all of them come again"
+                 report: all are delivered again"
             ),
         }
     }

@@ -115,7 +115,7 @@ enum NotDone<E> {
 impl<E: fmt::Display> fmt::Display for NotDone<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoTurn => f.write_str("its key came free too late for it: nothing ran"),
+            Self::NoTurn => f.write_str("its key became free too late: nothing ran"),
             Self::Failed(error) => error.fmt(f),
         }
     }
@@ -271,7 +271,7 @@ impl Log<'_> {
             operation,
             source = service,
             message_id = self.id(),
-            "a message is being handled elsewhere: it comes again"
+            "a message is being handled elsewhere: it will be delivered again"
         );
         false
     }

@@ -152,7 +152,7 @@ async fn an_outage_is_told_without_its_cause() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.every("PutItem", Act::Answer(400, "ResourceNotFoundException"));
     let told = answer(&store.over(&link), &refund(1), &runs).await;
-    assert_eq!(told["error"]["message"], "The operators find the reason in the log.");
+    assert_eq!(told["error"]["message"], "The reason is in the server's log.");
     assert_eq!(told["error"]["data"]["kind"], "Configuration");
     assert_eq!(runs.count(), 0);
 }

@@ -97,7 +97,7 @@ async fn a_hint_knows_a_desk_from_a_function() {
 #[tokio::test]
 async fn create_table_says_whether_it_has() {
     let store = Store::without_table().await;
-    for said in ["was created", "was there already"] {
+    for said in ["was created", "exists already"] {
         let ended = store.run(&["create-table"]).await;
         assert!(ended.out.contains(said) && ended.out.contains(&store.table), "{ended:?}");
     }

@@ -78,8 +78,8 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let found = parts.extensions.get().cloned();
         found.ok_or_else(|| {
-            tracing::error!("a handler wants an Execution, and its request has none");
-            let detail = "The handler wants an Execution, and this request has none: no idempotency \
+            tracing::error!("a handler needs an Execution, and its request has none");
+            let detail = "The handler needs an Execution, and this request has none: no idempotency \
                           layer is around its route, the layer leaves its method alone, or it came \
                           without a key where none is required.";
             Problem::new(ProblemKind::Misconfigured, detail)

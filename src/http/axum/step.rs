@@ -49,7 +49,7 @@ impl Execution {
         let work = async { Ok(Kept::of(work.await?.into_response()).await) };
         let kept = self.step(name, work).await?;
         kept.into_response().ok_or_else(|| {
-            let message = format!("the stored result of step `{name}` is no response");
+            let message = format!("the stored result of step `{name}` is not a response");
             StepError::NotRun(Error::new(ErrorKind::AnswerUnreadable, message))
         })
     }

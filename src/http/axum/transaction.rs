@@ -11,8 +11,8 @@ use crate::engine::transaction::{OnConditionFailed, Transaction};
 
 impl Http {
     /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, for
-    /// the first request and for a repeat. Compared with [`layer`](Self::layer), it is what
-    /// [`run_transaction`](crate::Operation::run_transaction) is compared with
+    /// the first request and for a repeat. It relates to [`layer`](Self::layer) as
+    /// [`run_transaction`](crate::Operation::run_transaction) does to
     /// [`run`](crate::Operation::run).
     ///
     /// The handler returns a [`Transaction`] of anything that axum can make a response of, or a
@@ -64,7 +64,7 @@ impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
         });
         let response = whole(response);
         let carried = Transaction { response, items, on_condition_failed, nothing_executed };
-        let detail = "The handler wants a transaction, and no transaction layer is around its route: \
+        let detail = "The handler needs a transaction, and no transaction layer is around its route: \
                       nothing was written.";
         let mut unlayered = Problem::new(ProblemKind::Misconfigured, detail).into_response();
         unlayered.extensions_mut().insert(Carried::new(carried));
