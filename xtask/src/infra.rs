@@ -1,4 +1,4 @@
-//! `cargo xtask infra`: the SAM template and the CDK app in `infra/`.
+//! `cargo xtask infra`: the SAM template, the CDK app and constructs, and the Terraform module in `infra/`.
 //!
 //! Nothing here asks for an AWS account, and nothing is built that would be deployed. The network is
 //! for the tools alone, whose versions are pinned: they are installed once, and again when their
@@ -42,9 +42,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     let infra = Infra::of(workspace);
     fs::create_dir_all(&infra.work)?;
     Ok(infra.install_python()?
-        && infra.install_node()?
+        && infra.install_node(&infra.cdk, "npm.lock")?
         && infra.check_sam()?
-        && infra.check_cdk()?)
+        && infra.check_cdk()?
+        && infra.check_jsii()?)
 }
 
 /// What the end-to-end tests take of AWS SAM.
@@ -102,13 +103,13 @@ impl Infra {
         tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
     }
 
-    fn install_node(&self) -> Result<bool> {
-        let stamp = Stamp::new(self.work.join("npm.lock"), &[self.cdk.join("package-lock.json")])?;
-        if stamp.holds() && self.cdk.join("node_modules").exists() {
+    /// The packages of a folder with a `package-lock.json`, at `into`.
+    fn install_node(&self, into: &Path, stamp: &str) -> Result<bool> {
+        let stamp = Stamp::new(self.work.join(stamp), &[into.join("package-lock.json")])?;
+        if stamp.holds() && into.join("node_modules").exists() {
             return Ok(true);
         }
-        let installed =
-            succeeds(command("npm", &self.cdk).args(["ci", "--no-audit", "--no-fund"]))?;
+        let installed = succeeds(command("npm", into).args(["ci", "--no-audit", "--no-fund"]))?;
         if installed {
             stamp.leave()?;
         }
@@ -168,6 +169,30 @@ impl Infra {
             && succeeds(
                 self.node_tool("cdk").args(synth).arg("--output").arg(self.work.join("cdk.out")),
             )?)
+    }
+
+    /// The constructs compiled as jsii asks for, which makes packages for other languages of them: by the
+    /// oldest aws-cdk-lib that they may be used with.
+    fn check_jsii(&self) -> Result<bool> {
+        let package = self.work.join("jsii");
+        let library = package.join("lib");
+        // Not what an earlier run has left there.
+        if library.exists() {
+            fs::remove_dir_all(&library)?;
+        }
+        fs::create_dir_all(&library)?;
+        for file in ["README.md", "jsii/package.json", "jsii/package-lock.json"] {
+            let from = self.cdk.join(file);
+            fs::copy(&from, package.join(from.file_name().unwrap_or_default()))?;
+        }
+        for source in fs::read_dir(self.cdk.join("lib"))? {
+            let source = source?;
+            fs::copy(source.path(), library.join(source.file_name()))?;
+        }
+        let mut jsii = command(package.join("node_modules/.bin/jsii"), &package);
+        // The oldest that is asked for here; jsii runs by it, and calls it old in fifteen lines.
+        jsii.env("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20");
+        Ok(self.install_node(&package, "jsii.lock")? && succeeds(&mut jsii)?)
     }
 
     fn python_tool(&self, name: &str) -> Command {

@@ -33,7 +33,7 @@ export interface WatchProps {
   readonly queue: sqs.Queue;
   readonly deadLetters: sqs.Queue;
   /** When an alarm goes to ALARM, and when it comes back. */
-  readonly actions: readonly cloudwatch.IAlarmAction[];
+  readonly actions: cloudwatch.IAlarmAction[];
 }
 
 /** The alarms and the dashboard of the stack. */

@@ -35,21 +35,21 @@ export interface IdempotencyAlarmsProps {
    * The log groups of the functions that use it: most of what is watched is a line of theirs, of
    * the level INFO or above.
    */
-  readonly logGroups: readonly logs.ILogGroup[];
+  readonly logGroups: logs.ILogGroup[];
 
   /**
    * The functions that use it. Their errors and throttles are watched, together.
    *
    * @default - none: there are no alarms `functionErrors` and `functionThrottles`
    */
-  readonly functions?: readonly lambda.IFunction[];
+  readonly functions?: lambda.IFunction[];
 
   /**
    * What happens when an alarm goes to ALARM, and when it comes back to OK.
    *
    * @default - nothing but the alarm's own state
    */
-  readonly actions?: readonly cloudwatch.IAlarmAction[];
+  readonly actions?: cloudwatch.IAlarmAction[];
 }
 
 /**
@@ -83,7 +83,7 @@ export class IdempotencyAlarms extends Construct {
   /** Invocations that Lambda refused for want of concurrency. Two minutes out of five. */
   public readonly functionThrottles: cloudwatch.Alarm | undefined;
   /** All of them. */
-  public readonly alarms: readonly cloudwatch.Alarm[];
+  public readonly alarms: cloudwatch.Alarm[];
 
   constructor(scope: Construct, id: string, props: IdempotencyAlarmsProps) {
     super(scope, id);

@@ -81,7 +81,7 @@ export interface IdempotencyTableProps {
 
 export interface IdempotencyGrantOptions {
   /** The scopes whose records may be read and written; at least one. All others are denied. */
-  readonly scopes: readonly Scope[];
+  readonly scopes: Scope[];
 }
 
 /** A table that is there. Either its name or its ARN. */
@@ -235,16 +235,16 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
  */
 export class IdempotencyTable extends IdempotencyTableBase {
   /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
-  public static readonly ACTIONS: readonly string[] = ACTIONS;
+  public static readonly ACTIONS: string[] = ACTIONS;
 
   /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
-  public static readonly PREFLIGHT_ACTIONS: readonly string[] = PREFLIGHT_ACTIONS;
+  public static readonly PREFLIGHT_ACTIONS: string[] = PREFLIGHT_ACTIONS;
 
   /** What the command line asks that only looks. */
-  public static readonly INSPECTION_ACTIONS: readonly string[] = INSPECTION_ACTIONS;
+  public static readonly INSPECTION_ACTIONS: string[] = INSPECTION_ACTIONS;
 
   /** What the command line's `release` asks beyond that. */
-  public static readonly RELEASE_ACTIONS: readonly string[] = RELEASE_ACTIONS;
+  public static readonly RELEASE_ACTIONS: string[] = RELEASE_ACTIONS;
 
   /** A table of this account and region, by its name: one that was restored, or another team's. */
   public static fromTableName(scope: Construct, id: string, tableName: string): IIdempotencyTable {

@@ -5,7 +5,7 @@
  *
  * The code appends the tenant (`payments/%t/acme`). A grant for `payments` covers all of them.
  */
-export type Scope = string | readonly string[];
+export type Scope = string | string[];
 
 /**
  * The partition keys of a scope and of all scopes below it, as patterns for

@@ -10,6 +10,8 @@ import { Stack } from "aws-cdk-lib";
 import { Template } from "aws-cdk-lib/assertions";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
+import * as lambda from "aws-cdk-lib/aws-lambda";
+import * as logs from "aws-cdk-lib/aws-logs";
 import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 import * as os from "node:os";
@@ -17,7 +19,7 @@ import * as path from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
-import { IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
+import { IdempotencyAlarms, IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
 import { deployment, graphs, shown, STACK_NAME } from "./support/deployment";
 import { SIGNALS } from "./support/pages";
 import { KEY, resources, VARIANTS } from "./support/stacks";
@@ -133,6 +135,18 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     const queues = "Payment events waiting";
     const ofCdk = shown(deployment(resources("CDK", VARIANTS["dev"]!))).filter(({ title }) => title !== queues);
     expect(graphs(body)).toEqual(ofCdk);
+  });
+
+  it("has the alarms of the CDK construct, with the same meaning", () => {
+    const stack = new Stack();
+    const table = IdempotencyTable.fromTableName(stack, "Table", "idempotency");
+    const functions = [lambda.Function.fromFunctionName(stack, "Function", "payments")];
+    new IdempotencyAlarms(stack, "Alarms", { table, functions, logGroups: [new logs.LogGroup(stack, "Logs")] });
+    const alarms = Object.values(Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm"));
+    const ofCdk = alarms.map(({ Properties }) => Properties.AlarmDescription as string);
+    const beside = fs.readFileSync(path.join(MODULE, "alarms.tf"), "utf8").matchAll(/ description = "([^"]+)"/g);
+    const signals = Object.values<{ description: string }>(plain["signals"]).map(({ description }) => description);
+    expect([...[...beside].map(([, description]) => description!), ...signals].sort()).toEqual(ofCdk.sort());
   });
 
   it("counts outcomes by the pattern of the CDK construct", () => {
