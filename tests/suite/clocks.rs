@@ -166,3 +166,27 @@ async fn without_the_stores_time_a_run_takes_two_requests_all_the_same() {
     let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
 }
+
+#[tokio::test]
+async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_right() {
+    for years in [-50, -5, 5, 50, 500] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let link = Link::default().clock(LocalClock::off_by(years * 365 * 86_400));
+        let idempotency = store.over(&link);
+        let run = idempotency.operation("charge").key("k").run(async |_| {
+            let left = number(&store.record("charge#k").await, "lease_expires_at") - raw::now();
+            assert!((left - 30_000).abs() < 5_000, "{years}: {left}");
+            Ok::<_, String>(format!("run {}", runs.add()))
+        });
+        run.await.unwrap();
+        let record = store.record("charge#k").await;
+        let kept = number(&record, "expires_at") * 1000 - raw::now();
+        assert!((kept - 86_400_000).abs() < 5_000, "{years}: {kept}");
+        let done = number(&record, "completed_at") - raw::now();
+        assert!(done.abs() < 5_000, "{years}: {done}");
+        for caller in [&idempotency, &store.idempotency()] {
+            charge(caller.operation("charge").key("k"), &runs).await.unwrap();
+        }
+        assert_eq!(runs.count(), 1, "{years}");
+    }
+}

@@ -354,3 +354,69 @@ async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers
     assert_eq!(handlers(result.await).kind(), ErrorKind::Mismatch);
     assert!(store.is_released("outer#k").await);
 }
+
+/// How an attempt ends.
+#[derive(Clone, Copy)]
+enum End {
+    Fails,
+    Crashes,
+    ExecutesNothing,
+    RefusesAsAFailure,
+}
+
+/// Makes one attempt; its number.
+async fn attempt(operation: Operation<'_>, end: End) -> u32 {
+    let told = std::cell::Cell::new(0);
+    let run = operation.run(async |execution| {
+        told.set(execution.attempt());
+        match end {
+            End::Fails => Err("declined"),
+            End::Crashes => std::future::pending().await,
+            End::ExecutesNothing => {
+                execution.nothing_executed();
+                Ok("refused".to_owned())
+            }
+            End::RefusesAsAFailure => {
+                execution.nothing_executed();
+                Err("refused")
+            }
+        }
+    });
+    let began = async {
+        while told.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    match end {
+        End::Crashes => tokio::select! { _ = run => unreachable!(), () = began => {} },
+        End::Fails | End::ExecutesNothing | End::RefusesAsAFailure => drop(run.await),
+    }
+    told.get()
+}
+
+/// Through releases, crashes, what was given back and failures, by callers of two policies, an hour each
+/// after the last.
+#[tokio::test]
+async fn of_all_ways_to_end_only_what_was_executed_counts() {
+    let store = Store::open().await;
+    let processes: Vec<_> = (1..=8).map(|hour| store.over(&Link::later(hour * 3600))).collect();
+    let ends = [
+        (Failure::Release, End::Fails),
+        (RETAIN_3, End::Crashes),
+        (RETAIN_3, End::ExecutesNothing),
+        (RETAIN_3, End::RefusesAsAFailure),
+        (RETAIN_3, End::Fails),
+        (RETAIN_3, End::ExecutesNothing),
+        (RETAIN_3, End::Crashes),
+    ];
+    let mut told = Vec::new();
+    for (process, (failure, end)) in processes.iter().zip(ends) {
+        told.push(attempt(with_failure(process, failure), end).await);
+    }
+    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7]);
+    let runs = Runs::default();
+    let last = charge(with_failure(&processes[7], RETAIN_3), &runs).await;
+    assert_eq!((kind(last), runs.count()), (ErrorKind::Failed, 0));
+}
+
+const RETAIN_3: Failure = Failure::Retain { max_attempts: 3 };

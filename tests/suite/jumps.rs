@@ -3,11 +3,15 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{InProgress, Lease, LeaseExpired, Outcome, RunError, StepError};
+use dynamodb_idempotency::{
+    ErrorKind, InProgress, Lease, LeaseExpired, Outcome, RunError, StepError,
+};
 
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number};
-use crate::support::{Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress};
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, replayed,
+};
 
 const AN_HOUR: i64 = 3600;
 const SHORTEST: Lease = Lease::Renewed(Duration::from_secs(3));
@@ -169,4 +173,50 @@ async fn a_release_gives_up_in_time_though_the_clock_was_set_back() {
     });
     let ended: Result<Outcome<()>, RunError<&str>> = result;
     assert!(matches!(ended, Err(RunError::Handler("declined"))));
+}
+
+/// The machine is stopped in the middle of a handler, and goes on three hours later.
+#[tokio::test]
+async fn a_handler_in_a_snapshot_goes_no_further_and_its_key_is_anothers() {
+    let (store, link, runs, after) =
+        (Store::open().await, Link::default(), Runs::default(), Runs::default());
+    let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
+    let (hooks, handler) = (idempotency.snapshot_hooks(), Gate::default());
+    let run = idempotency.operation("charge").key("k").run(async |_| {
+        handler.pass().await;
+        after.add();
+        Ok::<_, Infallible>("late".to_owned())
+    });
+    let (stopped, ()) = tokio::join!(run, async {
+        handler.reached().await;
+        hooks.before_snapshot().unwrap();
+        let other = store.over(&Link::later(3 * AN_HOUR));
+        charge(other.operation("charge").key("k"), &runs).await.unwrap();
+        link.freeze(3 * AN_HOUR);
+        hooks.after_restore().await;
+        handler.open();
+    });
+    assert_eq!((kind(stopped), after.count()), (ErrorKind::LeaseExpired, 0));
+    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(repeat, replayed(1, 2));
+}
+
+/// Another has run by the time that the store gets it.
+#[tokio::test]
+async fn whose_completion_was_frozen_gets_the_answer_that_counts() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let held = Gate::default();
+    link.wire.next("PutItem", Act::Deliver);
+    link.wire.next("PutItem", Act::HoldRequest(held.clone()));
+    let idempotency = store.over(&link);
+    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    let (first, second) = tokio::join!(run, async {
+        held.reached().await;
+        link.freeze(AN_HOUR);
+        let other = store.over(&Link::later(AN_HOUR));
+        let second = charge(other.operation("charge").key("k"), &runs).await.unwrap();
+        held.open();
+        second
+    });
+    assert_eq!((second, first.unwrap()), (executed(2, 2), replayed(2, 2)));
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::{Completed, Idempotency, Operation, Outcome, Transaction};
+use dynamodb_idempotency::{Completed, ErrorKind, Idempotency, Operation, Outcome, Transaction};
 
 use crate::support::effects::count;
 use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, replayed};
@@ -91,4 +91,23 @@ async fn what_is_void_when_it_is_heard_is_not_kept() {
         assert_eq!(heard, "run 1, attempt 1", "{slow}");
         assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(2, 2), "{slow}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_given_to_no_other_request_type_or_scope() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let builder = store.builder(&Link::default()).local_cache(1 << 20);
+    let idempotency = builder.single_flight(true).build().unwrap();
+    let operation = || idempotency.operation("charge").key("k").payload("one");
+    charge(operation(), &runs).await.unwrap();
+    assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(1, 1));
+    let other = idempotency.operation("charge").key("k").payload("two");
+    assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
+    let typed = operation().run(async |_| Ok::<u64, Infallible>(7)).await;
+    assert_eq!(kind(typed), ErrorKind::AnswerUnreadable);
+    let again = operation().policy(|p| p.completed(Completed::Execute));
+    assert_eq!(charge(again, &runs).await.unwrap(), executed(2, 2));
+    assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(2, 2));
+    let tenants = idempotency.operation("charge").segment("t").key("k").payload("one");
+    assert_eq!(charge(tenants, &runs).await.unwrap(), executed(3, 1));
 }

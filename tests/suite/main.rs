@@ -21,6 +21,7 @@ mod commit;
 mod commit_doubt;
 mod deployment;
 mod derived_keys;
+mod dropped;
 mod events;
 mod expired_leases;
 mod failures;
@@ -39,12 +40,14 @@ mod late_owner;
 mod late_writes;
 mod leases;
 mod local_cache;
+mod long_handlers;
 mod lost_responses;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "messages")]
 mod messages;
 mod mismatch;
+mod odd_answers;
 mod one_winner;
 mod outage;
 mod preflight;

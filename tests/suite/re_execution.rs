@@ -1,6 +1,6 @@
 //! `Completed::Execute`: a completed operation runs again, never two at once.
 
-use dynamodb_idempotency::{Completed, ErrorKind, Idempotency, Operation, Outcome};
+use dynamodb_idempotency::{Acquire, Completed, ErrorKind, Idempotency, Operation, Outcome};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -90,4 +90,24 @@ async fn a_released_failure_of_a_later_run_frees_the_key() {
     handlers(decline(again(&idempotency), &runs).await);
     assert!(store.is_released("report#k").await);
     assert_eq!(charge(again(&idempotency), &runs).await.unwrap(), executed(3, 3));
+}
+
+#[tokio::test]
+async fn a_read_first_caller_that_executes_again_is_given_no_stale_answer() {
+    for acquire in [
+        Acquire::ReadFirst { consistent: false },
+        Acquire::ReadFirst { consistent: true },
+        Acquire::Adaptive,
+    ] {
+        for cache in [0, 1 << 20] {
+            let (store, runs) = (Store::open().await, Runs::default());
+            let builder = store.builder(&Link::default()).local_cache(cache);
+            let builder = builder.policy(|p| p.acquire(acquire).completed(Completed::Execute));
+            let idempotency = builder.build().unwrap();
+            for run in 1..=4 {
+                let outcome = charge(idempotency.operation("report").key("k"), &runs).await;
+                assert_eq!(outcome.unwrap(), executed(run, run), "{acquire:?}");
+            }
+        }
+    }
 }

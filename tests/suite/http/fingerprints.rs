@@ -1,13 +1,21 @@
 //! What makes a request the same request.
 
+use std::convert::Infallible;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use axum::body::Body;
 use bytes::Bytes;
 use dynamodb_idempotency::Fingerprint;
-use http::Request;
+use dynamodb_idempotency::http::IdempotencyService;
+use http::{Request, Response};
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, ServiceExt};
 
 use super::event::{self, Kind};
 use super::function::Function;
 use super::message::{by, is_replay, post, problem, to, with, without};
 use super::site::{Place, everywhere};
+use crate::support::Store;
 
 #[tokio::test]
 async fn the_same_key_with_another_request_is_refused() {
@@ -204,4 +212,113 @@ async fn what_counts_can_be_chosen() {
         problem(&other, 422, "Mismatch");
     })
     .await;
+}
+
+/// What the record says of a request.
+async fn fingerprint(service: &Paying, store: &Store, key: &str, request: Request<Bytes>) -> Blob {
+    let answer = service.clone().oneshot(request.map(Body::from)).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    store.record(&format!("pay#{key}")).await["fingerprint"].as_b().unwrap().clone()
+}
+
+type Paying = IdempotencyService<Handler>;
+type Handler = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+
+fn paying(store: &Store) -> Paying {
+    let handler = tower::service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::from("paid")))
+    });
+    store.idempotency().http("pay").layer().layer(Handler::new(handler))
+}
+
+/// Each line is one request in several spellings; no two lines are one.
+#[tokio::test]
+async fn however_odd_they_are_two_targets_are_two_requests() {
+    let store = Store::open().await;
+    let service = paying(&store);
+    let targets: [&[&str]; 23] = [
+        &["/a/b", "/a/b?"],
+        &["/a%2Fb"],
+        &["/a//b"],
+        &["/a/b/"],
+        &["/a/./b"],
+        &["/A/b"],
+        &["/a%00b"],
+        &["/a/b?x=1", "/a/b?&x=1", "/a/b?x=1&"],
+        &["/a/b?x=%31"],
+        &["/a/b?X=1"],
+        &["/a/b?x%3D1"],
+        &["/a/b?x"],
+        &["/a/b?x="],
+        &["/a/b?x=+"],
+        &["/a/b?x=%20"],
+        &["/a/b?x=%2B"],
+        &["/a/b?x=1&x=2"],
+        &["/a/b?x=2&x=1"],
+        &["/a/b?x=1%26x=2"],
+        &["/a/b?x=1;x=2"],
+        &["/a/b?y=1&x=2", "/a/b?x=2&y=1"],
+        &["/a/b?a=1"],
+        &["/a/b?%61=1"],
+    ];
+    let mut seen: Vec<(usize, &str, Blob)> = Vec::new();
+    for (line, target) in
+        targets.iter().enumerate().flat_map(|(n, line)| line.iter().map(move |one| (n, *one)))
+    {
+        let key = format!("k{}", seen.len());
+        let found = fingerprint(&service, &store, &key, to(post(&key, "{}"), target)).await;
+        for (other, spelled, before) in &seen {
+            // Raw spellings may count, never the other way round.
+            assert!(*before != found || *other == line, "{spelled} is {target}");
+        }
+        seen.push((line, target, found));
+    }
+}
+
+/// As above, of bodies.
+#[tokio::test]
+async fn however_odd_they_are_two_bodies_are_two_requests() {
+    let store = Store::open().await;
+    let service = paying(&store);
+    let bodies: [&[&str]; 27] = [
+        &[""],
+        &[" "],
+        &["null"],
+        &["{}", "{ }"],
+        &["[]"],
+        &["\"\""],
+        &["0"],
+        &["-0"],
+        &["0.0"],
+        &["1"],
+        &["1.0"],
+        &["10e-1"],
+        &["9007199254740993"],
+        &["9007199254740992"],
+        &[r#"{"a":1}"#, r#"{"\u0061":1}"#, "{\"a\":1}\n"],
+        &[r#"{"a":1,"a":2}"#],
+        &[r#"{"a":2,"a":1}"#],
+        &[r#"{"a":2}"#],
+        &[r#"{"a":"\u00e9"}"#, "{\"a\":\"\u{e9}\"}"],
+        &["{\"a\":\"e\u{301}\"}"],
+        &[r#"{"a":"\/"}"#, r#"{"a":"/"}"#],
+        &[r#"{"a":1,}"#],
+        &[r#"{"a":1}{"a":1}"#],
+        &["\u{feff}{\"a\":1}"],
+        &[r#"{"a":"\ud800"}"#],
+        &[r#"{"a":"\u0000"}"#],
+        &[r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#],
+    ];
+    let mut seen: Vec<(usize, &str, Blob)> = Vec::new();
+    for (line, body) in
+        bodies.iter().enumerate().flat_map(|(n, line)| line.iter().map(move |one| (n, *one)))
+    {
+        let key = format!("k{}", seen.len());
+        let request = post(&key, Bytes::from_static(body.as_bytes()));
+        let found = fingerprint(&service, &store, &key, request).await;
+        for (other, spelled, before) in &seen {
+            assert_eq!(*before == found, *other == line, "{spelled:?} {body:?}");
+        }
+        seen.push((line, body, found));
+    }
 }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::post as on_post;
 use dynamodb_idempotency::http::Http;
 use dynamodb_idempotency::{Execution, Lease};
+use futures::{StreamExt, stream};
+use http::Response;
 use lambda_http::service_fn;
+use tower::{Layer, ServiceExt};
 
 use super::event::{self, Kind};
 use super::function::{Function, context_of, context_until};
@@ -173,4 +177,32 @@ async fn a_handler_whose_lease_ends_is_stopped_and_its_client_is_told() {
         assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
     })
     .await;
+}
+
+/// The handler has returned, and its body is still being made.
+#[tokio::test]
+async fn a_body_is_not_made_any_further_after_the_lease() {
+    for pass in [Link::freeze, Link::let_pass] {
+        let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
+        let (frozen, counted) = (link.clone(), after.clone());
+        let handler = tower::service_fn(move |_: http::Request<Body>| {
+            let (link, after) = (frozen.clone(), counted.clone());
+            let parts = stream::iter(0..3).then(move |part| {
+                let (link, after) = (link.clone(), after.clone());
+                async move {
+                    if part == 1 {
+                        pass(&link, 3_600);
+                        tokio::task::yield_now().await;
+                        after.add();
+                    }
+                    Ok::<_, Infallible>("part")
+                }
+            });
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from_stream(parts))))
+        });
+        let service = store.over(&link).http("pay").layer().layer(handler);
+        let answer = service.oneshot(post("k", "{}").map(Body::from)).await.unwrap();
+        assert_eq!((answer.status().as_u16(), after.count()), (503, 0));
+        assert_eq!(store.status("pay#k").await.as_deref(), Some("PENDING"));
+    }
 }

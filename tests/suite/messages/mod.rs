@@ -9,6 +9,7 @@ pub(crate) mod queue;
 
 mod any_event;
 mod bad_input;
+mod dropped;
 mod fifo;
 mod keys;
 mod model;
@@ -20,3 +21,4 @@ mod steps;
 mod streams;
 mod switched_off;
 mod time;
+mod twins;

@@ -22,10 +22,14 @@ impl Default for Gate {
 impl Gate {
     /// Waits at the gate until it is open.
     pub(crate) async fn pass(&self) {
+        patiently("the opening of a gate", self.pass_at_last()).await;
+    }
+
+    /// As [`pass`](Self::pass), for however long it takes.
+    pub(crate) async fn pass_at_last(&self) {
         self.arrived.add_permits(1);
         let mut opened = self.opened.subscribe();
-        let opening = opened.wait_for(|open| *open);
-        patiently("the opening of a gate", opening).await.expect("the gate is still there");
+        opened.wait_for(|open| *open).await.expect("the gate is still there");
     }
 
     /// Waits until one more task has arrived.

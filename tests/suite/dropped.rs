@@ -1,0 +1,151 @@
+//! A call that is dropped at any of its pauses keeps nobody from an answer, and makes nothing happen twice
+//! that is written exactly once.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use dynamodb_idempotency::{
+    CommitError, Execution, Idempotency, InProgress, Outcome, Policy, Reconciled, Transaction,
+};
+use futures::future::join_all;
+use tokio::task::yield_now;
+
+use crate::support::effects::count;
+use crate::support::{Link, Runs, Store, charge, raw};
+
+/// Polls `future` to its pause number `pauses`, and drops it there; its output, if it ended before.
+pub(crate) async fn dropped_at<F: Future>(pauses: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = pauses;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// Waits for longer than any lease.
+pub(crate) fn patient(policy: Policy) -> Policy {
+    policy.in_progress(InProgress::Wait { timeout: Duration::from_secs(1200) })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Plain,
+    Step,
+    Commit,
+    /// Its answer is in parts.
+    LargeCommit,
+    Transaction,
+    Hook,
+}
+
+const SHAPES: [Shape; 6] =
+    [Shape::Plain, Shape::Step, Shape::Commit, Shape::LargeCommit, Shape::Transaction, Shape::Hook];
+
+/// An answer that does not compress to a small one.
+fn answer(shape: Shape, run: u32) -> String {
+    let length = if shape == Shape::LargeCommit { 60_000_u32 } else { 1 };
+    let letters = (0..length).map(|n| {
+        let mixed = n.wrapping_mul(2_654_435_761).rotate_left(n % 31) % 64;
+        char::from_u32(u32::from(b'0') + mixed).expect("ASCII")
+    });
+    format!("run {run} {}", letters.collect::<String>())
+}
+
+/// One call, which waits for another's answer.
+async fn call(
+    idempotency: &Idempotency,
+    store: &Store,
+    shape: Shape,
+    runs: &Runs,
+) -> Result<Outcome<String>, String> {
+    let operation = idempotency.operation("charge").key("k").policy(patient);
+    let effect = || count(store.table(), "effect");
+    match shape {
+        Shape::Plain => charge(operation, runs).await.map_err(|error| error.to_string()),
+        Shape::Step => {
+            let run = operation.run_with_outcome(async |execution: Execution| {
+                let step = execution.step("one", async { Ok::<_, Infallible>(runs.add()) }).await;
+                let run = step.map_err(|error| error.to_string())?;
+                yield_now().await;
+                Ok::<_, String>(answer(shape, run))
+            });
+            run.await.map_err(|error| error.to_string())
+        }
+        Shape::Commit | Shape::LargeCommit => {
+            let run = operation.run_with_outcome(async |execution: Execution| {
+                let answer = answer(shape, runs.add());
+                execution.commit(&answer, [effect()]).await?;
+                Ok::<_, CommitError>(answer)
+            });
+            run.await.map_err(|error| error.to_string())
+        }
+        Shape::Transaction => {
+            let run = operation.run_transaction_with_outcome(async || {
+                let answer = answer(shape, runs.add());
+                yield_now().await;
+                Ok::<_, Infallible>(Transaction::new(answer).items([effect()]))
+            });
+            run.await.map_err(|error| error.to_string())
+        }
+        Shape::Hook => {
+            let run = operation
+                .reconcile(async |_| {
+                    yield_now().await;
+                    Ok::<_, String>(Reconciled::Completed("found".to_owned()))
+                })
+                .run_with_outcome(async |_| Ok::<_, String>(answer(shape, runs.add())));
+            run.await.map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Drops a call at one of its pauses, beside others of its process and of another one that wait; whether
+/// it had ended before.
+async fn drop_one(shape: Shape, sharing: bool, pauses: usize) -> bool {
+    let (store, runs) = (Store::open().await, Runs::default());
+    if shape == Shape::Hook {
+        store.put(raw::abandoned("charge#k")).await;
+    }
+    let process = store.builder(&Link::default()).single_flight(sharing).build().unwrap();
+    let other = store.idempotency();
+    let (ended, same, others) = tokio::join!(
+        dropped_at(pauses, call(&process, &store, shape, &runs)),
+        join_all((0..3).map(|_| call(&process, &store, shape, &runs))),
+        join_all((0..3).map(|_| call(&other, &store, shape, &runs))),
+    );
+    let answers: Vec<_> =
+        same.into_iter().chain(others).map(|one| one.unwrap().into_inner()).collect();
+    assert!(
+        answers.iter().all(|one| *one == answers[0]),
+        "{shape:?} {sharing} {pauses}: {answers:?}"
+    );
+    assert_eq!(store.status("charge#k").await.as_deref(), Some("COMPLETED"));
+    if matches!(shape, Shape::Commit | Shape::LargeCommit | Shape::Transaction) {
+        assert_eq!(store.counted("effect").await, 1, "{shape:?} {sharing} {pauses}");
+    }
+    // A build has no effect of its own, and runs in each call.
+    assert!(shape == Shape::Transaction || runs.count() <= 2, "{shape:?} {sharing} {pauses}");
+    ended.is_some()
+}
+
+#[tokio::test]
+async fn wherever_a_call_is_dropped_those_that_wait_get_one_answer() {
+    for shape in SHAPES {
+        for sharing in [false, true] {
+            let mut pauses = 0;
+            while !drop_one(shape, sharing, pauses).await {
+                pauses += 1;
+            }
+            assert!(pauses >= 2, "{shape:?}");
+        }
+    }
+}

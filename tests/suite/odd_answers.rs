@@ -1,0 +1,53 @@
+//! A store whose answers are none that DynamoDB is known to give, or that answers in part: nothing is taken
+//! for done that is not.
+
+use std::convert::Infallible;
+
+use dynamodb_idempotency::Transaction;
+
+use crate::support::effects::count;
+use crate::support::gate::patiently;
+use crate::support::{Act, Link, Runs, Store, charge};
+
+#[tokio::test]
+async fn no_odd_answer_to_a_transaction_is_taken_for_success_or_keeps_the_key() {
+    for act in [
+        Act::Cancel(&[]),
+        Act::Cancel(&["None"]),
+        Act::Cancel(&["None", "None"]),
+        Act::Cancel(&["ConditionalCheckFailed"]),
+        Act::Cancel(&["ConditionalCheckFailed", "ConditionalCheckFailed"]),
+        Act::Cancel(&["DuplicateItem", "None"]),
+        Act::Cancel(&["Whatever", "None"]),
+        Act::Cancel(&["None", "Whatever"]),
+        Act::Cancel(&["ItemCollectionSizeLimitExceeded", "None"]),
+        Act::Answer(400, "TransactionInProgressException"),
+        Act::Answer(400, "IdempotentParameterMismatchException"),
+        Act::Answer(400, "Whatever"),
+        Act::Answer(418, "Teapot"),
+        Act::Answer(302, "Moved"),
+    ] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.every("TransactWriteItems", act.clone());
+        let idempotency = store.over(&link);
+        let whole = idempotency.operation("charge").key("whole").run_transaction(async || {
+            let items = [count(store.table(), "effect")];
+            Ok::<_, Infallible>(Transaction::new("paid".to_owned()).items(items))
+        });
+        let whole = patiently("an end", whole).await;
+        assert!(whole.is_err(), "{act:?}: {whole:?}");
+        let ended = idempotency.operation("charge").key("end").run(async |execution| {
+            let told = execution.commit("paid", [count(store.table(), "effect")]).await;
+            assert!(told.is_err(), "{act:?}: {told:?}");
+            told.map(|()| "paid".to_owned())
+        });
+        let ended = patiently("an end", ended).await;
+        assert!(ended.is_err(), "{act:?}: {ended:?}");
+        link.wire.up();
+        for (run, key) in [(1, "whole"), (2, "end")] {
+            let next = charge(idempotency.operation("charge").key(key), &runs).await;
+            assert!(next.is_ok() && runs.count() == run, "{act:?}, {key}: {next:?}");
+        }
+        assert_eq!(store.counted("effect").await, 0);
+    }
+}
