@@ -62,7 +62,7 @@ impl Site {
         match self.place {
             Place::Function => "function",
             Place::Router => "router",
-            Place::Server => "server",
+            Place::Server => "listener",
         }
     }
 
