@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<bool> {
     for function in FUNCTIONS {
         let size = megabytes(zipped(&[&workspace.target.join("release").join(function)])?);
         is_small &= function != WATCHED || size <= MAX_MEGABYTES;
-        told.push(format!("{function} {size:.2} MB zipped"));
+        told.push(format!("{function} {size:.3} MB zipped"));
     }
     let core = promise::crates(&workspace, &["--no-default-features"])?;
     told.push(format!(
