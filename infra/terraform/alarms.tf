@@ -9,40 +9,6 @@ locals {
     for pair in setproduct(keys(module.contract.signals), keys(var.functions)) :
     "${pair[0]}-${pair[1]}" => { signal = pair[0], log_group_name = var.functions[pair[1]].log_group_name }
   }
-
-  # Sums of one metric over several dimensions, two minutes of five.
-  of_table = {
-    Throttles = {
-      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
-      metrics = [
-        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] :
-        { namespace = "AWS/DynamoDB", name = metric, dimensions = { TableName = local.table_name } }
-      ]
-    }
-    SystemErrors = {
-      description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
-      metrics = [
-        for operation in ["GetItem", "PutItem", "UpdateItem", "TransactWriteItems"] :
-        { namespace = "AWS/DynamoDB", name = "SystemErrors", dimensions = { TableName = local.table_name, Operation = operation } }
-      ]
-    }
-  }
-  of_functions = {
-    FunctionThrottles = {
-      description = "Lambda throttles a function: its concurrency is used up."
-      metrics = [
-        for function in var.functions :
-        { namespace = "AWS/Lambda", name = "Throttles", dimensions = { FunctionName = function.function_name } }
-      ]
-    }
-    FunctionErrors = {
-      description = "Invocations of a function ended with an error."
-      metrics = [
-        for function in var.functions :
-        { namespace = "AWS/Lambda", name = "Errors", dimensions = { FunctionName = function.function_name } }
-      ]
-    }
-  }
 }
 
 resource "aws_cloudwatch_log_metric_filter" "signal" {
@@ -78,15 +44,14 @@ resource "aws_cloudwatch_metric_alarm" "signal" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "sum" {
-  for_each = merge(local.of_table, length(var.functions) > 0 ? local.of_functions : {})
+  for_each = module.watch.alarms
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.description
   comparison_operator = "GreaterThanThreshold"
   threshold           = 0
-  # Of five minutes, two; an invocation's error counts at once.
-  evaluation_periods  = each.key == "FunctionErrors" ? 1 : 5
-  datapoints_to_alarm = each.key == "FunctionErrors" ? 1 : 2
+  evaluation_periods  = each.value.evaluation_periods
+  datapoints_to_alarm = each.value.datapoints_to_alarm
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions

@@ -2,8 +2,8 @@ locals {
   region = split(":", local.table_arn)[3]
 }
 
-module "dashboard" {
-  source = "./modules/dashboard"
+module "watch" {
+  source = "./modules/watch"
 
   region         = local.region
   table_name     = local.table_name
@@ -14,5 +14,5 @@ module "dashboard" {
 # First runs are counted where the code asks for them: Builder::log_first_runs(true).
 resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = "${var.name}-${local.region}"
-  dashboard_body = module.dashboard.body
+  dashboard_body = module.watch.dashboard
 }

@@ -25,6 +25,7 @@ import { SIGNALS } from "./support/pages";
 import { KEY, resources, VARIANTS } from "./support/stacks";
 
 const MODULE = path.resolve("../terraform");
+const FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:payments";
 const TABLE = "arn:aws:dynamodb:eu-central-1:111122223333:table/idempotency";
 const SCOPES: readonly (readonly string[])[] = [["payments"], ["refunds", "v2"], ["a*b?c$d", "x/y%#"]];
 
@@ -131,22 +132,38 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     const function_names = ["<function of the API>", "<function of the consumer>"];
     const variables = { region: "<AWS::Region>", table_name: "<table by pk>", function_names };
     const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}-Outcomes`];
-    const { body } = evaluated({ ...variables, outcomes }, "dashboard");
+    const { dashboard } = evaluated({ ...variables, outcomes }, "watch");
     const queues = "Payment events waiting";
     const ofCdk = shown(deployment(resources("CDK", VARIANTS["dev"]!))).filter(({ title }) => title !== queues);
-    expect(graphs(body)).toEqual(ofCdk);
+    expect(graphs(dashboard)).toEqual(ofCdk);
   });
 
   it("has the alarms of the CDK construct, with the same meaning", () => {
     const stack = new Stack();
     const table = IdempotencyTable.fromTableName(stack, "Table", "idempotency");
-    const functions = [lambda.Function.fromFunctionName(stack, "Function", "payments")];
+    const functions = [lambda.Function.fromFunctionArn(stack, "Function", FUNCTION)];
     new IdempotencyAlarms(stack, "Alarms", { table, functions, logGroups: [new logs.LogGroup(stack, "Logs")] });
     const alarms = Object.values(Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm"));
-    const ofCdk = alarms.map(({ Properties }) => Properties.AlarmDescription as string);
-    const beside = fs.readFileSync(path.join(MODULE, "alarms.tf"), "utf8").matchAll(/ description = "([^"]+)"/g);
+    const [sums, counts] = [alarms.filter(({ Properties }) => Properties.Metrics), alarms.filter(({ Properties }) => !Properties.Metrics)];
     const signals = Object.values<{ description: string }>(plain["signals"]).map(({ description }) => description);
-    expect([...[...beside].map(([, description]) => description!), ...signals].sort()).toEqual(ofCdk.sort());
+    expect(signals.sort()).toEqual(counts.map(({ Properties }) => Properties.AlarmDescription).sort());
+
+    const ofCdk = sums.map(({ Properties: { AlarmDescription, EvaluationPeriods, DatapointsToAlarm, Metrics } }) => ({
+      description: AlarmDescription,
+      evaluation_periods: EvaluationPeriods,
+      datapoints_to_alarm: DatapointsToAlarm ?? EvaluationPeriods,
+      metrics: Metrics.filter((metric: any) => metric.MetricStat).map(({ MetricStat: { Metric } }: any) => ({
+        namespace: Metric.Namespace,
+        name: Metric.MetricName,
+        dimensions: Object.fromEntries(Metric.Dimensions.map(({ Name, Value }: any) => [Name, Value])),
+      })),
+    }));
+    const variables = { region: "eu-central-1", table_name: "idempotency", outcomes: ["N", "M"] };
+    const watched = (function_names: string[]) =>
+      Object.values<{ description: string }>(evaluated({ ...variables, function_names }, "watch")["alarms"]);
+    const byDescription = (a: { description: string }, b: { description: string }) => (a.description < b.description ? -1 : 1);
+    expect(watched(["payments"]).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
+    expect(watched([])).toHaveLength(2);
   });
 
   it("counts outcomes by the pattern of the CDK construct", () => {

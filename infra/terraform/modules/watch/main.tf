@@ -1,5 +1,5 @@
-# The dashboard's body, as a plain value: no provider, no resource. The tests of
-# infra/cdk/test/terraform.test.ts hold it against the dashboard of the CDK app.
+# What is watched of the table and the functions, as plain values: no provider, no resource. The tests of
+# infra/cdk/test/terraform.test.ts hold them against the alarms and the dashboard of the CDK.
 
 terraform {
   required_version = ">= 1.9"
@@ -71,7 +71,51 @@ locals {
   ]
 }
 
-output "body" {
+locals {
+  # Of five minutes, two: what fixes itself at once wakes nobody.
+  two_of_five = { evaluation_periods = 5, datapoints_to_alarm = 2 }
+  at_once     = { evaluation_periods = 1, datapoints_to_alarm = 1 }
+
+  of_table = {
+    Throttles = merge(local.two_of_five, {
+      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
+      metrics = [
+        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] :
+        { namespace = "AWS/DynamoDB", name = metric, dimensions = { TableName = var.table_name } }
+      ]
+    })
+    SystemErrors = merge(local.two_of_five, {
+      description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
+      metrics = [
+        for operation in ["GetItem", "PutItem", "UpdateItem", "TransactWriteItems"] :
+        { namespace = "AWS/DynamoDB", name = "SystemErrors", dimensions = { TableName = var.table_name, Operation = operation } }
+      ]
+    })
+  }
+  of_functions = {
+    FunctionThrottles = merge(local.two_of_five, {
+      description = "Lambda throttles a function: its concurrency is used up."
+      metrics = [
+        for name in var.function_names :
+        { namespace = "AWS/Lambda", name = "Throttles", dimensions = { FunctionName = name } }
+      ]
+    })
+    FunctionErrors = merge(local.at_once, {
+      description = "Invocations of a function ended with an error."
+      metrics = [
+        for name in var.function_names :
+        { namespace = "AWS/Lambda", name = "Errors", dimensions = { FunctionName = name } }
+      ]
+    })
+  }
+}
+
+output "alarms" {
+  description = "The alarms on a sum of metrics, by their names: more than 0 in a minute."
+  value       = merge(local.of_table, { for name, alarm in local.of_functions : name => alarm if length(var.function_names) > 0 })
+}
+
+output "dashboard" {
   description = "The functions and the table, how calls ended, and the share of replays."
   value = jsonencode({
     widgets = [
