@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::time::Duration;
+use std::sync::mpsc::channel;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -77,16 +77,19 @@ async fn a_crash_after_the_charge_does_not_charge_twice() {
 async fn a_charge_is_found_whose_function_vanished_before_it_could_tell() {
     let site = Site::open().await;
     {
+        // Until it has vanished no time passes, however slow the machine is: the answer waits for time.
+        tokio::time::pause();
+        let (end, ended) = channel::<()>();
+        let standstill = tokio::task::spawn_blocking(move || ended.recv());
         let mut vanishing = pin!(site.charge("tok_slow"));
-        let charged = async {
-            while site.made().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
+        let charged = async { while site.made().await.is_empty() {} };
         tokio::select! {
             answer = &mut vanishing => panic!("it answered: {answer:?}"),
             () = charged => {}
         }
+        drop(end);
+        standstill.await.expect("it ends").expect_err("nobody sends");
+        tokio::time::resume();
     }
     let mut record = site.record().await;
     assert_eq!(
