@@ -51,7 +51,7 @@ async fn of_200_simultaneous_callers_one_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_200_callers_that_wait_all_get_the_one_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let wait = InProgress::Wait { timeout: Duration::from_secs(60) };
+    let wait = InProgress::Wait { timeout: Duration::from_secs(600) };
     let builder = store.builder(&link).policy(|policy| policy.in_progress(wait));
     let results = race(&builder.build().unwrap(), &link, &runs).await;
     assert_eq!(runs.count(), 1);

@@ -46,4 +46,4 @@ mod transaction;
 mod webhooks;
 
 /// Longer than anything here takes.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);

@@ -51,6 +51,6 @@ impl Gate {
 
 /// Waits for what must come; a test fails rather than hangs.
 pub(crate) async fn patiently<F: Future>(what: &str, future: F) -> F::Output {
-    let awaited = tokio::time::timeout(Duration::from_secs(60), future).await;
-    awaited.unwrap_or_else(|_| panic!("waited a minute for {what}"))
+    let awaited = tokio::time::timeout(Duration::from_secs(300), future).await;
+    awaited.unwrap_or_else(|_| panic!("waited five minutes for {what}"))
 }

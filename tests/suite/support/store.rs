@@ -15,7 +15,7 @@ use super::raw::{Item, key};
 use super::{LocalClock, Wire, made_up_time};
 
 /// What requests may take: in a race, those at a gate wait for the last to arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
 #[derive(Clone, Debug, Default)]
