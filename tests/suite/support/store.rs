@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::config::{
+    BehaviorVersion, Credentials, Region, StalledStreamProtectionConfig,
+};
 use aws_sdk_dynamodb::{Client, Config};
 use aws_smithy_types::retry::RetrySpec;
 use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
@@ -233,6 +235,7 @@ fn client(endpoint: &str, link: &Link) -> Client {
         .retry_config(retries)
         // Hundreds of callers at once take their time on a busy machine.
         .timeout_config(TimeoutConfig::builder().connect_timeout(PATIENCE).build())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         // Or else the failures of one test would use up the retries of another.
         .retry_partition(RetryPartition::new(unique_name()));
     Client::from_conf(config.build())
