@@ -77,27 +77,32 @@ pub(crate) struct Store {
 impl Store {
     /// Makes a table with the default schema. Time is [made up](super::made_up_time) from here on.
     pub(crate) async fn open() -> Self {
-        made_up_time::begin();
         Self::with_schema(TableSchema::default()).await
     }
 
     /// As [`open`](Self::open) for a test with other sockets than the store's, which take real time.
     pub(crate) async fn open_in_real_time() -> Self {
-        Self::with_schema(TableSchema::default()).await
+        Self::on_engine(TableSchema::default()).await.with_table().await
     }
 
-    /// Makes a table with this schema, which [`builder`](Self::builder) then uses.
+    /// As [`open`](Self::open) with this schema, which [`builder`](Self::builder) then uses.
     pub(crate) async fn with_schema(schema: TableSchema) -> Self {
-        let store = Self::without_table(schema).await;
-        assert!(
-            store.idempotency().create_table().await.expect("the table can be made"),
-            "it is new"
-        );
-        store
+        Self::without_table(schema).await.with_table().await
+    }
+
+    async fn with_table(self) -> Self {
+        let is_new = self.idempotency().create_table().await.expect("the table can be made");
+        assert!(is_new, "it is new");
+        self
     }
 
     /// The engine with a name for a table that nobody has made.
     pub(crate) async fn without_table(schema: TableSchema) -> Self {
+        made_up_time::begin();
+        Self::on_engine(schema).await
+    }
+
+    async fn on_engine(schema: TableSchema) -> Self {
         let endpoint = match std::env::var("DYNAMODB_ENDPOINT") {
             Ok(endpoint) if !endpoint.is_empty() => endpoint,
             _ => embedded().await,
@@ -150,7 +155,8 @@ impl Store {
     #[cfg(feature = "admin")]
     pub(crate) fn tool(&self, link: &Link) -> Idempotency {
         let builder = Idempotency::builder(self.client(link), &self.table);
-        builder.schema(self.schema.clone()).build().expect("the settings are right")
+        let builder = builder.schema(self.schema.clone()).request_timeout(PATIENCE);
+        builder.build().expect("the settings are right")
     }
 
     pub(crate) fn client(&self, link: &Link) -> Client {
