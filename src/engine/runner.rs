@@ -41,7 +41,6 @@ pub(crate) enum Conclusion<'a> {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
     Failed(Option<Draft<'a>>),
     /// The record is left as it was found.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
     NothingExecuted,
 }
 

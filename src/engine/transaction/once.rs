@@ -25,7 +25,6 @@ use crate::signals::Ending;
 pub(crate) enum Instead<T> {
     Stored(T, Answer),
     /// It goes out, and nothing is stored.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP answers can be so"))]
     Unstored(T),
     Invalid(InvalidTransaction),
 }
