@@ -159,6 +159,9 @@ async fn nobody_is_refused_before_the_store_was_asked() {
     }
 }
 
+/// How long a call without the store takes.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Those that wait have been told that somebody runs it: whoever of them asks next, and loses the store,
 /// does not run beside it.
 #[tokio::test]
@@ -166,7 +169,13 @@ async fn what_one_was_told_counts_when_the_next_leader_is_dropped() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let (owner, handler) = (store.idempotency(), Gate::default());
     let open = |policy: Policy| waiting(Duration::from_secs(60))(policy).outage(Outage::Open);
-    let process = store.builder(&link).single_flight(true).policy(open).build().unwrap();
+    let process = store
+        .builder(&link)
+        .single_flight(true)
+        .request_timeout(TIMEOUT)
+        .policy(open)
+        .build()
+        .unwrap();
     let running = charge_held(on(&owner), &runs, &handler);
     let (first, ()) = tokio::join!(running, async {
         handler.reached().await;
