@@ -46,8 +46,6 @@ mod switched_on {
     use std::fmt;
     use std::sync::Arc;
 
-    use crate::idempotency::Builder;
-
     type Shift = dyn Fn() -> i64 + Send + Sync;
 
     /// How far the monotonic clock is ahead of the machine's, in ms: behind, after a freeze.
@@ -67,18 +65,6 @@ mod switched_on {
     impl fmt::Debug for ClockShift {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.debug_struct("ClockShift").finish_non_exhaustive()
-        }
-    }
-
-    impl Builder {
-        /// Lets a test move the monotonic clock: so many ms ahead of the machine's, or behind it.
-        #[doc(hidden)]
-        pub fn shift_monotonic_clock(
-            mut self,
-            shift: impl Fn() -> i64 + Send + Sync + 'static,
-        ) -> Self {
-            self.clock_shift = ClockShift::new(shift);
-            self
         }
     }
 

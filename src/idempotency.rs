@@ -10,14 +10,12 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
 use crate::dynamodb::{Connections, Table, watchable};
-use crate::engine::acquire::Replays;
+use crate::engine::acquire::adaptive::Replays;
 use crate::engine::cache::Cache;
 use crate::engine::core::Core;
-use crate::engine::sharing::Flights;
+use crate::engine::sharing::SharedCalls;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
-use crate::function::Operation;
-use crate::key::Scope;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
 use crate::policy::Policy;
 use crate::schema::TableSchema;
@@ -103,23 +101,6 @@ impl Idempotency {
     /// ```
     pub fn builder(client: Client, table: impl Into<String>) -> Builder {
         Builder::new(client, table.into())
-    }
-
-    /// Starts one operation under `scope`; give it a key and [`run`](Operation::run) it.
-    ///
-    /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
-    /// share no record, whatever their keys.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Scope;
-    ///
-    /// let charge = idempotency.operation("charge").key("order-42");
-    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42");
-    /// # }
-    /// ```
-    pub fn operation(&self, scope: impl Into<Scope>) -> Operation<'_> {
-        Operation::new(self, scope.into())
     }
 
     /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
@@ -560,8 +541,21 @@ impl Builder {
             coding: self.coding,
             replays: Replays::default(),
             cache,
-            flights: (self.single_flight && !self.disabled).then(Flights::default),
+            shared_calls: (self.single_flight && !self.disabled).then(SharedCalls::default),
         };
         Idempotency { core: Arc::new(core) }
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+impl Builder {
+    /// Lets a test move the monotonic clock: so many ms ahead of the machine's, or behind it.
+    #[doc(hidden)]
+    pub fn shift_monotonic_clock(
+        mut self,
+        shift: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        self.clock_shift = ClockShift::new(shift);
+        self
     }
 }

@@ -194,14 +194,13 @@ pub mod testing;
 pub use crate::__macros::idempotent;
 pub use crate::answer::codec::{AnswerCodec, CodecError};
 pub use crate::engine::execution::Execution;
-pub use crate::engine::reconcile::{Abandoned, Reconciled};
+pub use crate::engine::hook::{Abandoned, Reconciled};
 pub use crate::engine::snapshot::SnapshotHooks;
-pub use crate::engine::steps::StepError;
-pub use crate::engine::transaction::{
-    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, Transaction,
-    TransactionError,
+pub use crate::engine::transaction::Transaction;
+pub use crate::error::{
+    CommitError, ConditionFailed, Error, ErrorKind, InvalidTransaction, MAX_TRANSACTION_ITEMS,
+    RunError, StepError, TransactionError,
 };
-pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};

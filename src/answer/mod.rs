@@ -7,6 +7,7 @@
 
 pub(crate) mod codec;
 mod compression;
+mod encoded;
 mod flat;
 mod pack;
 pub(crate) mod parts;
@@ -17,7 +18,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use self::pack::{Packed, Unstorable, pack, pack_failure, unavailable};
+pub(crate) use self::encoded::Unstorable;
+pub(crate) use self::pack::{Packed, pack, pack_failure, unavailable_answer};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};

@@ -1,24 +1,20 @@
 //! Choosing the form in which an answer is stored.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::compression::{self, Codec};
+use super::compression;
+use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
 use super::parts::Content;
 use super::readable::readable_bytes;
-use super::{BodyRef, Draft, encode_http, encode_json, encode_unavailable};
+use super::{Draft, encode_http, encode_json, encode_unavailable};
 use crate::answer::codec::{Coder, NOT_ENCODED};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner};
 
 /// What DynamoDB bills a write by.
 const UNIT_BYTES: usize = 1024;
-
-/// Of bytes in a record: the codec and the plain length as a big-endian u32 come first.
-pub(super) const HEADER_BYTES: usize = 5;
 
 /// An answer as it is stored.
 #[derive(Debug)]
@@ -29,110 +25,13 @@ pub(crate) struct Packed<'a> {
     pub(crate) parts: Option<Content<'a>>,
 }
 
-/// Why an answer cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unstorable {
-    TooLarge {
-        bytes: usize,
-        limit: usize,
-    },
-    /// With what the codec said.
-    NotEncoded(String),
-}
-
 impl Unstorable {
     /// What stands in the record in the answer's place.
     pub(crate) fn in_place(&self) -> AttributeValue {
         match self {
-            Self::TooLarge { .. } => unavailable(self.to_string()),
-            Self::NotEncoded(_) => unavailable(NOT_ENCODED),
+            Self::TooLarge { .. } => unavailable_answer(self.to_string()),
+            Self::NotEncoded(_) => unavailable_answer(NOT_ENCODED),
         }
-    }
-}
-
-/// For the log.
-impl fmt::Display for Unstorable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "it is too large: {bytes} bytes, of at most {limit}")
-            }
-            Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
-        }
-    }
-}
-
-/// The bytes of an answer after compression, or after the user's codec, before they go into the record
-/// or into parts.
-#[derive(Debug)]
-pub(super) struct Encoded<'a> {
-    pub(super) codec: Codec,
-    pub(super) plain_bytes: usize,
-    body: Cow<'a, [u8]>,
-    tail: Vec<u8>,
-}
-
-impl<'a> Encoded<'a> {
-    fn compressed(bytes: Vec<u8>, plain_bytes: usize) -> Self {
-        Self { codec: Codec::Zstd, plain_bytes, body: Cow::Owned(bytes), tail: Vec::new() }
-    }
-
-    fn raw(draft: Draft<'a>, tail: Vec<u8>, plain_bytes: usize) -> Self {
-        let body = match draft {
-            Draft::Json(Cow::Borrowed(json)) => Cow::Borrowed(json.as_bytes()),
-            Draft::Json(Cow::Owned(json)) => Cow::Owned(json.into_bytes()),
-            Draft::Http { body: BodyRef::Text(text), .. } => Cow::Borrowed(text.as_bytes()),
-            Draft::Http { body: BodyRef::Binary(bytes), .. } => Cow::Borrowed(bytes),
-            Draft::Http { body: BodyRef::Empty, .. } | Draft::Unavailable(_) => {
-                Cow::Borrowed(&[][..])
-            }
-        };
-        Self { codec: Codec::Raw, plain_bytes, body, tail }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.body.len() + self.tail.len()
-    }
-
-    pub(super) fn pieces(&self) -> [&[u8]; 2] {
-        [&self.body, &self.tail]
-    }
-
-    /// Up to `length` of the bytes from `start` on.
-    pub(super) fn copy(&self, start: usize, length: usize) -> Vec<u8> {
-        let body = self.body.get(start..).unwrap_or_default();
-        let body = &body[..body.len().min(length)];
-        let start = start.saturating_sub(self.body.len());
-        let tail = self.tail.get(start..).unwrap_or_default();
-        [body, &tail[..tail.len().min(length - body.len())]].concat()
-    }
-
-    /// As it stands in the record; `None` if it is longer than can be told.
-    fn with_header(&self) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
-        bytes.push(self.codec.byte());
-        bytes.extend(u32::try_from(self.plain_bytes).ok()?.to_be_bytes());
-        self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
-        Some(bytes)
-    }
-
-    pub(super) fn inline(&self) -> Option<AttributeValue> {
-        self.with_header().map(|bytes| AttributeValue::B(Blob::new(bytes)))
-    }
-
-    /// What the user's codec makes of it. The header goes through it as well, so that whoever cannot
-    /// write the codec's bytes cannot have them read in another way.
-    fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
-        let (plain_bytes, len) = (self.plain_bytes, self.len());
-        let too_large = |bytes| Unstorable::TooLarge { bytes, limit: most };
-        let plain = self.with_header().ok_or(too_large(len))?;
-        drop(self);
-        let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
-        if bytes.len() > most {
-            return Err(too_large(bytes.len()));
-        }
-        let (body, tail) = (Cow::Owned(bytes), Vec::new());
-        Ok(Encoded { codec: Codec::Custom, plain_bytes, body, tail })
     }
 }
 
@@ -225,7 +124,7 @@ impl<'a> Form<'a> {
 }
 
 /// What stands in the record for an answer that is not to be had.
-pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> AttributeValue {
+pub(crate) fn unavailable_answer(reason: impl Into<Cow<'static, str>>) -> AttributeValue {
     Draft::Unavailable(reason.into()).readable()
 }
 

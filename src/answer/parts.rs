@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
-use super::pack::Encoded;
+use super::encoded::Encoded;
 use crate::fault_injection;
 use crate::mutant::{Mutant, mutant};
 use crate::record::Owner;

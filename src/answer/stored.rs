@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::compression::{self, Codec};
-use super::pack::HEADER_BYTES;
+use super::encoded::HEADER_BYTES;
 use super::{Answer, Manifest, flat};
 use crate::answer::codec::Coder;
 use crate::record::Owner;

@@ -52,10 +52,10 @@ pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::connections::Connections;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::watchable;
-pub(crate) use self::reasons::ItemsRefusal;
+pub(crate) use self::reasons::{ItemsRefusal, Transacted};
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
-pub(crate) use self::transact::{Sent, Transacted};
+pub(crate) use self::transact::Sent;
 
 /// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
 /// by then, or within `request_timeout`, is unknown.

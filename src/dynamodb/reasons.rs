@@ -1,10 +1,43 @@
-//! Why DynamoDB cancelled a transaction. The record's reason is the first, and decides first.
+//! What became of a transaction, and why DynamoDB cancelled it. The record's reason is the first, and decides first.
 
 use aws_sdk_dynamodb::types::CancellationReason;
 
-use super::transact::Transacted;
-use crate::engine::transaction::{ConditionFailed, Failed, InvalidTransaction};
+use crate::error::{ConditionFailed, Failed, InvalidTransaction};
 use crate::error::{Error, ErrorKind};
+use crate::record::Item;
+
+/// What became of a transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Transacted {
+    /// All of it is in the tables.
+    Applied,
+    /// The record is another one than its guard asks for; with it, where there is one, and with what the
+    /// items were refused for besides. Nothing was written.
+    Refused { record: Option<Item>, items: Option<ItemsRefusal> },
+    /// The caller's items do not allow it. Nothing was written.
+    ItemsRefused(ItemsRefusal),
+    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
+    Conflict(Error),
+    /// Its token was used with other contents; this one was not executed.
+    TokenUsed(Error),
+    /// It was not executed.
+    NotApplied(Error),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
+impl Transacted {
+    /// The result as signals have it.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Applied => "ok",
+            Self::Refused { .. } | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
+            Self::TokenUsed(_) | Self::NotApplied(_) => "error",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
 
 /// Why the caller's items do not allow a transaction.
 #[derive(Debug)]

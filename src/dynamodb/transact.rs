@@ -14,49 +14,16 @@ use aws_sdk_dynamodb::types::{
 use super::expression::Condition;
 use super::fault::{self, Fault};
 use super::probe::Seen;
-use super::reasons::{ItemsRefusal, judge};
+use super::reasons::{ItemsRefusal, Transacted, judge};
 use super::{Metered, Table, consumed};
 use crate::clock::StoreTime;
-use crate::engine::transaction::InvalidTransaction;
+use crate::error::InvalidTransaction;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
 use crate::protocol::Write;
 use crate::record::{self, Item, Owner};
 use crate::signals::Stopwatch;
-
-/// What became of a transaction.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Transacted {
-    /// All of it is in the tables.
-    Applied,
-    /// The record is another one than its guard asks for; with it, where there is one, and with what the
-    /// items were refused for besides. Nothing was written.
-    Refused { record: Option<Item>, items: Option<ItemsRefusal> },
-    /// The caller's items do not allow it. Nothing was written.
-    ItemsRefused(ItemsRefusal),
-    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
-    Conflict(Error),
-    /// Its token was used with other contents; this one was not executed.
-    TokenUsed(Error),
-    /// It was not executed.
-    NotApplied(Error),
-    /// Nobody knows.
-    Unknown(Error),
-}
-
-impl Transacted {
-    /// The result as signals have it.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Applied => "ok",
-            Self::Refused { .. } | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
-            Self::TokenUsed(_) | Self::NotApplied(_) => "error",
-            Self::Unknown(_) => "unknown",
-        }
-    }
-}
 
 impl Metered for TransactWriteItemsOutput {
     const ACTION: &'static str = "TransactWriteItems";

@@ -10,14 +10,10 @@ use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::answer::Answer;
-use crate::clock::{Clock, End, Timestamp};
-use crate::engine::acquire::Call;
-use crate::engine::core::Core;
+use crate::clock::{Clock, End};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
-use crate::key::RecordKey;
 use crate::mutant::{Mutant, mutant};
-use crate::policy::{Completed, Policy};
 
 /// What an entry takes beside its key and its answer, about.
 const ENTRY_BYTES: usize = 256;
@@ -40,7 +36,7 @@ pub(crate) struct Cache {
 pub(crate) struct Asked(u64);
 
 #[derive(Clone)]
-struct Entry {
+pub(crate) struct Entry {
     fingerprint: Fingerprint,
     until: End,
     answer: Arc<Answer>,
@@ -81,23 +77,28 @@ impl Cache {
         self.forgotten[stripe].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, pk: &str) -> Asked {
+    pub(crate) fn ask(&self, pk: &str) -> Asked {
         Asked(*self.forgotten(pk))
     }
 
-    fn forget(&self, pk: &str) {
+    pub(crate) fn forget(&self, pk: &str) {
         let mut forgotten = self.forgotten(pk);
         *forgotten = forgotten.wrapping_add(1);
         self.kept.remove(pk);
     }
 
     /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
-    fn has_room(&self, pk: &str, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, pk: &str, bytes: usize) -> bool {
         entry_bytes(pk, bytes) <= self.max_bytes / 4
     }
 
     /// The answer to this very request, if it is kept and its retention is not over.
-    fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Arc<Answer>> {
+    pub(crate) fn get(
+        &self,
+        pk: &str,
+        fingerprint: &Fingerprint,
+        clock: &Clock,
+    ) -> Option<Arc<Answer>> {
         let entry = self.kept.get(pk)?;
         if clock.is_over(entry.until) && !mutant(Mutant::CachePastRetention) {
             // Of that very entry: another call may have put a younger one in its place.
@@ -108,14 +109,24 @@ impl Cache {
         is_its_own.then_some(entry.answer)
     }
 
+    pub(crate) fn clear(&self) {
+        self.kept.clear();
+    }
+
     /// Keeps what was heard, unless the key was forgotten meanwhile; whether it has.
-    fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
+    pub(crate) fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
         let forgotten = self.forgotten(pk);
         let is_valid = *forgotten == asked.0;
         if is_valid {
             self.kept.insert(pk.into(), entry);
         }
         is_valid
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(fingerprint: &Fingerprint, until: End, answer: &Arc<Answer>) -> Self {
+        Self { fingerprint: *fingerprint, until, answer: Arc::clone(answer) }
     }
 }
 
@@ -130,65 +141,6 @@ impl fmt::Debug for Cache {
     }
 }
 
-impl Core {
-    /// The call's answer, if this process keeps it.
-    pub(crate) fn cached(&self, call: &Call) -> Option<Arc<Answer>> {
-        let cache = self.cache.as_ref()?;
-        if call.policy.completed != Completed::Replay || self.table.is_disabled {
-            return None;
-        }
-        cache.get(call.key.as_str(), &call.fingerprint, &self.table.clock)
-    }
-
-    /// Whether an answer of so many bytes will be kept.
-    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
-        policy.completed == Completed::Replay
-            && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
-    }
-
-    /// Before a record is asked for, whose answer may be kept.
-    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
-        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
-    }
-
-    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
-    /// has.
-    pub(crate) fn remember(
-        &self,
-        asked: Option<Asked>,
-        (key, fingerprint): (&RecordKey, &Fingerprint),
-        policy: &Policy,
-        expires_at: i64,
-        answer: &Arc<Answer>,
-    ) -> bool {
-        // A reason may go: another reader's limit is larger, a part is restored.
-        let is_answer = !matches!(**answer, Answer::Unavailable(_));
-        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
-        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
-            return false;
-        }
-        // Not past the retention, whatever this clock may be off by.
-        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
-        let until = self.table.clock.end(end.minus(self.clock_tolerance));
-        let entry = Entry { fingerprint: *fingerprint, until, answer: Arc::clone(answer) };
-        cache.insert(key.as_str(), asked, entry)
-    }
-
-    /// Nothing that this process keeps is to be had any more.
-    pub(crate) fn forget_all(&self) {
-        if let Some(cache) = &self.cache {
-            cache.kept.clear();
-        }
-    }
-
-    /// The record has changed, by this process's doing: what is kept of it is no more.
-    pub(crate) fn forget(&self, key: &RecordKey) {
-        if let Some(cache) = &self.cache {
-            cache.forget(key.as_str());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -197,7 +149,11 @@ mod tests {
     use aws_smithy_async::time::{SharedTimeSource, TimeSource};
 
     use super::*;
+    use crate::engine::core::Core;
     use crate::fault_injection::ClockShift;
+    use crate::key::RecordKey;
+    use crate::policy::{Completed, Policy};
+    use crate::protocol::time::Timestamp;
 
     const LATER: i64 = 1_000;
 
@@ -238,7 +194,7 @@ mod tests {
             assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
         }
 
-        fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
+        pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
             self.cache.get(pk, &fingerprint(of), &self.clock)
         }
 

@@ -8,13 +8,14 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::answer::parts::Content;
-use crate::answer::{Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable};
-use crate::clock::{Backoff, End, Timestamp, drawn};
-use crate::engine::core::Core;
+use crate::answer::{
+    Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable_answer,
+};
+use crate::clock::{End, Timestamp};
 use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
-use crate::engine::transaction::Fate;
+use crate::engine::transaction::CommitOutcome;
 use crate::error::Error;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Failure;
@@ -56,7 +57,7 @@ impl Contents for Completing<'_> {
             return false;
         }
         self.execution.report_unstorable(&error.to_string());
-        self.response = unavailable("DynamoDB refused it");
+        self.response = unavailable_answer("DynamoDB refused it");
         self.is_lesser = true;
         true
     }
@@ -165,7 +166,7 @@ impl Execution {
             Err(error) => {
                 let Some(response) = parts.in_record() else {
                     self.report_unstorable(&format!("its parts were not confirmed: {error}"));
-                    return (unavailable("its parts could not be written"), None);
+                    return (unavailable_answer("its parts could not be written"), None);
                 };
                 tracing::warn!(
                     operation = self.operation(), %error,
@@ -326,7 +327,7 @@ impl Execution {
             // It has come too late: the commit stands.
             Ended::Stored | Ended::Landed => {
                 let answer = self.own(&mut wire).await;
-                self.inner.commits.decide(Fate::Committed(answer));
+                self.inner.commits.decide(CommitOutcome::Committed(answer));
             }
             Ended::NothingWritten(_) | Ended::Reopened | Ended::Unknown | Ended::Unconfirmed => {
                 self.came_to(Ending::Unconfirmed);
@@ -338,48 +339,5 @@ impl Execution {
                 );
             }
         }
-    }
-}
-
-/// The pauses between tries of a write that must get through, up to a point in time.
-pub(crate) struct Retries<'a> {
-    core: &'a Core,
-    until: End,
-    backoff: Backoff,
-}
-
-impl<'a> Retries<'a> {
-    /// Tries for at most `longest`, and in time for a `deadline`.
-    pub(crate) fn new(core: &'a Core, longest: Duration, deadline: Option<End>) -> Self {
-        let mut until = core.table.clock.lasting(longest);
-        if let Some(deadline) = deadline {
-            until = until.or(deadline.minus(COMPLETION_MARGIN));
-        }
-        Self::until(core, until)
-    }
-
-    pub(crate) const fn until(core: &'a Core, until: End) -> Self {
-        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        Self { core, until, backoff }
-    }
-
-    /// How long the next try may last.
-    pub(crate) fn limit(&self) -> Duration {
-        self.core.time_until(Some(self.until))
-    }
-
-    pub(crate) fn are_over(&self) -> bool {
-        self.core.table.clock.is_over(self.until)
-    }
-
-    /// Waits for the next try; `false` when there is no time for one.
-    pub(crate) async fn wait(&mut self) -> bool {
-        let clock = &self.core.table.clock;
-        let pause = drawn(self.backoff.next());
-        if pause >= clock.left(self.until) {
-            return false;
-        }
-        clock.sleep(pause).await;
-        true
     }
 }

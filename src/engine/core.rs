@@ -1,15 +1,19 @@
 //! What all calls of one [`Idempotency`](crate::Idempotency) share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::answer::Answer;
 use crate::answer::codec::Coding;
+use crate::clock::Timestamp;
 use crate::dynamodb::Table;
-use crate::engine::acquire::Replays;
-use crate::engine::cache::Cache;
-use crate::engine::sharing::Flights;
+use crate::engine::acquire::adaptive::Replays;
+use crate::engine::cache::{Asked, Cache, Entry};
+use crate::engine::sharing::SharedCalls;
 use crate::error::Error;
+use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
-use crate::policy::Policy;
+use crate::policy::{Completed, Policy};
 use crate::record::Owner;
 use crate::signals::Log;
 
@@ -23,7 +27,7 @@ pub(crate) struct Core {
     /// Completed answers that this process has seen, if it keeps them.
     pub(crate) cache: Option<Cache>,
     /// The calls on their way to their keys, if they share what they are told.
-    pub(crate) flights: Option<Flights>,
+    pub(crate) shared_calls: Option<SharedCalls>,
 }
 
 impl Core {
@@ -46,5 +50,55 @@ impl Core {
     pub(crate) fn drawn_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
         let limit = self.table.schema.max_key_bytes();
         RecordKey::new(scope, Owner::random()?.as_str(), KeyForm::Verbatim, limit)
+    }
+}
+
+/// Answers that this process keeps.
+impl Core {
+    /// Whether an answer of so many bytes will be kept.
+    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
+        policy.completed == Completed::Replay
+            && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
+    }
+
+    /// Before a record is asked for, whose answer may be kept.
+    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
+        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
+    }
+
+    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
+    /// has.
+    pub(crate) fn remember(
+        &self,
+        asked: Option<Asked>,
+        (key, fingerprint): (&RecordKey, &Fingerprint),
+        policy: &Policy,
+        expires_at: i64,
+        answer: &Arc<Answer>,
+    ) -> bool {
+        // A reason may go: another reader's limit is larger, a part is restored.
+        let is_answer = !matches!(**answer, Answer::Unavailable(_));
+        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
+        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
+            return false;
+        }
+        // Not past the retention, whatever this clock may be off by.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = self.table.clock.end(end.minus(self.clock_tolerance));
+        cache.insert(key.as_str(), asked, Entry::new(fingerprint, until, answer))
+    }
+
+    /// Nothing that this process keeps is to be had any more.
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.clear();
+        }
+    }
+
+    /// The record has changed, by this process's doing: what is kept of it is no more.
+    pub(crate) fn forget(&self, key: &RecordKey) {
+        if let Some(cache) = &self.cache {
+            cache.forget(key.as_str());
+        }
     }
 }

@@ -10,7 +10,7 @@ use futures_util::task::AtomicWaker;
 
 use crate::answer::Answers;
 use crate::clock;
-use crate::engine::acquire::Call;
+use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::steps::Steps;

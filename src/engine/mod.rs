@@ -3,14 +3,17 @@
 
 pub(crate) mod acquire;
 pub(crate) mod cache;
+pub(crate) mod call;
 pub(crate) mod completion;
 pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod execution;
+pub(crate) mod hook;
 pub(crate) mod lease;
 pub(crate) mod parts;
 pub(crate) mod reconcile;
 pub(crate) mod refusal;
+pub(crate) mod retries;
 pub(crate) mod runner;
 pub(crate) mod sharing;
 pub(crate) mod snapshot;

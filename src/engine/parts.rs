@@ -14,8 +14,8 @@ use crate::answer::{
 };
 use crate::clock::End;
 use crate::dynamodb::{Consistency, WriteOutcome};
-use crate::engine::completion::Retries;
 use crate::engine::core::Core;
+use crate::engine::retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;

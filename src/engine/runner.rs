@@ -14,7 +14,7 @@ use crate::engine::acquire::Acquisition;
 use crate::engine::completion::Completion;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
-use crate::engine::transaction::{Fate, commit_unknown, given_up};
+use crate::engine::transaction::{CommitOutcome, commit_unknown, given_up};
 use crate::error::Error;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Unconfirmed;
@@ -96,12 +96,12 @@ impl<V, E> RunOutcome<V, E> {
     }
 
     /// What a commit has brought about, in the place of what the handler returned.
-    fn of_commit(fate: Fate) -> Self {
+    fn of_commit(fate: CommitOutcome) -> Self {
         match fate {
-            Fate::Committed(answer) => Self::Committed(answer),
-            Fate::LeaseLost(theirs) => Self::of_other_owner(theirs),
-            Fate::GivenUp => Self::Refused(given_up()),
-            Fate::Unknown => Self::Refused(commit_unknown()),
+            CommitOutcome::Committed(answer) => Self::Committed(answer),
+            CommitOutcome::LeaseLost(theirs) => Self::of_other_owner(theirs),
+            CommitOutcome::GivenUp => Self::Refused(given_up()),
+            CommitOutcome::Unknown => Self::Refused(commit_unknown()),
         }
     }
 
@@ -203,17 +203,20 @@ where
 }
 
 /// Puts what a commit has brought about in the place of what the handler returned.
-fn overrule<V, E>(execution: &Execution, fate: Fate, ran: Ran<V, E>) -> Ran<V, E> {
+fn overrule<V, E>(execution: &Execution, fate: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
     let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
     match fate {
         // Nothing has happened: a failure of the handler's says as much.
-        Fate::GivenUp if has_failed => return ran,
-        Fate::Committed(_) if has_failed => tracing::error!(
+        CommitOutcome::GivenUp if has_failed => return ran,
+        CommitOutcome::Committed(_) if has_failed => tracing::error!(
             operation = execution.operation(),
             attempt = execution.attempt(),
             "the handler failed after its commit: the committed answer stands"
         ),
-        Fate::Committed(_) | Fate::LeaseLost(_) | Fate::GivenUp | Fate::Unknown => {}
+        CommitOutcome::Committed(_)
+        | CommitOutcome::LeaseLost(_)
+        | CommitOutcome::GivenUp
+        | CommitOutcome::Unknown => {}
     }
     let outcome = RunOutcome::of_commit(fate);
     match ran {

@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::answer::Answer;
-use crate::clock::Uptime;
-use crate::engine::acquire::{Acquisition, Call};
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Policy;
 use crate::protocol::ObservedLease;
 
 /// The calls that ask, each for all of its kind.
 #[derive(Default)]
-pub(crate) struct Flights {
+pub(crate) struct SharedCalls {
     under_way: Arc<Mutex<UnderWay>>,
 }
 
-type UnderWay = HashMap<Route, watch::Receiver<Option<Landing>>>;
+type UnderWay = HashMap<Route, watch::Receiver<Option<SharedOutcome>>>;
 
 /// What calls must have in common: what the store tells one of them is then right for all. Their policy
 /// too, since it has its say in what a record means, and in how long a call is ready to wait.
@@ -42,7 +42,7 @@ impl Hash for Route {
 
 /// What a call was told, as far as it holds for others.
 #[derive(Clone, Debug)]
-pub(crate) enum Landing {
+pub(crate) enum SharedOutcome {
     Replay(Arc<Answer>),
     ReplayFailure(Option<Answer>),
     Mismatch,
@@ -55,30 +55,27 @@ pub(crate) enum Landing {
     Gone,
 }
 
-/// A call's part in a flight.
-pub(crate) enum Joined {
-    Leader(Flight),
+/// A call's part among those of its kind.
+pub(crate) enum Role {
+    Leader(Leader),
     Follower(Follower),
 }
 
-impl Flights {
+impl SharedCalls {
     /// The first call of its kind asks the store; each other one, until that has been told, follows.
-    pub(crate) fn join(&self, call: &Call) -> Joined {
-        let fingerprint = if mutant(Mutant::ShareAnyFingerprint) {
-            [0; 32]
-        } else {
-            *call.fingerprint.as_bytes()
-        };
-        let (pk, policy) = (call.key.as_str().to_owned(), call.policy.clone());
+    pub(crate) fn join(&self, key: &RecordKey, fingerprint: &Fingerprint, policy: &Policy) -> Role {
+        let fingerprint =
+            if mutant(Mutant::ShareAnyFingerprint) { [0; 32] } else { *fingerprint.as_bytes() };
+        let (pk, policy) = (key.as_str().to_owned(), policy.clone());
         let route = Route { pk, fingerprint, policy };
         let mut under_way = lock(&self.under_way);
-        if let Some(landing) = under_way.get(&route) {
-            return Joined::Follower(Follower { landing: landing.clone() });
+        if let Some(outcome) = under_way.get(&route) {
+            return Role::Follower(Follower { outcome: outcome.clone() });
         }
-        let (landing, follower) = watch::channel(None);
+        let (outcome, follower) = watch::channel(None);
         under_way.insert(route.clone(), follower);
         let under_way = Arc::clone(&self.under_way);
-        Joined::Leader(Flight { under_way, route, landing, has_landed: false })
+        Role::Leader(Leader { under_way, route, outcome, has_told: false })
     }
 }
 
@@ -88,80 +85,51 @@ fn lock(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
 }
 
 /// A call that asks for all. Dropped before it was told, it leaves the others to one of them.
-pub(crate) struct Flight {
+pub(crate) struct Leader {
     under_way: Arc<Mutex<UnderWay>>,
     route: Route,
-    landing: watch::Sender<Option<Landing>>,
-    has_landed: bool,
+    outcome: watch::Sender<Option<SharedOutcome>>,
+    has_told: bool,
 }
 
-impl Flight {
-    /// Tells the others what was seen `at` some time. Whoever comes from now on asks anew.
-    pub(crate) fn land(mut self, told: &Result<Acquisition, Error>, at: Uptime) {
+impl Leader {
+    /// Tells the others. Whoever comes from now on asks anew.
+    pub(crate) fn tell(mut self, told: impl FnOnce() -> SharedOutcome) {
         self.end();
-        if self.landing.receiver_count() > 0 {
-            self.landing.send_replace(Some(Landing::of(told, at)));
+        if self.outcome.receiver_count() > 0 {
+            self.outcome.send_replace(Some(told()));
         }
     }
 
-    /// Once: after it the route may be another flight's.
+    /// Once: after it the route may be another leader's.
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.has_landed, true) {
+        if !std::mem::replace(&mut self.has_told, true) {
             lock(&self.under_way).remove(&self.route);
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for Leader {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Landing {
-    fn of(told: &Result<Acquisition, Error>, at: Uptime) -> Self {
-        match told {
-            Ok(Acquisition::Replay(answer)) => Self::Replay(Arc::clone(answer)),
-            Ok(Acquisition::ReplayFailure(failure)) => Self::ReplayFailure(failure.clone()),
-            Ok(Acquisition::Mismatch) => Self::Mismatch,
-            Ok(Acquisition::Abandoned) => Self::Abandoned,
-            Ok(Acquisition::InProgress { retry_after }) => {
-                Self::InProgress(ObservedLease { left: *retry_after, at })
-            }
-            Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
-                Self::InProgress(ObservedLease { left: execution.lease_remaining(), at })
-            }
-            Ok(Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled) => {
-                Self::Gone
-            }
-            Err(error) => match error.kind() {
-                kind @ (ErrorKind::Unavailable
-                | ErrorKind::Configuration
-                | ErrorKind::NewerRecord
-                | ErrorKind::StepsUnreadable
-                | ErrorKind::UnknownRecord) => Self::Failed(kind, error.to_string().into()),
-                // The call's own: its deadline, say.
-                _ => Self::Gone,
-            },
-        }
-    }
-}
-
 /// A call that waits for what another one is told.
 pub(crate) struct Follower {
-    landing: watch::Receiver<Option<Landing>>,
+    outcome: watch::Receiver<Option<SharedOutcome>>,
 }
 
 impl Follower {
-    pub(crate) async fn landing(mut self) -> Landing {
-        let told = self.landing.wait_for(Option::is_some).await;
-        told.ok().and_then(|told| told.clone()).unwrap_or(Landing::Gone)
+    pub(crate) async fn outcome(mut self) -> SharedOutcome {
+        let told = self.outcome.wait_for(Option::is_some).await;
+        told.ok().and_then(|told| told.clone()).unwrap_or(SharedOutcome::Gone)
     }
 }
 
 /// Keys are secrets of the caller's.
-impl fmt::Debug for Flights {
+impl fmt::Debug for SharedCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").finish_non_exhaustive()
+        f.debug_struct("SharedCalls").finish_non_exhaustive()
     }
 }

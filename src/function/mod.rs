@@ -23,10 +23,12 @@ pub(crate) use self::errors::ErrorCodec;
 pub use self::outcome::Outcome;
 use crate::answer::{Answer, Answers, Draft};
 use crate::clock::End;
-use crate::engine::acquire::{Call, acquire};
+use crate::engine::acquire::acquire;
+use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::execution::Execution;
-use crate::engine::reconcile::{self, Abandoned, Acquired, Codec, Hook, Reconciled, Word};
+use crate::engine::hook::{Abandoned, Hook, Reconciled, Word};
+use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::engine::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::{self, Fingerprint};
@@ -75,8 +77,27 @@ impl fmt::Debug for Unshown {
     }
 }
 
+impl Idempotency {
+    /// Starts one operation under `scope`; give it a key and [`run`](Operation::run) it.
+    ///
+    /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
+    /// share no record, whatever their keys.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42");
+    /// # }
+    /// ```
+    pub fn operation(&self, scope: impl Into<Scope>) -> Operation<'_> {
+        Operation::new(self, scope.into())
+    }
+}
+
 impl<'a> Operation<'a> {
-    pub(crate) fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
+    fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
         Self {
             idempotency,
             scope,

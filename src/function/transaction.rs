@@ -11,13 +11,13 @@ use tracing::Instrument;
 
 use super::{ErrorCodec, Json, Operation, Outcome, Ready, outcome_of};
 use crate::answer::Draft;
-use crate::engine::acquire::Call;
+use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::transaction::{
-    InvalidTransaction, Transaction, TransactionEncoding, TransactionError, TransactionOutcome,
-    json, run_transaction,
+    Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
 use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{InvalidTransaction, TransactionError};
 
 impl Operation<'_> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and

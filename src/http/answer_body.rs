@@ -1,6 +1,7 @@
 //! The body of an answer: whole, or longer than what is stored and still on its way.
 
 use std::collections::VecDeque;
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,11 +10,28 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 
 use super::answer::WholeBody;
-use super::layer::BoxError;
 use crate::answer::{BodyRef, HttpBody};
+
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The handler's own body if a request passed through, which streams as it does without the layer;
+/// otherwise the answer's.
+///
+/// ```
+/// use bytes::Bytes;
+/// use dynamodb_idempotency::http::ResponseBody;
+/// use http_body_util::{BodyExt, Full};
+///
+/// async fn read(body: ResponseBody<Full<Bytes>>) -> Option<Bytes> {
+///     body.collect().await.ok().map(|body| body.to_bytes())
+/// }
+/// ```
+pub type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
 /// The body of a stored or replayed answer. It is whole in memory, except for an answer that is too
 /// long to be stored and that [`Http::stream_large_answers`](super::Http::stream_large_answers)
@@ -176,4 +194,8 @@ impl<B> fmt::Debug for AnswerBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerBody").field("is_whole", &self.is_whole()).finish_non_exhaustive()
     }
+}
+
+pub(crate) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
+    response.map(|body| Either::Right(AnswerBody::whole(body)))
 }

@@ -11,8 +11,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either};
 
 use super::Config;
+use super::answer_body::{BoxError, ResponseBody, whole};
 use super::exchange::{pass_transaction, render};
-use super::layer::{BoxError, ResponseBody, whole};
 use super::problem::{Problem, ProblemKind};
 use crate::engine::transaction::{OnConditionFailed, Transaction};
 

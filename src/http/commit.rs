@@ -7,7 +7,8 @@ use http::Response;
 use super::answer;
 use crate::answer::{Answer, AnswerKind, BodyRef, HttpAnswer};
 use crate::engine::execution::Execution;
-use crate::engine::transaction::{Commit, CommitError};
+use crate::engine::transaction::Commit;
+use crate::error::CommitError;
 
 impl Execution {
     /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever

@@ -14,13 +14,13 @@ use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
 use super::{AnsweredBy, Config, reconcile};
 use crate::answer::{Answer, Draft, HttpAnswer};
-use crate::engine::acquire::{Call, acquire};
+use crate::engine::acquire::acquire;
+use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{answer_unavailable, failed};
 use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome, panic_text};
-use crate::engine::transaction::{
-    self, InvalidTransaction, Transaction, TransactionEncoding, TransactionOutcome,
-};
+use crate::engine::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
+use crate::error::InvalidTransaction;
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
 

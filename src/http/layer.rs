@@ -1,6 +1,5 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -17,15 +16,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::answer_body::AnswerBody;
+use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
-use super::{Config, carried};
-use crate::engine::acquire::Call;
-
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+use super::{Config, Http, carried};
+use crate::engine::call::Call;
 
 /// Makes the requests of the service below it idempotent; made by
 /// [`Http::layer`](super::Http::layer).
@@ -52,6 +49,25 @@ pub struct IdempotencyLayer {
     config: Arc<Config>,
     effect: Effect,
     owners: TaskTracker,
+}
+
+impl Http {
+    /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
+    ///
+    /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
+    /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let layer = idempotency.http("payments").layer();
+    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
+    /// # }
+    /// ```
+    pub fn layer(self) -> IdempotencyLayer {
+        IdempotencyLayer::new(Arc::new(self.config), Effect::Handler)
+    }
 }
 
 /// Where the effect of a request happens.
@@ -129,20 +145,6 @@ pub struct IdempotencyService<S> {
     layer: IdempotencyLayer,
     inner: S,
 }
-
-/// The handler's own body if a request passed through, which streams as it does without the layer;
-/// otherwise the answer's.
-///
-/// ```
-/// use bytes::Bytes;
-/// use dynamodb_idempotency::http::ResponseBody;
-/// use http_body_util::{BodyExt, Full};
-///
-/// async fn read(body: ResponseBody<Full<Bytes>>) -> Option<Bytes> {
-///     body.collect().await.ok().map(|body| body.to_bytes())
-/// }
-/// ```
-pub type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
 /// The future of an [`IdempotencyService`]'s answer.
 ///
@@ -282,10 +284,6 @@ where
 fn shutting_down() -> Problem {
     Problem::new(ProblemKind::ShuttingDown, "Nothing ran. Send it to another server.")
         .retry_after(SOON)
-}
-
-pub(crate) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
-    response.map(|body| Either::Right(AnswerBody::whole(body)))
 }
 
 async fn read<B>(body: B, limit: usize) -> Result<Bytes, Problem>

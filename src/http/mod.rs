@@ -73,25 +73,29 @@ pub mod tenant;
 pub mod webhook;
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
-pub use self::answer_body::AnswerBody;
+pub use self::answer_body::{AnswerBody, ResponseBody};
 pub use self::answered_by::AnsweredBy;
 pub use self::commit::CommittedBody;
-pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseBody, ResponseFuture};
+pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::tenant::Tenant;
 #[cfg(feature = "webhook")]
 pub use self::webhook::Webhook;
 
+pub(crate) use self::answer_body::BoxError;
 use self::problem::Renderer;
 use self::statuses::Statuses;
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
+use crate::engine::hook::{Abandoned, Reconciled};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -100,9 +104,10 @@ use crate::policy::Policy;
 #[cfg(feature = "lambda")]
 pub(crate) use self::{
     answer::WholeBody,
+    answer_body::whole,
     commit::sealed::Sealed,
     exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
-    layer::{BoxError, own, whole},
+    layer::own,
     request::{Concern, call, concern},
 };
 
@@ -179,7 +184,7 @@ pub(crate) struct Config {
     tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
     statuses: Statuses,
-    reconcile: Option<self::reconcile::Hook>,
+    reconcile: Option<ReconcileHook>,
     renderer: Option<Renderer>,
     on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
@@ -187,6 +192,16 @@ pub(crate) struct Config {
     stream_large: bool,
     grpc: bool,
 }
+
+/// What a hook says of an abandoned request.
+type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
+
+/// A hook that many requests ask.
+type ReconcileHook = Arc<
+    dyn Fn(Abandoned) -> Pin<Box<dyn Future<Output = Result<HookAnswer, BoxError>> + Send>>
+        + Send
+        + Sync,
+>;
 
 /// Where the key is.
 #[derive(Clone)]
@@ -401,9 +416,9 @@ impl Http {
     /// ```
     pub fn problem(
         mut self,
-        render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
+        renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.config.renderer = Some(Arc::new(render));
+        self.config.renderer = Some(Arc::new(renderer));
         self
     }
 
@@ -527,23 +542,6 @@ impl Http {
     #[cfg(any(feature = "axum", feature = "lambda"))]
     pub(crate) fn without_trailers(self) -> Arc<Config> {
         Arc::new(Config { grpc: false, ..self.config })
-    }
-
-    /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
-    ///
-    /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
-    /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use axum::{Router, routing::post};
-    ///
-    /// let layer = idempotency.http("payments").layer();
-    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
-    /// # }
-    /// ```
-    pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self.config), layer::Effect::Handler)
     }
 }
 

@@ -1,30 +1,24 @@
 //! What became of a request whose handler vanished, as the business knows it.
 
 use std::any::Any;
-use std::error::Error as StdError;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 
+use super::answer_body::BoxError;
 use super::exchange::{panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
-use super::{AnsweredBy, Config, Http, answer};
-use crate::engine::acquire::{Acquisition, Call};
-use crate::engine::reconcile::{self, Abandoned, Acquired, Codec, Reconciled};
+use super::{AnsweredBy, Config, HookAnswer, Http, ReconcileHook, answer};
+use crate::engine::acquire::Acquisition;
+use crate::engine::call::Call;
+use crate::engine::hook::{Abandoned, Reconciled};
+use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::engine::runner::panic_text;
 use crate::error::{Error, RunError};
-
-type BoxError = Box<dyn StdError + Send + Sync>;
-type Word = Reconciled<Response<Bytes>, Response<Bytes>>;
-type Asked = Pin<Box<dyn Future<Output = Result<Word, BoxError>> + Send>>;
-
-/// A hook that many requests ask.
-pub(super) type Hook = Arc<dyn Fn(Abandoned) -> Asked + Send + Sync>;
 
 impl Http {
     /// Asks `hook` about a request whose handler let its lease end without an answer, instead of
@@ -52,7 +46,7 @@ impl Http {
     pub fn reconcile<H, Fut, E>(mut self, hook: H) -> Self
     where
         H: Fn(Abandoned) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Word, E>> + Send + 'static,
+        Fut: Future<Output = Result<HookAnswer, E>> + Send + 'static,
         E: Into<BoxError>,
     {
         self.config.reconcile = Some(Arc::new(move |abandoned| {
@@ -75,7 +69,7 @@ enum Ended {
 pub(super) async fn acquire(
     config: &Config,
     call: Call,
-    hook: &Hook,
+    hook: &ReconcileHook,
 ) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
     let codec = Codec {
         completed: answer::stored::<Bytes>,
@@ -94,7 +88,7 @@ pub(super) async fn acquire(
 }
 
 async fn ask(
-    hook: &Hook,
+    hook: &ReconcileHook,
     abandoned: Abandoned,
 ) -> Result<Reconciled<Response<Bytes>, Ended>, Ended> {
     let asked = AssertUnwindSafe(async { hook(abandoned).await }).catch_unwind().await;

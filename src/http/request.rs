@@ -10,7 +10,7 @@ use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Config, KeyRule, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers};
-use crate::engine::acquire::Call;
+use crate::engine::call::Call;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, Scope};

@@ -7,10 +7,8 @@ use std::time::Duration;
 use super::envelope::Envelope;
 use super::key::MessageKey;
 use super::message::Message;
-use super::service::MessageService;
 use super::settings::{Disposal, MissingKey, Order};
 use super::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};
-use crate::engine::execution::Execution;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -391,35 +389,6 @@ impl<S: Source> Consumer<S> {
     pub fn exhausted(mut self, disposal: Disposal) -> Self {
         self.config.exhausted = disposal;
         self
-    }
-
-    /// The service that runs `handler` once for each message; give it to `lambda_runtime::run`.
-    ///
-    /// The handler takes the message and its [`Execution`]. `Ok` means done. After an error, which
-    /// is logged, or a panic, the message is delivered again. Messages have no answer, so the
-    /// record only stores that it is done.
-    ///
-    /// ```
-    /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
-    /// use dynamodb_idempotency::{Error, Execution, Idempotency};
-    ///
-    /// async fn book(message: Message<SqsMessage>, execution: Execution) -> Result<(), Error> {
-    ///     let payment: serde_json::Value = message.json()?;
-    ///     println!("{payment}, attempt {}", execution.attempt()); // your business here
-    ///     Ok(())
-    /// }
-    ///
-    /// # async fn example(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
-    /// lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
-    /// # }
-    /// ```
-    pub fn handler<F, Fut, E>(self, handler: F) -> MessageService<S, F>
-    where
-        F: Fn(Message<S::Record>, Execution) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: fmt::Display + Send + 'static,
-    {
-        MessageService { config: Arc::new(self.config), handler: Arc::new(handler) }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::key::Attributes;
 use super::object::Object;
-use super::source::{Body, eventbridge_body};
+use super::source::{Body, eventbridge_body, sns_type};
 use crate::error::JsonFault;
 
 /// What a queue's message body is wrapped in.
@@ -69,19 +69,8 @@ impl Envelope {
     }
 }
 
-/// The `Type` of what SNS sends of a message. It also sends questions of its own, whether to subscribe.
-pub(super) fn check_type(kind: &str) -> Result<(), String> {
-    match kind {
-        "Notification" => Ok(()),
-        "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
-            Err(format!("it is SNS's {kind} and not a message: confirm it by hand"))
-        }
-        _ => Err("its `Type` is not one of SNS's".to_owned()),
-    }
-}
-
 fn opened(notification: Notification) -> Result<Body, String> {
-    check_type(&notification.kind)?;
+    sns_type(&notification.kind)?;
     let mut attributes = Attributes::default();
     for (name, Object(Attribute { kind, value })) in
         notification.message_attributes.unwrap_or_default()

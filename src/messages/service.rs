@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use lambda_runtime::LambdaEvent;
 use tower_service::Service;
 
-use super::consumer::Config;
+use super::consumer::{Config, Consumer};
 use super::error::BatchError;
 use super::message::Message;
 use super::source::Source;
@@ -37,6 +37,37 @@ use crate::json_event::JsonEvent;
 pub struct MessageService<S: Source, F> {
     pub(super) config: Arc<Config<S>>,
     pub(super) handler: Arc<F>,
+}
+
+impl<S: Source> Consumer<S> {
+    /// The service that runs `handler` once for each message; give it to `lambda_runtime::run`.
+    ///
+    /// The handler takes the message and its [`Execution`]. `Ok` means done. After an error, which
+    /// is logged, or a panic, the message is delivered again. Messages have no answer, so the
+    /// record only stores that it is done.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
+    /// use dynamodb_idempotency::{Error, Execution, Idempotency};
+    ///
+    /// async fn book(message: Message<SqsMessage>, execution: Execution) -> Result<(), Error> {
+    ///     let payment: serde_json::Value = message.json()?;
+    ///     println!("{payment}, attempt {}", execution.attempt()); // your business here
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn example(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
+    /// lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
+    /// # }
+    /// ```
+    pub fn handler<F, Fut, E>(self, handler: F) -> MessageService<S, F>
+    where
+        F: Fn(Message<S::Record>, Execution) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display + Send + 'static,
+    {
+        MessageService { config: Arc::new(self.config), handler: Arc::new(handler) }
+    }
 }
 
 impl<S: Source, F> Clone for MessageService<S, F> {

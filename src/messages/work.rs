@@ -16,7 +16,7 @@ use super::settings::{Disposal, MissingKey};
 use super::source::{Body, Content, Source, Unreadable};
 use crate::answer::Answers;
 use crate::clock::End;
-use crate::engine::acquire::Call;
+use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::engine::runner::panic_text;
 use crate::error::{Error, ErrorKind, RunError};

@@ -3,19 +3,21 @@
 //! See `docs/protocol.md` for the table of attributes. Reading is strict: an item that is not a
 //! record of a layout that this version knows is an error, never a guess.
 
+mod checkpoints;
+mod owner;
+
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+pub(crate) use self::checkpoints::{Checkpoint, Checkpoints};
+pub(crate) use self::owner::Owner;
 use crate::answer::Stored;
-use crate::clock::{Timestamp, entropy};
-use crate::engine::steps::Checkpoints;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
-use crate::key::{RecordKey, push_hex};
+use crate::key::RecordKey;
 #[cfg(any(feature = "admin", feature = "fuzzing", test))]
 pub(crate) use crate::protocol::Version;
 pub(crate) use crate::protocol::{Header, State, Status};
@@ -28,43 +30,6 @@ const FORMAT: &str = "1";
 
 /// DynamoDB's limit for an item: names and values together, in bytes.
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
-
-/// One attempt's identity: whoever holds it may complete, fail or renew the record that carries it.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Owner(Arc<str>);
-
-impl Owner {
-    /// 128 bits from the operating system, in hex.
-    pub(crate) fn random() -> Result<Self, Error> {
-        let mut hex = String::with_capacity(32);
-        push_hex(&mut hex, &entropy::<16>()?);
-        Ok(Self(hex.into()))
-    }
-
-    /// An owner that nobody is, and another one for each owner: its name with other digits at the end.
-    pub(crate) fn nobody(&self) -> Self {
-        let other = |(place, digit): (usize, char)| match digit.to_digit(16) {
-            Some(value) if place >= 16 => char::from_digit(15 - value, 16).unwrap_or(digit),
-            Some(_) | None => digit,
-        };
-        Self(self.0.chars().enumerate().map(other).collect::<String>().into())
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    #[cfg(test)]
-    pub(crate) fn named(name: &str) -> Self {
-        Self(name.into())
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({})", self.0)
-    }
-}
 
 /// A record as it was read.
 #[derive(Debug)]
@@ -133,7 +98,7 @@ impl Record {
                 )));
             }
         }
-        let owner = Owner(fields.string(Attribute::Owner)?.into());
+        let owner = Owner::of(fields.string(Attribute::Owner)?);
         let state = fields.state()?;
         Ok(Self {
             failure: fields.failure(state),

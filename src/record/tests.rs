@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::answer::{Answer, encode_json, encode_unavailable};
-use crate::engine::steps::Checkpoint;
 use crate::key::KeyForm;
+use crate::record::Checkpoint;
 
 fn schema() -> TableSchema {
     TableSchema::default()
@@ -12,7 +12,7 @@ fn schema() -> TableSchema {
 fn claim() -> Claim {
     Claim {
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
-        owner: Owner("0123456789abcdef0123456789abcdef".into()),
+        owner: Owner::named("0123456789abcdef0123456789abcdef"),
         attempt: 2,
         fingerprint: Fingerprint::builder().bytes(b"x").finish().to_store(),
         created_at: Timestamp::from_millis(1_700_000_000_123),
@@ -243,7 +243,7 @@ proptest! {
     ) {
         let [created_at, at] = times.map(Timestamp::from_millis);
         let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
-        let claim = Claim { owner: Owner(owner.into()), attempt, fingerprint, created_at, ..claim() };
+        let claim = Claim { owner: Owner::named(&owner), attempt, fingerprint, created_at, ..claim() };
         let mut item = match &answer {
             None => pending_item(&schema(), &claim, at, expires_at),
             Some(text) => completed_item(&schema(), &claim, at, expires_at, encode_json(text.clone())),

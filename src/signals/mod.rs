@@ -40,7 +40,6 @@ use sha2::{Digest, Sha256};
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::engine::acquire::Acquisition;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
 
@@ -153,19 +152,6 @@ impl Ending {
             Self::StoreError => "store_error",
             Self::Error => "error",
         }
-    }
-
-    /// Of a call that ran nothing; `None` if the acquisition is not its end.
-    pub(crate) const fn of(acquisition: &Acquisition) -> Option<Self> {
-        Some(match acquisition {
-            Acquisition::Acquired(_) | Acquisition::Reconcile(_) => return None,
-            Acquisition::Replay(_) => Self::Replay,
-            Acquisition::ReplayFailure(_) => Self::ReplayFailure,
-            Acquisition::Mismatch => Self::Mismatch,
-            Acquisition::InProgress { .. } => Self::InProgress,
-            Acquisition::Abandoned => Self::Abandoned,
-            Acquisition::Reconciled => Self::Reconciled,
-        })
     }
 
     pub(crate) fn of_error(error: &Error) -> Self {

@@ -14,11 +14,11 @@ fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn the_faq_names_every_error() {
-    let transaction = include_str!("../../src/engine/transaction/error.rs");
+    let transaction = include_str!("../../src/error/transaction.rs");
     for (source, name, at_least) in [
-        (include_str!("../../src/error.rs"), "ErrorKind", 15),
+        (include_str!("../../src/error/mod.rs"), "ErrorKind", 15),
         (include_str!("../../src/http/problem.rs"), "ProblemKind", 23),
-        (include_str!("../../src/engine/steps/error.rs"), "StepError", 3),
+        (include_str!("../../src/error/step.rs"), "StepError", 3),
         (include_str!("../../src/messages/error.rs"), "BatchError", 3),
         (transaction, "CommitError", 5),
         (transaction, "TransactionError", 4),

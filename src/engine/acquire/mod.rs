@@ -1,112 +1,29 @@
 //! Becoming the owner of a key, or learning why not: a call, driven through the machine.
 
-mod adaptive;
+pub(crate) mod adaptive;
+mod carried;
 mod reconcile;
 mod together;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-pub(crate) use self::adaptive::Replays;
-use self::reconcile::Resolved;
-use crate::answer::{Answer, Answers, Stored};
-use crate::clock::{Clock, End};
+use self::carried::Carried;
+use crate::answer::{Answer, Stored};
+use crate::clock::End;
+use crate::engine::call::Call;
 use crate::engine::core::Core;
-use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
+use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::execution::Execution;
-use crate::engine::reconcile::Abandoned;
+use crate::engine::hook::Abandoned;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
-use crate::key::RecordKey;
-use crate::policy::{Acquire as First, Completed, Policy};
-use crate::protocol::{
-    self, Acquire, COMPLETION_MARGIN, Command, Goal, MIN_LIMIT, Reason, Rules, State, Stop, Told,
-    Window, Write,
-};
+use crate::policy::Acquire as First;
+use crate::protocol::{self, Acquire, Command, Goal, MIN_LIMIT, Reason, State, Stop, Told, Window};
 use crate::record::{Owner, Record};
-use crate::signals::{self, Ending, Signals};
-
-/// One call of an operation.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) key: RecordKey,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) policy: Policy,
-    /// When the caller's time is over.
-    pub(crate) deadline: Option<End>,
-    pub(crate) answers: Answers,
-    pub(crate) signals: Signals,
-}
-
-impl Call {
-    pub(crate) fn new(
-        core: &Core,
-        key: RecordKey,
-        fingerprint: Fingerprint,
-        policy: Policy,
-        deadline: Option<End>,
-        answers: Answers,
-    ) -> Self {
-        if core.table.is_disabled {
-            let operation = key.operation();
-            tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
-        }
-        let signals = Signals::new(&key, core.log);
-        Self { key, fingerprint, policy, deadline, answers, signals }
-    }
-
-    /// Passes on what the call has come to; tells it, if that is its end.
-    pub(crate) fn told(&self, acquired: Result<Acquisition, Error>) -> Result<Acquisition, Error> {
-        let ending = match &acquired {
-            Ok(acquisition) => Ending::of(acquisition),
-            Err(error) => Some(Ending::of_error(error)),
-        };
-        if let Some(ending) = ending {
-            self.ended(ending);
-        }
-        acquired
-    }
-
-    /// Tells that the call has ended without having run anything.
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.signals.ended(self.key.operation(), ending, None);
-    }
-
-    /// By when a round trip must be over, so that the answer gets out before the deadline.
-    pub(crate) fn answer_by(&self) -> Option<End> {
-        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
-    }
-
-    /// Runs what the caller does before anything is written, until the deadline: by then it would be
-    /// written too late.
-    pub(crate) async fn prepare<F: Future>(
-        &self,
-        clock: &Clock,
-        work: F,
-    ) -> Result<F::Output, Error> {
-        let Some(deadline) = self.deadline else { return Ok(work.await) };
-        clock.until(|| Some(deadline), work).await.ok_or_else(|| {
-            let message =
-                "the deadline of the operation came before its transaction: nothing was written";
-            Error::new(ErrorKind::DeadlineExceeded, message)
-        })
-    }
-
-    /// What it goes by.
-    pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
-        let times = (core.clock_tolerance, core.table.request_timeout);
-        self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
-    }
-
-    /// Whether what another call of the same request is told holds for this one too.
-    fn may_share(&self) -> bool {
-        self.policy.completed == Completed::Replay
-    }
-}
+use crate::signals::{self, Ending};
 
 /// What an attempt to become the owner came to. Only the first variant may run the handler.
 #[derive(Debug)]
@@ -126,15 +43,44 @@ pub(crate) enum Acquisition {
     Reconciled,
 }
 
+impl Acquisition {
+    /// Of a call that ran nothing; `None` if the acquisition is not its end.
+    pub(crate) const fn ending(&self) -> Option<Ending> {
+        Some(match self {
+            Self::Acquired(_) | Self::Reconcile(_) => return None,
+            Self::Replay(_) => Ending::Replay,
+            Self::ReplayFailure(_) => Ending::ReplayFailure,
+            Self::Mismatch => Ending::Mismatch,
+            Self::InProgress { .. } => Ending::InProgress,
+            Self::Abandoned => Ending::Abandoned,
+            Self::Reconciled => Ending::Reconciled,
+        })
+    }
+}
+
+impl Call {
+    /// Passes on what the call has come to; tells it, if that is its end.
+    pub(crate) fn told(&self, acquired: Result<Acquisition, Error>) -> Result<Acquisition, Error> {
+        let ending = match &acquired {
+            Ok(acquisition) => acquisition.ending(),
+            Err(error) => Some(Ending::of_error(error)),
+        };
+        if let Some(ending) = ending {
+            self.ended(ending);
+        }
+        acquired
+    }
+}
+
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
 /// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
 /// compiled without what is in this one.
 pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
     let acquiring = async move {
         let mut acquirer = Acquirer::new(core, &call, false)?;
-        let found = match core.flights.as_ref().filter(|_| call.may_share()) {
+        let found = match core.shared_calls.as_ref().filter(|_| call.may_share()) {
             None => acquirer.acquire().await,
-            Some(flights) => acquirer.together(flights).await,
+            Some(shared) => acquirer.together(shared).await,
         };
         call.told(found)
     };
@@ -148,15 +94,6 @@ pub(crate) struct Acquirer<'a> {
     machine: Acquire,
     wire: Wire<'a>,
     carried: Carried<'a>,
-}
-
-/// What a call's writes bring with them.
-struct Carried<'a> {
-    core: &'a Core,
-    call: &'a Call,
-    owner: Owner,
-    /// What a hook has said, in the form in which it is stored.
-    resolved: Option<Resolved>,
 }
 
 impl<'a> Acquirer<'a> {
@@ -180,7 +117,7 @@ impl<'a> Acquirer<'a> {
     }
 
     pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
-        if let Some(answer) = self.core.cached(self.call) {
+        if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }
         let chosen = self.call.policy.acquire;
@@ -304,23 +241,6 @@ impl<'a> Acquirer<'a> {
 pub(crate) fn stored(record: Record) -> Option<(Stored, i64)> {
     let expires_at = record.expires_at;
     record.answer.map(|stored| (stored, expires_at))
-}
-
-impl Contents for Carried<'_> {
-    async fn response(
-        &mut self,
-        write: &Write,
-        limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
-        match write.record.state {
-            State::Completed | State::Failed => self.resolution(write, limit).await,
-            State::Pending { .. } | State::Released => Ok(None),
-        }
-    }
-
-    fn lessen(&mut self, error: &Error) -> bool {
-        self.lesser(error)
-    }
 }
 
 pub(crate) fn too_late() -> Error {

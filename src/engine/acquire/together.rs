@@ -4,61 +4,64 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Acquirer, Acquisition, in_progress};
-use crate::clock::{Backoff, drawn};
-use crate::engine::sharing::{Flights, Joined, Landing};
+use crate::clock::{Backoff, Uptime, drawn};
+use crate::engine::sharing::{Role, SharedCalls, SharedOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::mutant::{Mutant, mutant};
 use crate::policy::{InProgress, Outage};
-use crate::protocol::Cause;
+use crate::protocol::{Cause, ObservedLease};
 
 /// How many leaders a call follows that come to nothing, before it asks by itself.
-const MOST_LEADERS: u32 = 4;
+const MAX_LEADERS: u32 = 4;
 
 impl Acquirer<'_> {
     /// Asks the store, or is told what another call of the same request was told.
-    pub(super) async fn together(&mut self, flights: &Flights) -> Result<Acquisition, Error> {
+    pub(super) async fn together(&mut self, shared: &SharedCalls) -> Result<Acquisition, Error> {
         let core = self.core;
         let clock = &core.table.clock;
         let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let (mut leaders, mut failed, mut pause) = (0, None, None);
-        while leaders < MOST_LEADERS {
-            let follower = match flights.join(self.call) {
-                Joined::Leader(flight) => {
-                    // One pauses, for all of them.
-                    if let Some(pause) = pause {
-                        clock.sleep(self.patience().min(pause)).await;
+        while leaders < MAX_LEADERS {
+            let follower =
+                match shared.join(&self.call.key, &self.call.fingerprint, &self.call.policy) {
+                    Role::Leader(leader) => {
+                        // One pauses, for all of them.
+                        if let Some(pause) = pause {
+                            clock.sleep(self.patience().min(pause)).await;
+                        }
+                        let told = self.ask().await;
+                        let observed = self.machine.observed();
+                        let seen = observed.map_or_else(|| clock.now().uptime, |seen| seen.at);
+                        leader.tell(|| shared_outcome(&told, seen));
+                        return told;
                     }
-                    let told = self.ask().await;
-                    let observed = self.machine.observed();
-                    let seen = observed.map_or_else(|| clock.now().uptime, |seen| seen.at);
-                    flight.land(&told, seen);
-                    return told;
-                }
-                Joined::Follower(follower) => follower,
-            };
-            match clock.within(self.patience(), follower.landing()).await {
-                Some(Landing::Replay(answer)) => return Ok(Acquisition::Replay(answer)),
-                Some(Landing::ReplayFailure(failure)) => {
+                    Role::Follower(follower) => follower,
+                };
+            match clock.within(self.patience(), follower.outcome()).await {
+                Some(SharedOutcome::Replay(answer)) => return Ok(Acquisition::Replay(answer)),
+                Some(SharedOutcome::ReplayFailure(failure)) => {
                     return Ok(Acquisition::ReplayFailure(failure));
                 }
-                Some(Landing::Mismatch) => return Ok(Acquisition::Mismatch),
-                Some(Landing::Abandoned) => return Ok(Acquisition::Abandoned),
+                Some(SharedOutcome::Mismatch) => return Ok(Acquisition::Mismatch),
+                Some(SharedOutcome::Abandoned) => return Ok(Acquisition::Abandoned),
                 // It may have ended before this call began.
-                Some(Landing::InProgress(seen)) if seen.at < self.machine.began() => leaders += 1,
-                Some(Landing::InProgress(seen)) => {
+                Some(SharedOutcome::InProgress(seen)) if seen.at < self.machine.began() => {
+                    leaders += 1
+                }
+                Some(SharedOutcome::InProgress(seen)) => {
                     if self.machine.patience(clock.moment()).0.is_zero() {
                         return Ok(in_progress(seen.left));
                     }
                     // One of those that wait looks for all of them.
                     self.machine.note(seen);
                 }
-                Some(Landing::Gone) => leaders += 1,
-                Some(Landing::Failed(ErrorKind::Unavailable, reason)) => {
+                Some(SharedOutcome::Gone) => leaders += 1,
+                Some(SharedOutcome::Failed(ErrorKind::Unavailable, reason)) => {
                     leaders += 1;
                     failed = Some((ErrorKind::Unavailable, reason));
                     pause = Some(drawn(pauses.next()));
                 }
-                Some(Landing::Failed(kind, reason)) => {
+                Some(SharedOutcome::Failed(kind, reason)) => {
                     return self.failed(kind, &reason).await;
                 }
                 None => match self.machine.observed() {
@@ -115,5 +118,33 @@ impl Acquirer<'_> {
             return wait_left;
         }
         limit.max(wait_left)
+    }
+}
+
+/// What a call was told, as far as it holds for the others; it was seen `at` some time.
+fn shared_outcome(told: &Result<Acquisition, Error>, at: Uptime) -> SharedOutcome {
+    match told {
+        Ok(Acquisition::Replay(answer)) => SharedOutcome::Replay(Arc::clone(answer)),
+        Ok(Acquisition::ReplayFailure(failure)) => SharedOutcome::ReplayFailure(failure.clone()),
+        Ok(Acquisition::Mismatch) => SharedOutcome::Mismatch,
+        Ok(Acquisition::Abandoned) => SharedOutcome::Abandoned,
+        Ok(Acquisition::InProgress { retry_after }) => {
+            SharedOutcome::InProgress(ObservedLease { left: *retry_after, at })
+        }
+        Ok(Acquisition::Acquired(execution)) if execution.is_protected() => {
+            SharedOutcome::InProgress(ObservedLease { left: execution.lease_remaining(), at })
+        }
+        Ok(Acquisition::Acquired(_) | Acquisition::Reconcile(_) | Acquisition::Reconciled) => {
+            SharedOutcome::Gone
+        }
+        Err(error) => match error.kind() {
+            kind @ (ErrorKind::Unavailable
+            | ErrorKind::Configuration
+            | ErrorKind::NewerRecord
+            | ErrorKind::StepsUnreadable
+            | ErrorKind::UnknownRecord) => SharedOutcome::Failed(kind, error.to_string().into()),
+            // The call's own: its deadline, say.
+            _ => SharedOutcome::Gone,
+        },
     }
 }

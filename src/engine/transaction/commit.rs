@@ -5,59 +5,26 @@
 //! first. What is told is what landed.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use serde::Serialize;
 
+use super::commits::{CommitOutcome, commit_unknown, given_up};
 use super::preview::preview;
-use super::{CommitError, InvalidTransaction, items, json, token};
+use super::{items, json, token};
 use crate::answer::{Answer, AnswerKind, Draft, Packed};
 use crate::clock::{End, Timestamp};
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::completion::Retries;
 use crate::engine::driver::{Bare, Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::refusal::lease_lost;
-use crate::error::{Error, ErrorKind};
+use crate::engine::retries::Retries;
+use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
 use crate::protocol::{Ended, NoCommit, Write};
 use crate::record::{self, Item, Record};
 use crate::signals::Ending;
-
-/// What the commits of one execution have come to.
-#[derive(Debug, Default)]
-pub(crate) struct Commits {
-    /// How many tokens were used.
-    tokens: AtomicU32,
-    /// How they have ended the operation.
-    fate: Mutex<Option<Fate>>,
-}
-
-impl Commits {
-    /// The operation is over, whatever its handler returns.
-    pub(crate) fn decide(&self, fate: Fate) {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = Some(fate);
-    }
-
-    fn take(&self) -> Option<Fate> {
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// How an operation ended before its handler did.
-#[derive(Debug)]
-pub(crate) enum Fate {
-    /// The effect and this answer are in the tables.
-    Committed(Answer),
-    /// Another owner has the key; with its answer, if it has completed. Nothing was written.
-    LeaseLost(Option<Answer>),
-    /// The record was given up. Nothing was written.
-    GivenUp,
-    /// The store was not heard of in time: all was written, or nothing.
-    Unknown,
-}
 
 /// A commit about to be sent.
 pub(crate) struct Commit<'a> {
@@ -250,7 +217,7 @@ impl Execution {
         }
         match ended {
             Ended::Stored => {
-                self.inner.commits.decide(Fate::Committed(answer));
+                self.inner.commits.decide(CommitOutcome::Committed(answer));
                 Ok(())
             }
             Ended::Reopened | Ended::Left | Ended::Unconfirmed => Err(match wire.refusal.take() {
@@ -268,7 +235,7 @@ impl Execution {
 
     /// The handler has returned: what its commits have come to, if the operation is over by them.
     /// One that its caller has not waited for is put beyond doubt first.
-    pub(crate) async fn close(&self) -> Option<Fate> {
+    pub(crate) async fn close(&self) -> Option<CommitOutcome> {
         let fate = Box::pin(self.close_in_turn()).await;
         if let Some(fate) = &fate {
             self.note_fate(fate);
@@ -276,10 +243,10 @@ impl Execution {
         fate
     }
 
-    async fn close_in_turn(&self) -> Option<Fate> {
+    async fn close_in_turn(&self) -> Option<CommitOutcome> {
         let clock = &self.inner.core.table.clock;
         let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
-            return Some(Fate::Unknown);
+            return Some(CommitOutcome::Unknown);
         };
         let command = self.end().close(clock.moment(), self.given_up());
         let mut wire = self.wire();
@@ -289,7 +256,7 @@ impl Execution {
 
     /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
     /// is over by them.
-    pub(crate) async fn expire(&self) -> Option<Fate> {
+    pub(crate) async fn expire(&self) -> Option<CommitOutcome> {
         self.came_to(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
@@ -298,11 +265,11 @@ impl Execution {
         let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
         let fate = self.fate(ended, &mut wire).await?;
         match fate {
-            Fate::Committed(_) | Fate::LeaseLost(_) => {
+            CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
                 self.note_fate(&fate);
                 Some(fate)
             }
-            Fate::GivenUp | Fate::Unknown => None,
+            CommitOutcome::GivenUp | CommitOutcome::Unknown => None,
         }
     }
 
@@ -318,28 +285,28 @@ impl Execution {
         Retries::until(&self.inner.core, until)
     }
 
-    fn note_fate(&self, fate: &Fate) {
+    fn note_fate(&self, fate: &CommitOutcome) {
         match fate {
-            Fate::Committed(_) => self.succeeded(),
-            Fate::LeaseLost(_) => self.came_to(Ending::LeaseLost),
-            Fate::GivenUp => self.came_to(Ending::Failed),
-            Fate::Unknown => self.came_to(Ending::Unconfirmed),
+            CommitOutcome::Committed(_) => self.succeeded(),
+            CommitOutcome::LeaseLost(_) => self.came_to(Ending::LeaseLost),
+            CommitOutcome::GivenUp => self.came_to(Ending::Failed),
+            CommitOutcome::Unknown => self.came_to(Ending::Unconfirmed),
         }
     }
 
     /// What the operation has come to by its commits.
-    async fn fate(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<Fate> {
+    async fn fate(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<CommitOutcome> {
         if let Some(decided) = self.inner.commits.take() {
             return Some(decided);
         }
         match ended {
-            Ended::Stored | Ended::Landed => Some(Fate::Committed(self.own(wire).await)),
+            Ended::Stored | Ended::Landed => Some(CommitOutcome::Committed(self.own(wire).await)),
             Ended::LeaseLost => {
                 self.inner.handler.wake();
-                Some(Fate::LeaseLost(self.others(wire).await))
+                Some(CommitOutcome::LeaseLost(self.others(wire).await))
             }
-            Ended::NothingWritten(_) => Some(Fate::GivenUp),
-            Ended::Unknown => Some(Fate::Unknown),
+            Ended::NothingWritten(_) => Some(CommitOutcome::GivenUp),
+            Ended::Unknown => Some(CommitOutcome::Unknown),
             Ended::Left | Ended::Reopened | Ended::Unconfirmed => None,
         }
     }
@@ -371,17 +338,4 @@ fn refusal(ended: Ended) -> CommitError {
         Ended::NothingWritten(_) | Ended::Left | Ended::Reopened => CommitError::Ended(given_up()),
         Ended::Unknown | Ended::Unconfirmed => CommitError::Ended(commit_unknown()),
     }
-}
-
-/// For a record that was given up.
-pub(crate) fn given_up() -> Error {
-    let message =
-        "the commit could not be confirmed, and can no longer be applied: nothing was written";
-    Error::new(ErrorKind::Unavailable, message)
-}
-
-/// For a commit of which nobody knows.
-pub(crate) fn commit_unknown() -> Error {
-    let message = "the commit could not be confirmed: it has happened as a whole or not at all";
-    Error::new(ErrorKind::OutcomeUnknown, message)
 }

@@ -6,8 +6,8 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
 };
 
-use super::{InvalidTransaction, MAX_TRANSACTION_ITEMS};
 use crate::dynamodb::Table;
+use crate::error::{InvalidTransaction, MAX_TRANSACTION_ITEMS};
 use crate::key::RecordKey;
 use crate::record::{self, Item, MAX_ITEM_BYTES};
 

@@ -5,7 +5,7 @@
 //! operation.
 
 mod commit;
-mod error;
+mod commits;
 mod items;
 mod once;
 mod preview;
@@ -16,20 +16,13 @@ use std::fmt;
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
+use crate::answer::Unstorable;
+use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
+
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
-pub(crate) use self::commit::{Commits, Fate, commit_unknown, given_up};
-pub(crate) use self::error::Failed;
-pub use self::error::{CommitError, ConditionFailed, InvalidTransaction, TransactionError};
-use self::once::{Instead, Once, look_up, once};
+pub(crate) use self::commits::{CommitOutcome, Commits, commit_unknown, given_up};
 pub(crate) use self::run::{TransactionEncoding, TransactionOutcome, run_transaction};
-
-/// How many of your items fit beside the record: DynamoDB accepts 100 in all.
-///
-/// ```
-/// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
-/// ```
-pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
 /// A function's answer as it is stored.
 pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {
@@ -185,6 +178,21 @@ impl<T> Transaction<T> {
     ) -> Self {
         self.on_condition_failed = Some(Box::new(answer));
         self
+    }
+}
+
+impl From<Unstorable> for InvalidTransaction {
+    fn from(unstorable: Unstorable) -> Self {
+        match unstorable {
+            Unstorable::TooLarge { bytes, .. } => Self::AnswerTooLarge { bytes },
+            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
+        }
+    }
+}
+
+impl From<Unstorable> for CommitError {
+    fn from(unstorable: Unstorable) -> Self {
+        Self::Invalid(unstorable.into())
     }
 }
 

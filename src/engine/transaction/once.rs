@@ -7,15 +7,16 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
 use super::preview::preview;
-use super::{ConditionFailed, InvalidTransaction, items, token};
+use super::{items, token};
 use crate::answer::{Answer, Draft, Packed, Stored, Unstorable};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::acquire::{Acquisition, Call, in_progress, stored, timed_out, too_late};
+use crate::engine::acquire::{Acquisition, in_progress, stored, timed_out, too_late};
+use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
 use crate::engine::parts::Written;
-use crate::error::{Error, ErrorKind};
+use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::Fingerprint;
 use crate::protocol::{Acquire, Command, First, Form, Goal, Reason, State, Stop, Told, Write};
 use crate::record::{self, Claim, Item, Owner, Record};
@@ -63,7 +64,7 @@ pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acqui
     let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
     let found = caller.find().await;
     let ending = match &found {
-        Ok(Some(found)) => Ending::of(found),
+        Ok(Some(found)) => found.ending(),
         Ok(None) => Some(Ending::NotWritten),
         Err(error) => Some(Ending::of_error(error)),
     };
@@ -182,7 +183,7 @@ impl<'a> Caller<'a> {
         mut items: Vec<TransactWriteItem>,
         instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
     ) -> Result<Once<T>, Error> {
-        if let Some(answer) = self.core.cached(self.call) {
+        if let Some(answer) = self.call.cached(self.core) {
             return Ok(Once::Found(Acquisition::Replay(answer)));
         }
         let changed = self.call.answers.stored(&draft);
@@ -284,7 +285,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
-        if let Some(answer) = self.core.cached(self.call) {
+        if let Some(answer) = self.call.cached(self.core) {
             return Ok(Some(Acquisition::Replay(answer)));
         }
         let first = First::Read { is_consistent: true };
@@ -380,7 +381,7 @@ impl<'a> Caller<'a> {
                 _ if granted.attempt > 1 => Ending::Retry,
                 _ => Ending::First,
             },
-            Ok(Once::Found(found)) => Ending::of(found).unwrap_or(Ending::NotWritten),
+            Ok(Once::Found(found)) => found.ending().unwrap_or(Ending::NotWritten),
             Ok(_) => Ending::NotWritten,
             Err(error) => Ending::of_error(error),
         };

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::{
-    ConditionFailed, Instead, InvalidTransaction, OnConditionFailed, Once, Transaction, look_up,
-    once,
-};
+use super::once::{Instead, Once, look_up, once};
+use super::{OnConditionFailed, Transaction};
 use crate::answer::Draft;
-use crate::engine::acquire::{Acquisition, Call};
+use crate::engine::acquire::Acquisition;
+use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::refusal::failed;
 use crate::engine::runner::{Panicked, RunOutcome, Storage};
-use crate::error::Error;
+use crate::error::{ConditionFailed, Error, InvalidTransaction};
 
 /// How an adapter's answers are stored by a transaction.
 pub(crate) trait TransactionEncoding {

@@ -68,7 +68,7 @@ use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
 use crate::engine::execution::Execution;
-use crate::engine::transaction::{CommitError, InvalidTransaction};
+use crate::error::{CommitError, InvalidTransaction};
 use crate::error::{Error, RunError};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].

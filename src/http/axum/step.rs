@@ -11,7 +11,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::execution::Execution;
-use crate::engine::steps::StepError;
+use crate::error::StepError;
 use crate::error::{Error, ErrorKind};
 use crate::http::answer;
 

@@ -24,9 +24,9 @@ pub use self::kafka::Kafka;
 pub use self::kinesis::Kinesis;
 pub use self::s3::S3;
 pub use self::sns::Sns;
+pub(super) use self::sns::check_type as sns_type;
 pub use self::sqs::Sqs;
 
-use super::envelope::check_type;
 use super::error::BatchError;
 use super::key::{Attributes, MessageKey};
 use super::object::Object;

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, check_type};
+use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{BatchResponse, Reporting};
@@ -61,5 +61,16 @@ fn text(attribute: &MessageAttribute) -> Result<String, &'static str> {
     match attribute.data_type.as_str() {
         "Binary" => Err("is binary, and a key is text"),
         _ => Ok(attribute.value.clone()),
+    }
+}
+
+/// The `Type` of what SNS sends of a message. It also sends questions of its own, whether to subscribe.
+pub(in crate::messages) fn check_type(kind: &str) -> Result<(), String> {
+    match kind {
+        "Notification" => Ok(()),
+        "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
+            Err(format!("it is a {kind} of SNS's, and no message: confirm it by hand"))
+        }
+        _ => Err("its `Type` is none of SNS's".to_owned()),
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::error::Error;
+use super::Error;
 
 /// What [`Execution::step`](crate::Execution::step) fails with. The variant says whether the work
 /// was done.

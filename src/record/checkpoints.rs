@@ -62,7 +62,7 @@ impl Checkpoint {
     }
 
     /// A result as it is stored; or why it cannot be.
-    pub(super) fn new(name: &str, json: String, coder: Coder<'_>) -> Result<Self, String> {
+    pub(crate) fn new(name: &str, json: String, coder: Coder<'_>) -> Result<Self, String> {
         if !coder.is_set() {
             return Ok(Self::Result(json));
         }

@@ -6,9 +6,14 @@ use std::fmt;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::MAX_TRANSACTION_ITEMS;
-use crate::answer::Unstorable;
-use crate::error::Error;
+use super::Error;
+
+/// How many of your items fit beside the record: DynamoDB accepts 100 in all.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
+/// ```
+pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
 /// A condition of one of the caller's own items did not hold: nothing was written.
 ///
@@ -349,21 +354,6 @@ impl StdError for CommitError {
             Self::NotApplied(error) | Self::Ended(error) => error.source(),
             Self::ConditionFailed(_) | Self::Invalid(_) | Self::AlreadyCommitted => None,
         }
-    }
-}
-
-impl From<Unstorable> for InvalidTransaction {
-    fn from(unstorable: Unstorable) -> Self {
-        match unstorable {
-            Unstorable::TooLarge { bytes, .. } => Self::AnswerTooLarge { bytes },
-            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
-        }
-    }
-}
-
-impl From<Unstorable> for CommitError {
-    fn from(unstorable: Unstorable) -> Self {
-        Self::Invalid(unstorable.into())
     }
 }
 

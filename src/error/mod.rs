@@ -1,8 +1,17 @@
 //! The crate's error: few kinds, and what the caller does about each.
 
+mod step;
+mod transaction;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
+
+pub use self::step::StepError;
+pub(crate) use self::transaction::Failed;
+pub use self::transaction::{
+    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, TransactionError,
+};
 
 type Source = Box<dyn StdError + Send + Sync>;
 

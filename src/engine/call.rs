@@ -1,0 +1,88 @@
+//! One call of an operation: what it asks for, and the time that it has.
+
+use std::sync::Arc;
+
+use crate::answer::{Answer, Answers};
+use crate::clock::{Clock, End};
+use crate::engine::core::Core;
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordKey;
+use crate::policy::{Completed, Policy};
+use crate::protocol::{COMPLETION_MARGIN, Rules};
+use crate::signals::{Ending, Signals};
+
+/// One call of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) key: RecordKey,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) policy: Policy,
+    /// When the caller's time is over.
+    pub(crate) deadline: Option<End>,
+    pub(crate) answers: Answers,
+    pub(crate) signals: Signals,
+}
+
+impl Call {
+    pub(crate) fn new(
+        core: &Core,
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        policy: Policy,
+        deadline: Option<End>,
+        answers: Answers,
+    ) -> Self {
+        if core.table.is_disabled {
+            let operation = key.operation();
+            tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
+        }
+        let signals = Signals::new(&key, core.log);
+        Self { key, fingerprint, policy, deadline, answers, signals }
+    }
+
+    /// Tells that the call has ended without having run anything.
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.signals.ended(self.key.operation(), ending, None);
+    }
+
+    /// By when a round trip must be over, so that the answer gets out before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<End> {
+        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
+    }
+
+    /// Runs what the caller does before anything is written, until the deadline: by then it would be
+    /// written too late.
+    pub(crate) async fn prepare<F: Future>(
+        &self,
+        clock: &Clock,
+        work: F,
+    ) -> Result<F::Output, Error> {
+        let Some(deadline) = self.deadline else { return Ok(work.await) };
+        clock.until(|| Some(deadline), work).await.ok_or_else(|| {
+            let message =
+                "the deadline of the operation came before its transaction: nothing was written";
+            Error::new(ErrorKind::DeadlineExceeded, message)
+        })
+    }
+
+    /// What it goes by.
+    pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
+        let times = (core.clock_tolerance, core.table.request_timeout);
+        self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
+    }
+
+    /// Whether what another call of the same request is told holds for this one too.
+    pub(crate) fn may_share(&self) -> bool {
+        self.policy.completed == Completed::Replay
+    }
+
+    /// The call's answer, if this process keeps it.
+    pub(crate) fn cached(&self, core: &Core) -> Option<Arc<Answer>> {
+        let cache = core.cache.as_ref()?;
+        if self.policy.completed != Completed::Replay || core.table.is_disabled {
+            return None;
+        }
+        cache.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
+    }
+}

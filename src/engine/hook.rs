@@ -1,0 +1,381 @@
+//! The question to a reconcile hook, and its answer.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+
+use crate::answer::Answer;
+use crate::answer::codec::Coding;
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::key::RecordKey;
+use crate::key::derived::DerivedKey;
+use crate::record::{Checkpoints, Record};
+
+/// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
+///
+/// Its owner is mostly dead, but it may only be slow: an effect that the hook does not find may
+/// still happen. Ask the other service with the operation's [derived key](Self::derive_key) or by
+/// its [steps](Self::step). If the service cannot tell for sure, answer [`Reconciled::Refuse`].
+///
+/// ```
+/// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
+///
+/// async fn judge(abandoned: Abandoned) -> Result<Reconciled<String, Error>, Error> {
+///     println!(
+///         "attempt {} since {:?}, given up {:?}, steps: {:?}, its key: {}",
+///         abandoned.attempt(),
+///         abandoned.created_at(),
+///         abandoned.lease_ended_at(),
+///         abandoned.steps().collect::<Vec<_>>(),
+///         abandoned.derive_key("charge"),
+///     );
+///     Ok(match abandoned.step::<String>("charge")? {
+///         Some(charge) => Reconciled::Completed(charge),
+///         None => Reconciled::Execute,
+///     })
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Abandoned {
+    coding: Coding,
+    key: RecordKey,
+    attempt: u32,
+    created_at: Timestamp,
+    lease_ended_at: Timestamp,
+    steps: Option<Checkpoints>,
+}
+
+/// What a reconcile hook decides about an abandoned operation.
+///
+/// ```
+/// use dynamodb_idempotency::Reconciled;
+///
+/// /// What a card network says of a charge.
+/// fn judge(state: Option<&str>) -> Reconciled<String, String> {
+///     match state {
+///         Some("succeeded") => Reconciled::Completed("paid".to_owned()),
+///         Some("declined") => Reconciled::Failed("declined".to_owned()),
+///         None => Reconciled::Execute,
+///         Some(_) => Reconciled::Refuse,
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reconciled<T, E> {
+    /// It was completed, with this answer. The answer is stored: this call and every repeat get it.
+    Completed(T),
+    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::Failure)
+    /// decides about the next call: it runs again under [`Release`](crate::Failure::Release) and
+    /// while [`Retain`](crate::Failure::Retain) has attempts left; otherwise it gets the failure.
+    Failed(E),
+    /// Its effect does not exist: run it again, from the first step that is not done.
+    Execute,
+    /// Nobody can tell: the call gets [`ErrorKind::Abandoned`], and the record stays as it is.
+    Refuse,
+}
+
+impl Abandoned {
+    pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
+        let Record { attempt, created_at, ref steps, state, .. } = *record;
+        let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
+        Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+    }
+
+    /// How often the operation was started: the number of the attempt that gave no answer.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     assert_eq!(abandoned.attempt(), 1);
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When the operation was first started, by DynamoDB's clock.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     assert!(abandoned.created_at() < abandoned.lease_ended_at());
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn created_at(&self) -> SystemTime {
+        self.created_at.to_system()
+    }
+
+    /// When the last owner's lease ended, by DynamoDB's clock.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     // Still within the time that the other service needs to show what it did?
+    ///     let settled = abandoned.lease_ended_at() + Duration::from_secs(10);
+    ///     if sandbox.clock().now() < settled {
+    ///         return Ok(Reconciled::Refuse);
+    ///     }
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lease_ended_at(&self) -> SystemTime {
+        self.lease_ended_at.to_system()
+    }
+
+    /// The result of a step, if the step is done.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     let charge: Option<String> = abandoned.step("charge").map_err(StepError::NotRun)?;
+    ///     assert_eq!(charge.as_deref(), Some("ch_1"));
+    ///     assert_eq!(abandoned.step::<String>("ship").map_err(StepError::NotRun)?, None);
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if
+    /// the step is done and its result could not be stored, [`ErrorKind::StepsUnreadable`] if its
+    /// codec does not decode it.
+    pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        let found = self.steps.as_ref().and_then(|steps| steps.get(name));
+        found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
+    }
+
+    /// The names of the steps that are done, in no order.
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(Checkpoints::names)
+    }
+
+    /// The key with which the operation's attempts call another service, as
+    /// [`Execution::derive_key`](crate::Execution::derive_key).
+    ///
+    /// ```
+    /// # use dynamodb_idempotency::testing::Sandbox;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sandbox = Sandbox::start().await?;
+    /// # let idempotency = sandbox.idempotency();
+    /// # use std::time::{Duration, SystemTime};
+    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
+    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
+    /// # type Done = Result<String, StepError<std::io::Error>>;
+    /// # let order = || idempotency.operation("order").key("42");
+    /// # let done = tokio::sync::Notify::new();
+    /// # let dies = order().run(async |execution| {
+    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
+    /// #     done.notify_one();
+    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
+    /// # });
+    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
+    /// # sandbox.clock().advance(Duration::from_secs(60));
+    /// let judge = async |abandoned: Abandoned| -> Judged {
+    ///     let key = abandoned.derive_key("charge"); // what the attempt called the other service with
+    ///     assert_eq!(key, abandoned.derive_key("charge"));
+    ///     assert_ne!(key, abandoned.derive_key("refund"));
+    ///     Ok(Reconciled::Completed("shipped".to_owned()))
+    /// };
+    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
+    /// # assert_eq!(answer, "shipped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.key, label)
+    }
+}
+
+impl fmt::Debug for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Abandoned")
+            .field("operation", &self.key.operation())
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a hook for a handler with answers `T` and errors `E` says.
+pub(crate) type Word<T, E> = Result<Reconciled<T, E>, E>;
+
+type Asked<'a> = Pin<Box<dyn Future<Output = Box<dyn Any + Send>> + Send + 'a>>;
+
+/// A hook, whose [`Word`] is of a type that the operation knows again when it runs.
+#[derive(Clone)]
+pub(crate) struct Hook<'a> {
+    word: TypeId,
+    ask: Arc<dyn Fn(Abandoned) -> Asked<'a> + Send + Sync + 'a>,
+}
+
+impl<'a> Hook<'a> {
+    pub(crate) fn new<W, H, Fut>(hook: H) -> Self
+    where
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = W> + Send + 'a,
+        W: Send + 'static,
+    {
+        let ask = move |abandoned| -> Asked<'a> {
+            let asked = hook(abandoned);
+            Box::pin(async move { Box::new(asked.await) as Box<dyn Any + Send> })
+        };
+        Self { word: TypeId::of::<W>(), ask: Arc::new(ask) }
+    }
+
+    pub(crate) fn says<W: 'static>(&self) -> bool {
+        self.word == TypeId::of::<W>()
+    }
+
+    pub(crate) async fn ask<T: 'static, E: 'static>(&self, abandoned: Abandoned) -> Word<T, E> {
+        // Of another type it is never asked; and if it were, nothing would be written.
+        (self.ask)(abandoned).await.downcast().map_or(Ok(Reconciled::Refuse), |word| *word)
+    }
+}
+
+impl fmt::Debug for Hook<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hook").finish_non_exhaustive()
+    }
+}
+
+/// What a hook's word asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    Settle(Settlement),
+    Execute,
+    Refuse,
+}
+
+/// What a hook's word makes of the record.
+#[derive(Clone, Debug)]
+pub(crate) enum Settlement {
+    /// The answer.
+    Completed(Arc<Answer>),
+    /// What can be replayed of the failure.
+    Failed(Option<Arc<Answer>>),
+}
