@@ -16,6 +16,9 @@ use crate::fault_injection::{self, ClockShift};
 pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::time::{Learned, millis};
 
+/// The furthest that a deadline counts.
+const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// This machine's clocks; a clone shows the same.
 #[derive(Clone)]
 pub(crate) struct Machine {
@@ -100,12 +103,12 @@ impl Clock {
     }
 
     /// What a wall clock's time is by both clocks.
+    ///
+    /// One that is further away than a year is a year away: no timer is set for longer.
     pub(crate) fn at(&self, wall: SystemTime) -> End {
         let now = self.now();
-        End {
-            wall: Timestamp::from_system(wall),
-            ..now.plus(Timestamp::from_system(wall).since(now.wall))
-        }
+        let wall = Timestamp::from_system(wall).min(now.wall.plus(MAX_AHEAD));
+        End { wall, ..now.plus(wall.since(now.wall)) }
     }
 
     /// The end of something that ends at `at`, in store time.

@@ -58,6 +58,7 @@ pub enum Mutant {
     ForgetWhatWasTaken,
     RunBeforeSettled,
     ForgetDoubt,
+    RefusedInDoubt,
 }
 
 #[cfg(not(feature = "fault-injection"))]

@@ -3,14 +3,14 @@
 use crate::model::State;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::{Failure, Lease};
-use crate::process::{Does, Execution, Phase, Place, Task};
+use crate::process::{Committed, Does, Execution, Phase, Place, Task};
 use crate::protocol::{Guard, Leaving, Renewal, Reply};
 use crate::rows::{Row, Work};
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
 
 /// How many commits a handler begins, and how many steps there are in all.
-const MOST: u8 = 2;
+const MOST: usize = 2;
 
 type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
 
@@ -71,8 +71,8 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
         return put("succeed", turn().returns(true, true));
     }
     match role.work {
-        Work::Commit if execution.commits < MOST => put("commit", turn().commits()),
-        Work::Steps if execution.steps < usize::from(MOST) => put("step", turn().begins_step()),
+        Work::Commit if execution.commits.len() < MOST => put("commit", turn().commits()),
+        Work::Steps if execution.steps < MOST => put("step", turn().begins_step()),
         Work::Commit | Work::Steps | Work::Run | Work::Transact | Work::LookUp => {}
     }
     put("succeed", turn().returns(true, true));
@@ -107,7 +107,7 @@ impl Turn<'_> {
         let Some(mut execution) = self.execution() else { return self };
         execution.is_cut_short |= !is_plain;
         let leaving = self.leaving(&execution);
-        if is_success && execution.commits == 0 {
+        if is_success && execution.commits.is_empty() {
             self.state.ledger.successes += 1;
             self.state.ledger.excused |= !execution.is_protected;
         }
@@ -170,7 +170,7 @@ impl Turn<'_> {
                 self
             }
             Ok(completed_at) => {
-                execution.commits += 1;
+                execution.commits.push(Committed { completed_at, is_refused: false });
                 let end = &mut execution.end;
                 let (expires_at, until) = (end.expires_at(completed_at), end.tries_until(now));
                 let command = end.commit(now, (completed_at, expires_at), leaving, until);

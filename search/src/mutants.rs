@@ -62,6 +62,7 @@ const ALL: &[Broken] = &[
     broken(&[Mutant::TransactUnfenced], "transaction", (2, 1)),
     broken(&[Mutant::CommitAnyStatus], "commit", (2, 1)),
     broken(&[Mutant::DoubtLeftOpen], "commit", (2, 1)),
+    broken(&[Mutant::RefusedInDoubt], "commit", (2, 2)),
     broken(&[Mutant::SettleUnfenced], "reconcile", (2, 1)),
     broken(&[Mutant::TrustStaleReads], "read-first-stale", (2, 1)),
     broken(&[Mutant::ForgetGlimpses], "open-read-first-stale", (2, 2)),

@@ -49,8 +49,14 @@ impl State {
                 self.check_change(row, seat, before, &after);
             }
         }
-        if matches!(wire, Wire::Write(write) if write.0.form == Form::Transaction) {
+        if let Wire::Write(write) = wire
+            && write.0.form == Form::Transaction
+        {
             self.effect(row, seat);
+            let completed_at = write.0.record.completed_at;
+            if self.process(seat).was_refused(completed_at) {
+                self.violate("told that a commit was refused, and it lands");
+            }
         }
         // Of a retention of seconds that is not promised (`docs/protocol.md`, "Not promised").
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
@@ -266,7 +272,7 @@ impl State {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
                 // Where answers may be replaced, a late copy of one must not come over what was released.
                 let turns_away =
-                    execution.completes && execution.commits == 0 && !row.executes_again();
+                    execution.completes && execution.commits.is_empty() && !row.executes_again();
                 let is_free = found.is_some_and(|record| record == Stands::Released);
                 if has_landed {
                     self.violate("told that nothing was written, and it had landed");
@@ -282,7 +288,7 @@ impl State {
                     self.violate("told that nobody knows, and nothing has failed");
                 }
             }
-            Ended::Reopened => self.violate("the handler has the word, and has returned"),
+            Ended::Reopened(_) => self.violate("the handler has the word, and has returned"),
         }
         Fate::default()
     }

@@ -84,11 +84,19 @@ pub(crate) struct Execution {
     /// How many steps it knows to be stored, and whether it has sent one itself.
     pub(crate) steps: usize,
     pub(crate) has_stepped: bool,
-    pub(crate) commits: u8,
+    pub(crate) commits: Vec<Committed>,
     /// Its answer is being stored.
     pub(crate) completes: bool,
     /// Its handler was stopped, or has dropped a commit that was under way.
     pub(crate) is_cut_short: bool,
+}
+
+/// A commit of a handler's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Committed {
+    pub(crate) completed_at: Timestamp,
+    /// The handler was told that nothing of it was written, and goes on.
+    pub(crate) is_refused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +140,13 @@ impl Process {
 
     pub(crate) const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Finished(_))
+    }
+
+    /// Whether its handler was told that this commit had not happened.
+    pub(crate) fn was_refused(&self, completed_at: Option<Timestamp>) -> bool {
+        let Phase::Executing(execution) = &self.phase else { return false };
+        let mut commits = execution.commits.iter();
+        commits.any(|commit| commit.is_refused && Some(commit.completed_at) == completed_at)
     }
 
     pub(crate) const fn fate(&self) -> Option<Fate> {

@@ -196,7 +196,7 @@ impl<'a> Turn<'a> {
             is_protected: window.is_some(),
             steps,
             has_stepped: steps > 0,
-            commits: 0,
+            commits: Vec::new(),
             completes: false,
             is_cut_short: false,
         });
@@ -220,6 +220,11 @@ impl<'a> Turn<'a> {
             Command::Pause { .. } => Task::Pause,
             Command::Stop(ended) => {
                 if asked == Asked::Commit {
+                    if let (Ended::Reopened(_), Some(commit)) =
+                        (ended, execution.commits.last_mut())
+                    {
+                        commit.is_refused = true;
+                    }
                     execution.does = Does::Handle;
                     self.process.phase = Phase::Executing(execution);
                     return self;

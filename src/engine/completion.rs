@@ -135,7 +135,7 @@ impl Execution {
             }
             Ended::Left
             | Ended::NothingWritten(_)
-            | Ended::Reopened
+            | Ended::Reopened(_)
             | Ended::Unknown
             | Ended::Unconfirmed => self.unconfirmed(wire.take_error()),
         }
@@ -329,7 +329,7 @@ impl Execution {
                 let answer = self.own(&mut wire).await;
                 self.inner.commits.decide(CommitOutcome::Committed(answer));
             }
-            Ended::NothingWritten(_) | Ended::Reopened | Ended::Unknown | Ended::Unconfirmed => {
+            Ended::NothingWritten(_) | Ended::Reopened(_) | Ended::Unknown | Ended::Unconfirmed => {
                 self.came_to(Ending::Unconfirmed);
                 let error = wire.take_error();
                 tracing::error!(

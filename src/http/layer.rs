@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
@@ -23,6 +25,7 @@ use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{Concern, call, concern, reads_body};
 use super::{Config, Http, carried};
 use crate::engine::call::Call;
+use crate::engine::runner::panic_text;
 
 /// Makes the requests of the service below it idempotent; made by
 /// [`Http::layer`](super::Http::layer).
@@ -326,7 +329,10 @@ where
                 return Err(error);
             }
             let (mut head, body) = inner.call(request).await?.into_parts();
-            match AnswerBody::read(body, most).await {
+            // A body that panics has broken off as well: the handler has run.
+            let read = AssertUnwindSafe(AnswerBody::read(body, most)).catch_unwind().await;
+            let read = read.unwrap_or_else(|panic| Err(panic_text(panic.as_ref()).into()));
+            match read {
                 Ok(mut body) => Ok(match body.trailers().map(Option::take) {
                     Some(trailers) => {
                         if let Some(trailers) = trailers.filter(|_| config.grpc) {

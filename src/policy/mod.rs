@@ -161,6 +161,12 @@ impl Policy {
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let invalid = |message| Err(Error::new(ErrorKind::Configuration, message));
         let second = Duration::from_secs(1);
+        if self.retention > MAX_LENGTH {
+            return invalid("Policy::retention is above 100 years");
+        }
+        if self.completion_timeout > MAX_LENGTH {
+            return invalid("Policy::completion_timeout is above 100 years");
+        }
         if self.retention < second {
             return invalid("Policy::retention is below 1 s");
         }
@@ -179,6 +185,12 @@ impl Policy {
             }
             Lease::Renewed(length) if length < 3 * second => {
                 return invalid("Lease::Renewed is below 3 s");
+            }
+            Lease::Fixed(length) if length > MAX_LENGTH => {
+                return invalid("Lease::Fixed is above 100 years");
+            }
+            Lease::Renewed(length) if length > MAX_LENGTH => {
+                return invalid("Lease::Renewed is above 100 years");
             }
             Lease::Fixed(length) if length < shortest => {
                 return invalid("Lease::Fixed is below Builder::clock_tolerance and 2 s");
@@ -199,6 +211,9 @@ impl Policy {
         }
     }
 }
+
+/// So that no sum of times overflows.
+const MAX_LENGTH: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 /// Within which the largest answer may be chosen.
 const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
@@ -240,6 +255,10 @@ mod tests {
             (Policy::default().lease(Lease::Fixed(seconds(2))), "Lease::Fixed"),
             (Policy::default().lease(Lease::Renewed(seconds(2))), "Lease::Renewed"),
             (Policy::default().failure(Failure::Retain { max_attempts: 0 }), "Failure::Retain"),
+            (Policy::default().retention(Duration::MAX), "Policy::retention"),
+            (Policy::default().completion_timeout(Duration::MAX), "Policy::completion_timeout"),
+            (Policy::default().lease(Lease::Fixed(Duration::MAX)), "Lease::Fixed"),
+            (Policy::default().lease(Lease::Renewed(Duration::MAX)), "Lease::Renewed"),
             (Policy::default().max_answer_bytes(1023), "Policy::max_answer_bytes"),
             (Policy::default().max_answer_bytes((1 << 30) + 1), "Policy::max_answer_bytes"),
             // Those that contradict each other.

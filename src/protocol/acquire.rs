@@ -505,14 +505,17 @@ impl Acquire {
                 _ => self.look(now),
             },
             (Outcome::Refused(Some(_)), _) => self.decide(now),
+            // Another's transaction is at the item: it may be this operation.
+            (Outcome::Conflict, _) => {
+                if self.obstacle == Obstacle::Nothing {
+                    self.obstacle = Obstacle::MustNotRun;
+                }
+                self.look(now)
+            }
             // An answer that cannot be stored: the driver puts a lesser one in its place.
             (Outcome::Invalid, Take::Settle(_))
             | (
-                Outcome::Refused(None)
-                | Outcome::Found(_)
-                | Outcome::Stale(_)
-                | Outcome::Conflict
-                | Outcome::Unknown,
+                Outcome::Refused(None) | Outcome::Found(_) | Outcome::Stale(_) | Outcome::Unknown,
                 _,
             ) => self.look(now),
             (Outcome::Invalid | Outcome::NotApplied(_) | Outcome::ItemsRefused, _) => {
@@ -637,8 +640,14 @@ impl Acquire {
         if let Take::Restamp { .. } = take {
             return self.give_up(now, Reason::NoLease, Cause::Outage);
         }
-        let lease_left = self.observed().map_or(Duration::ZERO, |seen| seen.left);
-        self.end(now, Reason::InProgress { lease_left })
+        match (self.observed(), self.knowledge.seen()) {
+            (Some(observed), _) => self.end(now, Reason::InProgress { lease_left: observed.left }),
+            // Nobody is there: it is the store that takes no writes.
+            (None, Seen::Absent | Seen::Nothing) if self.obstacle == Obstacle::Nothing => {
+                self.give_up(now, Reason::Error, Cause::Outage)
+            }
+            (None, _) => self.end(now, Reason::InProgress { lease_left: Duration::ZERO }),
+        }
     }
 
     fn note_doubt(&mut self, reply: &Reply, step: &Step) {

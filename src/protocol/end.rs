@@ -33,8 +33,8 @@ pub(crate) enum Ended {
     LeaseLost,
     /// The record was given up. A commit has not landed, and never will.
     NothingWritten(NothingHappened),
-    /// A commit has had no effect: the handler has the word again.
-    Reopened,
+    /// A commit has had no effect, and never will: the handler goes on.
+    Reopened(NothingHappened),
     /// A commit may have landed, or may yet.
     Unknown,
     /// The store was not heard of in time.
@@ -519,10 +519,10 @@ impl End {
 
     fn out_of_time(&mut self, now: Now, aim: Aim) -> Command {
         match aim {
-            Aim::Commit { completed_at, or } if self.has_commit_in_doubt() => {
-                self.resolve(now, completed_at, or)
-            }
-            Aim::Commit { .. } => Command::Stop(Ended::Reopened),
+            Aim::Commit { completed_at, or } => match self.knowledge.no_effect() {
+                Some(proof) => Command::Stop(Ended::Reopened(NothingHappened::for_sure(&proof))),
+                None => self.resolve(now, completed_at, or),
+            },
             Aim::Resolve { .. } => self.over(Ended::Unknown),
             Aim::Complete { .. } | Aim::Leave { .. } if self.has_commit_in_doubt() => {
                 self.concluded(aim, Ended::Unknown)
@@ -547,17 +547,16 @@ impl End {
             // There is no record: nothing is left to be changed.
             Outcome::Refused(None) if matches!(aim, Aim::Leave { .. }) => self.given_up(aim),
             Outcome::Refused(None) => self.read(now, Some(write), aim),
-            // Where it landed late, another would run beside this handler.
-            Outcome::ItemsRefused
-                if self.rules.replaces_completed() && self.has_commit_in_doubt() =>
-            {
-                self.out_of_time(now, aim)
+            #[cfg(feature = "fault-injection")]
+            Outcome::ItemsRefused if mutant(Mutant::RefusedInDoubt) => {
+                Command::Stop(Ended::Reopened(NothingHappened::unproved()))
             }
-            Outcome::ItemsRefused => Command::Stop(Ended::Reopened),
+            // Where an earlier try may land, that is ruled out before the handler goes on.
+            Outcome::ItemsRefused => self.out_of_time(now, aim),
             Outcome::NotApplied(Cause::Other)
                 if matches!(aim, Aim::Commit { .. }) && !self.has_commit_in_doubt() =>
             {
-                Command::Stop(Ended::Reopened)
+                self.out_of_time(now, aim)
             }
             Outcome::Unknown if mutant(Mutant::UnknownIsRefused) => self.lost(now, aim),
             Outcome::Unknown => {

@@ -131,7 +131,8 @@ impl Bounds {
     ) -> Option<Duration> {
         let left = lease_expires_at.since(latest);
         let is_enough = !left.is_zero() && self.length.saturating_sub(left) <= self.may_lack;
-        let is_too_long = lease_expires_at.since(earliest) > self.length + self.margin + took;
+        let longest = self.length.saturating_add(self.margin).saturating_add(took);
+        let is_too_long = lease_expires_at.since(earliest) > longest;
         (is_enough && !is_too_long).then_some(left)
     }
 }

@@ -147,10 +147,10 @@ enum Then {
     CommitAnother,
 }
 
-/// The first try is still under way when a later one is refused for a condition, and lands after
-/// all, before the handler's other answer: then it is the answer.
+/// The first try is still under way when a later one is refused for a condition. A handler that was told
+/// "refused" could do something else, and the first try land beside that: so it is ruled out before.
 #[tokio::test]
-async fn a_late_copy_of_one_that_was_refused_counts_if_it_comes_first() {
+async fn a_refusal_with_a_try_in_doubt_is_told_once_that_try_cannot_land() {
     for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
     {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
@@ -160,68 +160,70 @@ async fn a_late_copy_of_one_that_was_refused_counts_if_it_comes_first() {
         link.wire.next("TransactWriteItems", Act::Cancel(refusal));
         let running =
             idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-                // So that only the crate tells two commits of one millisecond apart.
-                link.clock.stop();
                 let refused = book(&execution, store.table()).await;
-                assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
-                gate.open();
-                link.wire.late_arrivals(1).await;
+                assert_eq!(ended(&refused), ErrorKind::Unavailable);
                 match then {
-                    Then::Answer => Ok("refused".to_owned()),
+                    Then::Answer => Ok("something else".to_owned()),
                     Then::Fail => refused,
                     Then::Panic => panic!("after a refusal"),
                     Then::NothingExecuted => {
                         execution.nothing_executed();
-                        Ok("refused".to_owned())
+                        Ok("something else".to_owned())
                     }
                     Then::CommitAnother => {
-                        // With the very same answer: only the record tells which of the two it was.
                         let another = [debit(store.table(), "alice", 1)];
                         store.deposit("alice", 1).await;
-                        let another = execution.commit("booked", another).await;
-                        assert!(
-                            matches!(another, Err(CommitError::AlreadyCommitted)),
-                            "{another:?}"
-                        );
-                        Ok("refused".to_owned())
+                        let another = execution.commit("another", another).await;
+                        assert_eq!(ended(&another.map(|()| String::new())), ErrorKind::Unavailable);
+                        Ok("something else".to_owned())
                     }
                 }
             });
         match std::panic::AssertUnwindSafe(running).catch_unwind().await {
             Ok(outcome) => {
-                assert_eq!(outcome.unwrap(), Outcome::Executed("booked".to_owned()), "{then:?}");
+                let error = outcome.expect_err("its commit was given up");
+                assert!(
+                    matches!(then, Then::Fail)
+                        || kind::<(), _>(Err(error)) == ErrorKind::Unavailable
+                );
             }
             Err(_) => assert!(matches!(then, Then::Panic)),
         }
-        let runs = Runs::default();
-        let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
-        assert_eq!(repeat, Outcome::Replayed("booked".to_owned()), "{then:?}");
-        assert_eq!(store.counted("effect").await, 1, "{then:?}");
+        gate.open();
+        link.wire.late_arrivals(1).await;
+        assert_eq!(status(&store.record("charge#k").await), "RELEASED", "{then:?}");
+        assert_eq!(store.counted("effect").await, 0, "{then:?}");
         if matches!(then, Then::CommitAnother) {
             assert_eq!(store.counted("alice").await, 1);
         }
     }
 }
 
+/// The first try was executed, and the later one was refused by what it has left.
 #[tokio::test]
-async fn a_late_copy_of_one_that_was_refused_does_not_land_after_another_answer() {
+async fn a_refusal_after_a_try_that_landed_is_told_as_success() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
+    // Between the refusal and the write that is to rule it out.
+    link.wire.next("UpdateItem", Act::LoseRequest);
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        book(&execution, store.table()).await.unwrap_err();
-        Ok::<_, CommitError>("refused".to_owned())
+        let booking = book(&execution, store.table());
+        let landing = async {
+            while link.wire.count("UpdateItem") == 0 {
+                tokio::task::yield_now().await;
+            }
+            gate.open();
+            link.wire.late_arrivals(1).await;
+        };
+        futures::join!(booking, landing).0
     });
-    assert_eq!(outcome.await.unwrap(), Outcome::Executed("refused".to_owned()));
-    let before = store.record("charge#k").await;
-    gate.open();
-    link.wire.late_arrivals(1).await;
-    assert_eq!(store.record("charge#k").await, before);
-    assert_eq!(store.counted("effect").await, 0);
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
+    assert_eq!(store.counted("effect").await, 1);
 }
 
-/// An abandoned record is PENDING again when it is given back.
+/// Of a record that was abandoned and taken over, the same.
 #[tokio::test]
 async fn a_late_copy_does_not_land_in_a_record_that_was_given_back() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
@@ -229,16 +231,16 @@ async fn a_late_copy_does_not_land_in_a_record_that_was_given_back() {
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
-    let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        book(&execution, store.table()).await.unwrap_err();
+    let result = idempotency.operation("charge").key("k").run(async |execution| {
+        let refused = book(&execution, store.table()).await;
         execution.nothing_executed();
-        Ok::<_, CommitError>("refused".to_owned())
+        refused
     });
-    assert_eq!(outcome.await.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
+    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
     let before = store.record("charge#k").await;
     gate.open();
     link.wire.late_arrivals(1).await;
-    assert_eq!((status(&before), store.record("charge#k").await), ("PENDING", before.clone()));
+    assert_eq!(store.record("charge#k").await, before);
     assert_eq!(store.counted("effect").await, 0);
 }
 
@@ -253,7 +255,7 @@ async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_hap
         link.wire.every("UpdateItem", Act::LoseRequest);
         let result = idempotency.operation("charge").key("k").run(async |execution| {
             let refused = book(&execution, store.table()).await;
-            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+            assert_eq!(ended(&refused), ErrorKind::OutcomeUnknown);
             if says_so {
                 execution.nothing_executed();
                 return Ok("nothing".to_owned());

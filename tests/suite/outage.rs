@@ -114,6 +114,21 @@ async fn open_never_runs_beside_an_owner_that_was_seen() {
     assert_eq!(runs.count(), 0);
 }
 
+/// Reads are answered, and show nobody.
+#[tokio::test]
+async fn a_store_that_takes_no_writes_is_out_of_reach() {
+    for act in [Act::SERVER_ERROR, Act::Answer(503, "SlowDown"), Act::LoseRequest] {
+        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+        link.wire.every("PutItem", act);
+        let idempotency = store.over(&link);
+        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
+        let outcome = charge(open(&store, &link).operation("charge").key("k"), &runs).await;
+        assert!(matches!(outcome, Ok(Outcome::Unprotected(_))), "{outcome:?}");
+        assert_eq!((runs.count(), store.item("charge#k").await), (1, None));
+    }
+}
+
 #[tokio::test]
 async fn a_transaction_in_the_way_is_no_outage() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());

@@ -220,10 +220,12 @@ impl Execution {
                 self.inner.commits.decide(CommitOutcome::Committed(answer));
                 Ok(())
             }
-            Ended::Reopened | Ended::Left | Ended::Unconfirmed => Err(match wire.refusal.take() {
-                Some(refusal) => refused(refusal),
-                None => CommitError::NotApplied(wire.take_error()),
-            }),
+            Ended::Reopened(_) | Ended::Left | Ended::Unconfirmed => {
+                Err(match wire.refusal.take() {
+                    Some(refusal) => refused(refusal),
+                    None => CommitError::NotApplied(wire.take_error()),
+                })
+            }
             Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
                 if let Some(fate) = self.fate(ended, wire).await {
                     self.inner.commits.decide(fate);
@@ -307,7 +309,7 @@ impl Execution {
             }
             Ended::NothingWritten(_) => Some(CommitOutcome::GivenUp),
             Ended::Unknown => Some(CommitOutcome::Unknown),
-            Ended::Left | Ended::Reopened | Ended::Unconfirmed => None,
+            Ended::Left | Ended::Reopened(_) | Ended::Unconfirmed => None,
         }
     }
 }
@@ -335,7 +337,9 @@ fn refusal(ended: Ended) -> CommitError {
     match ended {
         Ended::Stored | Ended::Landed => CommitError::AlreadyCommitted,
         Ended::LeaseLost => CommitError::Ended(lease_lost()),
-        Ended::NothingWritten(_) | Ended::Left | Ended::Reopened => CommitError::Ended(given_up()),
+        Ended::NothingWritten(_) | Ended::Left | Ended::Reopened(_) => {
+            CommitError::Ended(given_up())
+        }
         Ended::Unknown | Ended::Unconfirmed => CommitError::Ended(commit_unknown()),
     }
 }

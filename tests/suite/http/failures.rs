@@ -3,11 +3,11 @@
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::Router;
-use axum::routing::post as on_post;
+use axum::routing::{MethodRouter, post as on_post};
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
 use dynamodb_idempotency::{Execution, Failure};
-use futures::stream;
+use futures::{StreamExt, stream};
 use http::{Request, Response};
 use lambda_http::service_fn;
 use tower::{Layer, ServiceExt};
@@ -247,6 +247,29 @@ async fn an_answer_that_breaks_off_is_an_error_and_completes_the_request() {
     }
 }
 
+/// A body that panics has broken off as well.
+#[tokio::test]
+async fn an_answer_whose_body_panics_is_an_error_and_completes_the_request() {
+    for place in [Place::Router, Place::Server] {
+        let (store, runs) = (Store::open_in_real_time().await, Runs::default());
+        let counted = runs.clone();
+        let route = on_post(move || {
+            counted.add();
+            let pieces = stream::iter([true, false]).map(|is_good| {
+                assert!(is_good, "the body panics");
+                Ok::<_, std::io::Error>("one half, ")
+            });
+            let body = axum::body::Body::from_stream(pieces);
+            std::future::ready(Response::builder().status(201).body(body).unwrap())
+        });
+        let api = serving(place, store.idempotency().http("pay"), route).await;
+        problem(&api.send(post("k", "{}")).await, 500, "BodyBroken");
+        problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        assert_eq!(runs.count(), 1);
+        assert_eq!(raw::status(&store.record("pay#k").await), "COMPLETED");
+    }
+}
+
 /// Its head says that nothing of it is final.
 #[tokio::test]
 async fn a_failure_that_breaks_off_is_a_failure() {
@@ -274,6 +297,10 @@ async fn breaking_off(place: Place, http: Http, runs: &Runs, status: u16) -> Api
         let response = Response::builder().status(status).body(body);
         std::future::ready(response.unwrap())
     });
+    serving(place, http, route).await
+}
+
+async fn serving(place: Place, http: Http, route: MethodRouter) -> Api {
     if place == Place::Server {
         let route = route.route_layer(http.layer());
         Api::Server(listen(Router::new().route("/payments", route)).await)
