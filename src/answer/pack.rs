@@ -63,20 +63,7 @@ pub(crate) fn pack<'a>(
     } else {
         (HEADER_BYTES, rest + readable_bytes(&draft))
     };
-    let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
-    let compressed = match policy.compression {
-        // What a codec adds is not known yet; it may as much as double a short answer.
-        Compression::Auto if units(plain) > 1 || coder.is_set() && units(2 * plain) > 1 => {
-            compression::compress(&draft, &tail)
-        }
-        Compression::Auto | Compression::Off => None,
-    };
-    // Where it saves no unit, an answer that can be read is worth more; a codec's cannot be.
-    let compressed = compressed.filter(|bytes| {
-        let length = rest + header + bytes.len();
-        if coder.is_set() { length < plain } else { units(length) < units(plain) }
-    });
-    let form = match compressed {
+    let form = match compressed(&draft, &tail, (rest + header, plain), coder, policy) {
         Some(bytes) => Form::Bytes(Encoded::compressed(bytes, plain_bytes)),
         None => Form::Plain(draft, tail),
     };
@@ -107,6 +94,28 @@ pub(crate) fn pack<'a>(
     let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
     let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
     Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
+}
+
+/// An answer's bytes after compression, where that saves something; `beside` is what the record has
+/// besides them, `plain` what it has without compression.
+fn compressed(
+    draft: &Draft<'_>,
+    tail: &[u8],
+    (beside, plain): (usize, usize),
+    coder: Coder<'_>,
+    policy: &Policy,
+) -> Option<Vec<u8>> {
+    let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
+    // What a codec adds is not known yet; it may as much as double a short answer.
+    let may_save = units(plain) > 1 || coder.is_set() && units(2 * plain) > 1;
+    if policy.compression == Compression::Off || !may_save {
+        return None;
+    }
+    let bytes = compression::compress(draft, tail)?;
+    let length = beside + bytes.len();
+    // Where it saves no unit, an answer that can be read is worth more; a codec's cannot be.
+    let saves = if coder.is_set() { length < plain } else { units(length) < units(plain) };
+    saves.then_some(bytes)
 }
 
 impl<'a> Form<'a> {

@@ -169,20 +169,8 @@ impl Table {
                 let invalid = InvalidTransaction::Refused { index: None, message: said };
                 (Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid)), false)
             }
-            "ResourceNotFoundException" => {
-                let tables = self.tables_of(items).join("`, `");
-                let message = format!(
-                    "a table of the transaction is not there: DynamoDB does not say which of `{tables}`"
-                );
-                configuration(message, error)
-            }
-            "AccessDeniedException" => configuration(
-                format!(
-                    "DynamoDB denies the transaction: each item in it needs its own permission \
-                     (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
-                ),
-                error,
-            ),
+            "ResourceNotFoundException" => configuration(self.table_missing(items), error),
+            "AccessDeniedException" => configuration(denied(&said), error),
             _ => match self.fault(error, seen) {
                 Fault::Unknown(error) => (Transacted::Unknown(error), true),
                 Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
@@ -192,6 +180,13 @@ impl Table {
         }
     }
 
+    fn table_missing(&self, items: &[TransactWriteItem]) -> String {
+        let tables = self.tables_of(items).join("`, `");
+        format!(
+            "a table of the transaction is not there: DynamoDB does not say which of `{tables}`"
+        )
+    }
+
     /// The reasons with the record's first, where the transaction was sent without it.
     fn with_records(&self, theirs: Vec<CancellationReason>) -> Vec<CancellationReason> {
         if !self.is_disabled {
@@ -199,4 +194,11 @@ impl Table {
         }
         std::iter::once(CancellationReason::builder().build()).chain(theirs).collect()
     }
+}
+
+fn denied(said: &str) -> String {
+    format!(
+        "DynamoDB denies the transaction: each item in it needs its own permission \
+         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+    )
 }

@@ -79,7 +79,7 @@ pub(crate) enum Unreadable {
 
 /// One call's line to the store.
 pub(crate) struct Wire<'a> {
-    core: &'a Core,
+    pub(crate) core: &'a Core,
     key: &'a RecordKey,
     fingerprint: &'a Fingerprint,
     me: Owner,

@@ -95,86 +95,66 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    const fn facts(self) -> (&'static str, StatusCode, &'static str) {
-        use StatusCode as S;
+    const fn title(self) -> &'static str {
         match self {
-            Self::KeyMissing => ("KeyMissing", S::BAD_REQUEST, "Idempotency key is missing"),
-            Self::KeyInvalid => ("KeyInvalid", S::BAD_REQUEST, "Idempotency key is invalid"),
-            Self::TenantMissing => ("TenantMissing", S::BAD_REQUEST, "Tenant is missing"),
-            Self::TenantInvalid => ("TenantInvalid", S::BAD_REQUEST, "Tenant is invalid"),
-            Self::SignatureInvalid => {
-                ("SignatureInvalid", S::UNAUTHORIZED, "Webhook signature is invalid")
+            Self::KeyMissing => "Idempotency key is missing",
+            Self::KeyInvalid => "Idempotency key is invalid",
+            Self::TenantMissing => "Tenant is missing",
+            Self::TenantInvalid => "Tenant is invalid",
+            Self::SignatureInvalid => "Webhook signature is invalid",
+            Self::BodyUnreadable => "Request body could not be read",
+            Self::BodyTooLarge => "Request body is too large",
+            Self::GrpcUnsupported => "gRPC is not supported here",
+            Self::Mismatch => "Idempotency key is already used",
+            Self::InProgress => "A request with this idempotency key is in progress",
+            Self::LeaseLost => "Another request with this idempotency key took over",
+            Self::Abandoned => "An earlier request ended without an answer",
+            Self::ConditionFailed => "A condition of the request does not hold",
+            Self::Failed => "An earlier request failed",
+            Self::AnswerUnavailable => "The request completed, its answer is not available",
+            Self::OutcomeUnknown => "The outcome is not known",
+            Self::HandlerPanicked => "Internal server error",
+            Self::BodyBroken => "Internal server error",
+            Self::RecordNotUnderstood => "The stored record is not understood",
+            Self::Misconfigured => "Idempotency is not set up",
+            Self::Unavailable => "Idempotency store is unavailable",
+            Self::LeaseExpired => "The request took too long",
+            Self::DeadlineExceeded => "No time is left for the request",
+            Self::ShuttingDown => "The server is shutting down",
+            Self::NewerRecord => "A newer version has this idempotency key",
+            Self::StepsUnreadable => "An earlier request cannot be continued here",
+            Self::ReconcileFailed => "What became of an earlier request is not known",
+        }
+    }
+
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::KeyMissing
+            | Self::KeyInvalid
+            | Self::TenantMissing
+            | Self::TenantInvalid
+            | Self::BodyUnreadable => StatusCode::BAD_REQUEST,
+            Self::SignatureInvalid => StatusCode::UNAUTHORIZED,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::GrpcUnsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Mismatch => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::InProgress | Self::LeaseLost | Self::Abandoned | Self::ConditionFailed => {
+                StatusCode::CONFLICT
             }
-            Self::BodyUnreadable => {
-                ("BodyUnreadable", S::BAD_REQUEST, "Request body could not be read")
-            }
-            Self::BodyTooLarge => {
-                ("BodyTooLarge", S::PAYLOAD_TOO_LARGE, "Request body is too large")
-            }
-            Self::GrpcUnsupported => {
-                ("GrpcUnsupported", S::UNSUPPORTED_MEDIA_TYPE, "gRPC is not supported here")
-            }
-            Self::Mismatch => {
-                ("Mismatch", S::UNPROCESSABLE_ENTITY, "Idempotency key is already used")
-            }
-            Self::InProgress => {
-                ("InProgress", S::CONFLICT, "A request with this idempotency key is in progress")
-            }
-            Self::LeaseLost => {
-                ("LeaseLost", S::CONFLICT, "Another request with this idempotency key took over")
-            }
-            Self::Abandoned => {
-                ("Abandoned", S::CONFLICT, "An earlier request ended without an answer")
-            }
-            Self::ConditionFailed => {
-                ("ConditionFailed", S::CONFLICT, "A condition of the request does not hold")
-            }
-            Self::Failed => ("Failed", S::INTERNAL_SERVER_ERROR, "An earlier request failed"),
-            Self::AnswerUnavailable => (
-                "AnswerUnavailable",
-                S::INTERNAL_SERVER_ERROR,
-                "The request completed, its answer is not available",
-            ),
-            Self::OutcomeUnknown => {
-                ("OutcomeUnknown", S::INTERNAL_SERVER_ERROR, "The outcome is not known")
-            }
-            Self::HandlerPanicked => {
-                ("HandlerPanicked", S::INTERNAL_SERVER_ERROR, "Internal server error")
-            }
-            Self::BodyBroken => ("BodyBroken", S::INTERNAL_SERVER_ERROR, "Internal server error"),
-            Self::RecordNotUnderstood => (
-                "RecordNotUnderstood",
-                S::INTERNAL_SERVER_ERROR,
-                "The stored record is not understood",
-            ),
-            Self::Misconfigured => {
-                ("Misconfigured", S::INTERNAL_SERVER_ERROR, "Idempotency is not set up")
-            }
-            Self::Unavailable => {
-                ("Unavailable", S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable")
-            }
-            Self::LeaseExpired => {
-                ("LeaseExpired", S::SERVICE_UNAVAILABLE, "The request took too long")
-            }
-            Self::DeadlineExceeded => {
-                ("DeadlineExceeded", S::SERVICE_UNAVAILABLE, "No time is left for the request")
-            }
-            Self::ShuttingDown => {
-                ("ShuttingDown", S::SERVICE_UNAVAILABLE, "The server is shutting down")
-            }
-            Self::NewerRecord => {
-                ("NewerRecord", S::SERVICE_UNAVAILABLE, "A newer version has this idempotency key")
-            }
-            Self::StepsUnreadable => (
-                "StepsUnreadable",
-                S::SERVICE_UNAVAILABLE,
-                "An earlier request cannot be continued here",
-            ),
-            Self::ReconcileFailed => (
-                "ReconcileFailed",
-                S::SERVICE_UNAVAILABLE,
-                "The outcome of an earlier request is not known",
-            ),
+            Self::Failed
+            | Self::AnswerUnavailable
+            | Self::OutcomeUnknown
+            | Self::HandlerPanicked
+            | Self::BodyBroken
+            | Self::RecordNotUnderstood
+            | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable
+            | Self::LeaseExpired
+            | Self::DeadlineExceeded
+            | Self::ShuttingDown
+            | Self::NewerRecord
+            | Self::StepsUnreadable
+            | Self::ReconcileFailed => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -227,7 +207,7 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.kind.facts().1
+        self.kind.status()
     }
 
     /// The short text that is the same for every problem of the kind.
@@ -242,7 +222,7 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn title(&self) -> &'static str {
-        self.kind.facts().2
+        self.kind.title()
     }
 
     /// The URI of the kind: the place of its documentation.
@@ -257,10 +237,10 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn type_uri(&self) -> String {
-        let name = self.kind.facts().0;
+        let name = self.kind;
         format!(
             "https://docs.rs/dynamodb-idempotency/latest/dynamodb_idempotency/http/\
-             enum.ProblemKind.html#variant.{name}"
+             enum.ProblemKind.html#variant.{name:?}"
         )
     }
 

@@ -162,52 +162,13 @@ impl<'a> Acquirer<'a> {
             );
         }
         match told {
-            Told::Replay => self.replay().await,
+            Told::Replay => replay(self.call, &mut self.wire, self.machine.budget()).await,
             Told::Reconciled | Told::Executed => Ok(Acquisition::Reconciled),
-            Told::Nothing(reason, _) => self.nothing(reason).await,
+            Told::Nothing(reason, _) => {
+                nothing(self.call, &mut self.wire, self.machine.budget(), reason).await
+            }
             Told::Unknown => Err(self.wire.take_error()),
         }
-    }
-
-    /// Nothing ran.
-    async fn nothing(&mut self, reason: Reason) -> Result<Acquisition, Error> {
-        match reason {
-            Reason::InProgress { lease_left } => Ok(in_progress(lease_left)),
-            Reason::Mismatch => Ok(Acquisition::Mismatch),
-            Reason::Abandoned => Ok(Acquisition::Abandoned),
-            Reason::Failed => {
-                let stored = self.wire.last.take().and_then(|record| record.answer);
-                let failure = match stored {
-                    None => None,
-                    Some(stored) => self.open(stored).await?.if_to_be_had(),
-                };
-                Ok(Acquisition::ReplayFailure(failure))
-            }
-            Reason::TooLate => Err(too_late()),
-            Reason::TimedOut => Err(timed_out()),
-            Reason::NoLease => {
-                let message = "DynamoDB confirms no lease: try again";
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
-            Reason::Error | Reason::ItemsRefused | Reason::Free => Err(self.wire.take_error()),
-        }
-    }
-
-    async fn replay(&mut self) -> Result<Acquisition, Error> {
-        let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
-            return Err(self.wire.take_error());
-        };
-        let asked = self.wire.asked;
-        let answer = Arc::new(self.open(stored).await?);
-        let Call { key, fingerprint, policy, .. } = self.call;
-        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
-        Ok(Acquisition::Replay(answer))
-    }
-
-    /// Reads the answer of an operation that is over: whatever becomes of that, nothing runs.
-    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
-        let budget = self.machine.budget();
-        self.core.open_by(stored, self.call, budget).await
     }
 
     fn execution(&mut self, window: Option<Window>) -> Execution {
@@ -237,10 +198,49 @@ impl<'a> Acquirer<'a> {
     }
 }
 
-/// The answer in a record, and until when it is there.
-pub(crate) fn stored(record: Record) -> Option<(Stored, i64)> {
-    let expires_at = record.expires_at;
-    record.answer.map(|stored| (stored, expires_at))
+/// The answer in the record that was seen last, read within `budget`.
+pub(crate) async fn replay(
+    call: &Call,
+    wire: &mut Wire<'_>,
+    budget: End,
+) -> Result<Acquisition, Error> {
+    let Some(Record { answer: Some(stored), expires_at, .. }) = wire.last.take() else {
+        return Err(wire.take_error());
+    };
+    let asked = wire.asked;
+    let answer = Arc::new(wire.core.open_by(stored, call, budget).await?);
+    let request = (&call.key, &call.fingerprint);
+    wire.core.remember(asked, request, &call.policy, expires_at, &answer);
+    Ok(Acquisition::Replay(answer))
+}
+
+/// Nothing ran and nothing was written, for this reason.
+pub(crate) async fn nothing(
+    call: &Call,
+    wire: &mut Wire<'_>,
+    budget: End,
+    reason: Reason,
+) -> Result<Acquisition, Error> {
+    match reason {
+        Reason::InProgress { lease_left } => Ok(in_progress(lease_left)),
+        Reason::Mismatch => Ok(Acquisition::Mismatch),
+        Reason::Abandoned => Ok(Acquisition::Abandoned),
+        Reason::Failed => {
+            let failure = match wire.last.take().and_then(|record| record.answer) {
+                None => None,
+                // Whatever becomes of reading it, nothing runs.
+                Some(stored) => wire.core.open_by(stored, call, budget).await?.if_to_be_had(),
+            };
+            Ok(Acquisition::ReplayFailure(failure))
+        }
+        Reason::TooLate => Err(too_late()),
+        Reason::TimedOut => Err(wire.error.take().unwrap_or_else(timed_out)),
+        Reason::NoLease => {
+            let message = "DynamoDB confirms no lease: try again";
+            Err(Error::new(ErrorKind::Unavailable, message))
+        }
+        Reason::Error | Reason::ItemsRefused | Reason::Free => Err(wire.take_error()),
+    }
 }
 
 pub(crate) fn too_late() -> Error {
@@ -248,7 +248,7 @@ pub(crate) fn too_late() -> Error {
     Error::new(ErrorKind::DeadlineExceeded, message)
 }
 
-pub(crate) fn timed_out() -> Error {
+fn timed_out() -> Error {
     Error::new(ErrorKind::Unavailable, "DynamoDB did not answer within request_timeout")
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Acquirer, Acquisition, in_progress};
 use crate::clock::{Backoff, Uptime, drawn};
+use crate::engine::call::Call;
 use crate::engine::sharing::{Role, SharedCalls, SharedOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::mutant::{Mutant, mutant};
@@ -14,77 +15,107 @@ use crate::protocol::{Cause, ObservedLease};
 /// How many leaders a call follows that come to nothing, before it asks by itself.
 const MAX_LEADERS: u32 = 4;
 
+/// What a call has heard of those that it followed.
+struct Following {
+    /// How many leaders came to nothing.
+    leaders: u32,
+    failed: Option<(ErrorKind, Arc<str>)>,
+    pauses: Backoff,
+    pause: Option<Duration>,
+}
+
+/// What a call does next that has followed another one.
+enum Next {
+    Return(Acquisition),
+    Fail(ErrorKind, Arc<str>),
+    JoinAgain,
+    AskAlone,
+}
+
 impl Acquirer<'_> {
     /// Asks the store, or is told what another call of the same request was told.
     pub(super) async fn together(&mut self, shared: &SharedCalls) -> Result<Acquisition, Error> {
         let core = self.core;
         let clock = &core.table.clock;
-        let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-        let (mut leaders, mut failed, mut pause) = (0, None, None);
-        while leaders < MAX_LEADERS {
-            let follower =
-                match shared.join(&self.call.key, &self.call.fingerprint, &self.call.policy) {
-                    Role::Leader(leader) => {
-                        // One pauses, for all of them.
-                        if let Some(pause) = pause {
-                            clock.sleep(self.patience().min(pause)).await;
-                        }
-                        let told = self.ask().await;
-                        let observed = self.machine.observed();
-                        let seen = observed.map_or_else(|| clock.now().uptime, |seen| seen.at);
-                        leader.tell(|| shared_outcome(&told, seen));
-                        return told;
+        let pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+        let mut following = Following { leaders: 0, failed: None, pauses, pause: None };
+        while following.leaders < MAX_LEADERS {
+            let Call { key, fingerprint, policy, .. } = self.call;
+            let follower = match shared.join(key, fingerprint, policy) {
+                Role::Leader(leader) => {
+                    // One pauses, for all of them.
+                    if let Some(pause) = following.pause {
+                        clock.sleep(self.patience().min(pause)).await;
                     }
-                    Role::Follower(follower) => follower,
-                };
-            match clock.within(self.patience(), follower.outcome()).await {
-                Some(SharedOutcome::Replay(answer)) => return Ok(Acquisition::Replay(answer)),
-                Some(SharedOutcome::ReplayFailure(failure)) => {
-                    return Ok(Acquisition::ReplayFailure(failure));
+                    let told = self.ask().await;
+                    let observed = self.machine.observed();
+                    let seen = observed.map_or_else(|| clock.now().uptime, |seen| seen.at);
+                    leader.tell(|| shared_outcome(&told, seen));
+                    return told;
                 }
-                Some(SharedOutcome::Mismatch) => return Ok(Acquisition::Mismatch),
-                Some(SharedOutcome::Abandoned) => return Ok(Acquisition::Abandoned),
-                // It may have ended before this call began.
-                Some(SharedOutcome::InProgress(seen)) if seen.at < self.machine.began() => {
-                    leaders += 1
-                }
-                Some(SharedOutcome::InProgress(seen)) => {
-                    if self.machine.patience(clock.moment()).0.is_zero() {
-                        return Ok(in_progress(seen.left));
-                    }
-                    // One of those that wait looks for all of them.
-                    self.machine.note(seen);
-                }
-                Some(SharedOutcome::Gone) => leaders += 1,
-                Some(SharedOutcome::Failed(ErrorKind::Unavailable, reason)) => {
-                    leaders += 1;
-                    failed = Some((ErrorKind::Unavailable, reason));
-                    pause = Some(drawn(pauses.next()));
-                }
-                Some(SharedOutcome::Failed(kind, reason)) => {
-                    return self.failed(kind, &reason).await;
-                }
-                None => match self.machine.observed() {
-                    Some(seen) => return Ok(in_progress(seen.left)),
-                    None if mutant(Mutant::RefuseUnasked) => {
-                        return Ok(in_progress(Duration::ZERO));
-                    }
-                    None => {
-                        // Whoever waits for an owner has had its own time for that.
-                        if matches!(self.call.policy.in_progress, InProgress::Wait { .. }) {
-                            self.machine.begin_budget(clock.moment());
-                        }
-                        break;
-                    }
-                },
+                Role::Follower(follower) => follower,
+            };
+            let told = clock.within(self.patience(), follower.outcome()).await;
+            match self.followed(told, &mut following) {
+                Next::Return(acquisition) => return Ok(acquisition),
+                Next::Fail(kind, reason) => return self.failed(kind, &reason).await,
+                Next::JoinAgain => {}
+                Next::AskAlone => break,
             }
         }
-        match failed {
+        match following.failed {
             // Whoever runs without protection has asked by itself.
             Some((kind, reason)) if self.call.policy.outage == Outage::Closed => {
                 self.failed(kind, &reason).await
             }
             Some(_) | None => self.ask().await,
+        }
+    }
+
+    fn followed(&mut self, told: Option<SharedOutcome>, following: &mut Following) -> Next {
+        let now = self.core.table.clock.moment();
+        match told {
+            Some(SharedOutcome::Replay(answer)) => Next::Return(Acquisition::Replay(answer)),
+            Some(SharedOutcome::ReplayFailure(failure)) => {
+                Next::Return(Acquisition::ReplayFailure(failure))
+            }
+            Some(SharedOutcome::Mismatch) => Next::Return(Acquisition::Mismatch),
+            Some(SharedOutcome::Abandoned) => Next::Return(Acquisition::Abandoned),
+            Some(SharedOutcome::InProgress(seen)) if seen.at < self.machine.began() => {
+                // It may have ended before this call began.
+                following.leaders += 1;
+                Next::JoinAgain
+            }
+            Some(SharedOutcome::InProgress(seen)) => {
+                if self.machine.patience(now).0.is_zero() {
+                    return Next::Return(in_progress(seen.left));
+                }
+                // One of those that wait looks for all of them.
+                self.machine.note(seen);
+                Next::JoinAgain
+            }
+            Some(SharedOutcome::Gone) => {
+                following.leaders += 1;
+                Next::JoinAgain
+            }
+            Some(SharedOutcome::Failed(ErrorKind::Unavailable, reason)) => {
+                following.leaders += 1;
+                following.failed = Some((ErrorKind::Unavailable, reason));
+                following.pause = Some(drawn(following.pauses.next()));
+                Next::JoinAgain
+            }
+            Some(SharedOutcome::Failed(kind, reason)) => Next::Fail(kind, reason),
+            None => match self.machine.observed() {
+                Some(seen) => Next::Return(in_progress(seen.left)),
+                None if mutant(Mutant::RefuseUnasked) => Next::Return(in_progress(Duration::ZERO)),
+                None => {
+                    // Whoever waits for an owner has had its own time for that.
+                    if matches!(self.call.policy.in_progress, InProgress::Wait { .. }) {
+                        self.machine.begin_budget(now);
+                    }
+                    Next::AskAlone
+                }
+            },
         }
     }
 

@@ -8,10 +8,10 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
 use super::preview::preview;
 use super::{items, token};
-use crate::answer::{Answer, Draft, Packed, Stored, Unstorable};
+use crate::answer::{Answer, Draft, Packed, Unstorable};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::acquire::{Acquisition, in_progress, stored, timed_out, too_late};
+use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
@@ -215,28 +215,29 @@ impl<'a> Caller<'a> {
         if stop != Stop::AskInstead {
             return self.told(stop).await;
         }
+        self.items_refused(carried, instead).await
+    }
+
+    /// Another answer is stored in the transaction's place, where the caller has one.
+    async fn items_refused<T>(
+        &mut self,
+        carried: Carried<'_>,
+        instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
+    ) -> Result<Once<T>, Error> {
         let tokens = carried.tokens;
-        let refusal = self.wire.refusal.take();
-        let answer = match &refusal {
-            Some(ItemsRefusal::ConditionFailed(failed)) => instead(failed),
-            Some(ItemsRefusal::Invalid(_)) | None => None,
-        };
-        match answer {
-            Some(Instead::Stored(answer, response)) => {
-                return self.store_instead(answer, response, tokens).await;
-            }
-            Some(Instead::Unstored(answer)) => self.refused(carried, Once::Instead(answer)).await,
-            Some(Instead::Invalid(invalid)) => self.refused(carried, Once::Invalid(invalid)).await,
-            None => match refusal {
-                Some(ItemsRefusal::ConditionFailed(failed)) => {
-                    self.refused(carried, Once::ConditionFailed(failed)).await
+        let told = match self.wire.refusal.take() {
+            Some(ItemsRefusal::ConditionFailed(failed)) => match instead(&failed) {
+                Some(Instead::Stored(answer, response)) => {
+                    return self.store_instead(answer, response, tokens).await;
                 }
-                Some(ItemsRefusal::Invalid(invalid)) => {
-                    self.refused(carried, Once::Invalid(invalid)).await
-                }
-                None => Err(self.wire.take_error()),
+                Some(Instead::Unstored(answer)) => Once::Instead(answer),
+                Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
+                None => Once::ConditionFailed(failed),
             },
-        }
+            Some(ItemsRefusal::Invalid(invalid)) => Once::Invalid(invalid),
+            None => return Err(self.wire.take_error()),
+        };
+        self.refused(carried, told).await
     }
 
     /// The items were refused, and that is told once no earlier try can land.
@@ -318,7 +319,9 @@ impl<'a> Caller<'a> {
                 self.is_written = true;
                 Ok(Once::Executed)
             }
-            Told::Replay => self.replay().await.map(Once::Found),
+            Told::Replay => {
+                replay(self.call, &mut self.wire, self.machine.budget()).await.map(Once::Found)
+            }
             Told::Unknown => {
                 let error = self.wire.take_error();
                 tracing::error!(
@@ -328,45 +331,11 @@ impl<'a> Caller<'a> {
                 );
                 Err(unknown())
             }
-            Told::Nothing(reason, _) => self.nothing(reason).await,
+            Told::Nothing(reason, _) => {
+                let budget = self.machine.budget();
+                nothing(self.call, &mut self.wire, budget, reason).await.map(Once::Found)
+            }
         }
-    }
-
-    /// Nothing was written.
-    async fn nothing<T>(&mut self, reason: Reason) -> Result<Once<T>, Error> {
-        let found = match reason {
-            Reason::InProgress { lease_left } => in_progress(lease_left),
-            Reason::Mismatch => Acquisition::Mismatch,
-            Reason::Abandoned => Acquisition::Abandoned,
-            Reason::Failed => {
-                let stored = self.wire.last.take().and_then(|record| record.answer);
-                Acquisition::ReplayFailure(match stored {
-                    None => None,
-                    Some(stored) => self.open(stored).await?.if_to_be_had(),
-                })
-            }
-            Reason::TooLate => return Err(too_late()),
-            Reason::TimedOut => return Err(self.wire.error.take().unwrap_or_else(timed_out)),
-            Reason::Free | Reason::ItemsRefused | Reason::Error | Reason::NoLease => {
-                return Err(self.wire.take_error());
-            }
-        };
-        Ok(Once::Found(found))
-    }
-
-    async fn replay(&mut self) -> Result<Acquisition, Error> {
-        let Some((stored, expires_at)) = self.wire.last.take().and_then(stored) else {
-            return Err(self.wire.take_error());
-        };
-        let asked = self.wire.asked;
-        let answer = Arc::new(self.open(stored).await?);
-        let Call { key, fingerprint, policy, .. } = self.call;
-        self.core.remember(asked, (key, fingerprint), policy, expires_at, &answer);
-        Ok(Acquisition::Replay(answer))
-    }
-
-    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
-        self.core.open_by(stored, self.call, self.machine.budget()).await
     }
 
     fn report<T>(&self, done: &Result<Once<T>, Error>) {
