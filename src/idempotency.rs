@@ -181,7 +181,7 @@ impl Builder {
             log: Log::default(),
             coding: Coding::default(),
             report_capacity: false,
-            disabled: kill_switch::is_thrown(),
+            disabled: kill_switch::is_set(),
             local_cache: 0,
             single_flight: false,
             clock_shift: ClockShift::default(),

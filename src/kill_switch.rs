@@ -17,7 +17,7 @@
 pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
 /// What the environment says.
-pub(crate) fn is_thrown() -> bool {
+pub(crate) fn is_set() -> bool {
     let value = std::env::var_os(DISABLED_VARIABLE).unwrap_or_default();
     let value = value.to_string_lossy();
     is_yes(&value).unwrap_or_else(|| {

@@ -47,7 +47,7 @@ pub enum Mutant {
     CompleteBeforeParts,
     LoseUnwrittenAnswers,
     TrustStaleReads,
-    ForgetGlimpses,
+    ForgetStaleReads,
     CacheAnyFingerprint,
     CachePastRetention,
     ShareAnyFingerprint,

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::{
-    Consumer, Disposal, Envelope, Message, MessageKey, MissingKey, Order, Source,
+    Consumer, Envelope, FailureAction, Message, MessageKey, MissingKey, Order, Source,
 };
 use lambda_runtime::{Context, LambdaEvent, Service};
 use serde::Serialize;
@@ -93,7 +93,7 @@ fn delivered<S: Source>(
     let seen = Arc::new(Mutex::new(Vec::new()));
     let see = Arc::clone(&seen);
     let mut service =
-        consumer.malformed(Disposal::Report).handler(move |message: Message<_>, _| {
+        consumer.malformed(FailureAction::Report).handler(move |message: Message<_>, _| {
             let message = (message.key().map(str::to_owned), message.payload().to_vec());
             see.lock().unwrap_or_else(PoisonError::into_inner).push(message);
             async { Ok::<(), std::convert::Infallible>(()) }

@@ -65,7 +65,7 @@ const ALL: &[Broken] = &[
     broken(&[Mutant::RefusedInDoubt], "commit", (2, 2)),
     broken(&[Mutant::SettleUnfenced], "reconcile", (2, 1)),
     broken(&[Mutant::TrustStaleReads], "read-first-stale", (2, 1)),
-    broken(&[Mutant::ForgetGlimpses], "open-read-first-stale", (2, 2)),
+    broken(&[Mutant::ForgetStaleReads], "open-read-first-stale", (2, 2)),
     broken(&[Mutant::PollAfterTheLease], "default", (2, 1)),
     broken(&[Mutant::TrustTheWallClock], "clocks", (2, 1)),
     broken(&[Mutant::TrustTheMonotonicClock], "clocks", (2, 1)),

@@ -126,11 +126,11 @@ impl Execution {
                 Completion::Landed(self.own(&mut wire).await)
             }
             Ended::LeaseLost if self.is_protected() => {
-                self.came_to(Ending::LeaseLost);
+                self.ended_as(Ending::LeaseLost);
                 Completion::LeaseLost(self.others(&mut wire).await)
             }
             Ended::LeaseLost => {
-                self.came_to(Ending::FailOpen);
+                self.ended_as(Ending::FailOpen);
                 Completion::Unprotected
             }
             Ended::Left
@@ -225,10 +225,10 @@ impl Execution {
 
     fn unconfirmed(&self, error: Error) -> Completion {
         if !self.is_protected() {
-            self.came_to(Ending::FailOpen);
+            self.ended_as(Ending::FailOpen);
             return Completion::Unprotected;
         }
-        self.came_to(Ending::Unconfirmed);
+        self.ended_as(Ending::Unconfirmed);
         tracing::error!(
             operation = self.operation(), attempt = self.attempt(), %error,
             "the handler ran and its completion could not be confirmed: it may run again once \
@@ -318,19 +318,19 @@ impl Execution {
         let mut wire = self.wire();
         let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(response)).await;
         match ended {
-            Ended::Left => self.came_to(match leaving {
+            Ended::Left => self.ended_as(match leaving {
                 Leaving::Release | Leaving::GiveBack => Ending::Released,
                 Leaving::Keep => Ending::Failed,
             }),
-            Ended::LeaseLost if self.is_protected() => self.came_to(Ending::LeaseLost),
-            Ended::LeaseLost => self.came_to(Ending::FailOpen),
+            Ended::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
+            Ended::LeaseLost => self.ended_as(Ending::FailOpen),
             // It has come too late: the commit stands.
             Ended::Stored | Ended::Landed => {
                 let answer = self.own(&mut wire).await;
                 self.inner.commits.decide(CommitOutcome::Committed(answer));
             }
             Ended::NothingWritten(_) | Ended::Reopened(_) | Ended::Unknown | Ended::Unconfirmed => {
-                self.came_to(Ending::Unconfirmed);
+                self.ended_as(Ending::Unconfirmed);
                 let error = wire.take_error();
                 tracing::error!(
                     operation = self.operation(), ?leaving, %error,

@@ -363,13 +363,13 @@ impl Execution {
     }
 
     /// What has become of it, or of what was written last for it.
-    pub(crate) fn came_to(&self, ending: Ending) {
+    pub(crate) fn ended_as(&self, ending: Ending) {
         *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
     }
 
     /// Its answer is stored.
     pub(crate) fn succeeded(&self) {
-        self.came_to(self.inner.start);
+        self.ended_as(self.inner.start);
     }
 
     /// Tells, once, what it has come to.

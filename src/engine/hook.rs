@@ -322,11 +322,11 @@ impl fmt::Debug for Abandoned {
 }
 
 /// What a hook for a handler with answers `T` and errors `E` says.
-pub(crate) type Word<T, E> = Result<Reconciled<T, E>, E>;
+pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Box<dyn Any + Send>> + Send + 'a>>;
 
-/// A hook, whose [`Word`] is of a type that the operation knows again when it runs.
+/// A hook, whose [`HookResult`] is of a type that the operation knows again when it runs.
 #[derive(Clone)]
 pub(crate) struct Hook<'a> {
     word: TypeId,
@@ -351,7 +351,10 @@ impl<'a> Hook<'a> {
         self.word == TypeId::of::<W>()
     }
 
-    pub(crate) async fn ask<T: 'static, E: 'static>(&self, abandoned: Abandoned) -> Word<T, E> {
+    pub(crate) async fn ask<T: 'static, E: 'static>(
+        &self,
+        abandoned: Abandoned,
+    ) -> HookResult<T, E> {
         // Of another type it is never asked; and if it were, nothing would be written.
         (self.ask)(abandoned).await.downcast().map_or(Ok(Reconciled::Refuse), |word| *word)
     }

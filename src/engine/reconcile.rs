@@ -7,7 +7,7 @@ use crate::answer::Answer;
 use crate::engine::acquire::{Acquirer, Acquisition};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
-use crate::engine::hook::{Abandoned, Reconciled, Settlement, Verdict, Word};
+use crate::engine::hook::{Abandoned, HookResult, Reconciled, Settlement, Verdict};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::signals::Ending;
 
@@ -37,7 +37,7 @@ pub(crate) async fn acquire<T, E, H, Fut, C, F>(
 ) -> Result<Acquired<T, E>, RunError<E>>
 where
     H: Fn(Abandoned) -> Fut,
-    Fut: Future<Output = Word<T, E>>,
+    Fut: Future<Output = HookResult<T, E>>,
     C: Fn(&T) -> Answer,
     F: Fn(&E) -> Option<Answer>,
 {

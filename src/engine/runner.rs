@@ -279,7 +279,7 @@ impl Drop for EarlyDrop<'_> {
             "the future of a running operation was dropped before its answer was stored: its key is \
              locked until the lease ends"
         );
-        self.0.came_to(Ending::Dropped);
+        self.0.ended_as(Ending::Dropped);
         self.0.report();
     }
 }

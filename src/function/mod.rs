@@ -27,7 +27,7 @@ use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::execution::Execution;
-use crate::engine::hook::{Abandoned, Hook, Reconciled, Word};
+use crate::engine::hook::{Abandoned, Hook, HookResult, Reconciled};
 use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::engine::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
 use crate::error::{Error, ErrorKind, RunError};
@@ -356,8 +356,8 @@ impl<'a> Operation<'a> {
         E: 'static,
     {
         let Ready { core, call, errors, hook } = self.ready()?;
-        if hook.as_ref().is_some_and(|hook| !hook.says::<Word<T, E>>()) {
-            return Err(mistyped("reconcile", type_name::<Word<T, E>>()).into());
+        if hook.as_ref().is_some_and(|hook| !hook.says::<HookResult<T, E>>()) {
+            return Err(mistyped("reconcile", type_name::<HookResult<T, E>>()).into());
         }
         let span = call.signals.span();
         execute(core, call, errors, hook, handler).instrument(span).await

@@ -22,7 +22,7 @@ use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
-use super::request::{Concern, call, concern, reads_body};
+use super::request::{Applicability, applicability, call, reads_body};
 use super::{Config, Http, carried};
 use crate::engine::call::Call;
 use crate::engine::runner::panic_text;
@@ -244,9 +244,9 @@ where
 {
     let IdempotencyLayer { config, effect, owners } = layer;
     let (parts, body) = request.into_parts();
-    let key = match concern(&config, &parts) {
-        Ok(Concern::Key(key)) => key,
-        Ok(Concern::None) => {
+    let key = match applicability(&config, &parts) {
+        Ok(Applicability::Key(key)) => key,
+        Ok(Applicability::None) => {
             ready(&mut inner).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
             return Ok(match effect {

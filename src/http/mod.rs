@@ -108,7 +108,7 @@ pub(crate) use self::{
     commit::sealed::Sealed,
     exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
     layer::own,
-    request::{Concern, call, concern},
+    request::{Applicability, applicability, call},
 };
 
 /// Lambda's own limit for a request, in bytes.

@@ -19,7 +19,7 @@ use crate::record::Owner;
 
 /// Whether the layer has anything to do with a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Concern {
+pub(crate) enum Applicability {
     /// Another method, or no key where none is needed: the handler gets it untouched.
     None,
     /// It has a key.
@@ -35,27 +35,27 @@ pub(crate) enum RequestKey {
 }
 
 /// Looks at the head alone, before the body is read.
-pub(crate) fn concern(config: &Config, parts: &Parts) -> Result<Concern, Problem> {
+pub(crate) fn applicability(config: &Config, parts: &Parts) -> Result<Applicability, Problem> {
     if !config.methods.contains(&parts.method) {
-        return Ok(Concern::None);
+        return Ok(Applicability::None);
     }
     let is_refused = is_grpc(&parts.headers) && !config.grpc;
     if is_refused && config.is_off() {
-        return Ok(Concern::None);
+        return Ok(Applicability::None);
     }
     let found = match &config.key {
         KeyRule::InBody(_) if is_refused => return Err(grpc_refused()),
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
-        KeyRule::InBody(_) => return Ok(Concern::Key(RequestKey::InBody)),
+        KeyRule::InBody(_) => return Ok(Applicability::Key(RequestKey::InBody)),
     };
     if !config.key_required && found == Ok(None) {
-        return Ok(Concern::None);
+        return Ok(Applicability::None);
     }
     if is_refused {
         return Err(grpc_refused());
     }
-    required(config, found).map(|key| Concern::Key(RequestKey::Found(key)))
+    required(config, found).map(|key| Applicability::Key(RequestKey::Found(key)))
 }
 
 fn grpc_refused() -> Problem {

@@ -17,7 +17,7 @@ use tower_service::Service;
 use crate::answer::{BodyRef, HttpBody};
 use crate::engine::runner::panic_text;
 use crate::http::{
-    Concern, Config, Handled, Http, WholeBody, call, concern, exchange, ready, render,
+    Applicability, Config, Handled, Http, WholeBody, applicability, call, exchange, ready, render,
 };
 
 impl Http {
@@ -278,14 +278,14 @@ where
     S::Error: Send,
 {
     let (mut parts, body) = request.into_parts();
-    let called = match concern(&config, &parts) {
-        Ok(Concern::None) => {
+    let called = match applicability(&config, &parts) {
+        Ok(Applicability::None) => {
             ready(&mut inner).await?;
             // Turned into a future at once: the handler's own type of response need not be `Send`.
             let passing = inner.call(Request::from_parts(parts, body));
             return Ok(passing.await.map(IntoResponse::into_response)?.await);
         }
-        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
         Err(problem) => Err(problem),
     };
     let called = match called {

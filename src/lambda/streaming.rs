@@ -16,8 +16,8 @@ use tower_service::Service;
 use super::run::RepeatedHeaders;
 use super::service::bytes_of;
 use crate::http::{
-    BoxError, Concern, Config, Http, ResponseBody, ResponseFuture, call, concern, own, ready,
-    render, whole,
+    Applicability, BoxError, Config, Http, ResponseBody, ResponseFuture, applicability, call, own,
+    ready, render, whole,
 };
 use crate::invocation::check_concurrency;
 
@@ -101,13 +101,13 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
-    let called = match concern(&config, &parts) {
-        Ok(Concern::None) => {
+    let called = match applicability(&config, &parts) {
+        Ok(Applicability::None) => {
             ready(&mut inner).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
             return Ok(response.map(Either::Left));
         }
-        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
         Err(problem) => Err(problem),
     };
     match called {

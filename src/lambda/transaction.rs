@@ -11,7 +11,8 @@ use tower_service::Service;
 use super::service::{ResponseFuture, bytes_of};
 use crate::engine::transaction::Transaction;
 use crate::http::{
-    Concern, Config, Http, call, concern, exchange_transaction, pass_transaction, ready, render,
+    Applicability, Config, Http, applicability, call, exchange_transaction, pass_transaction,
+    ready, render,
 };
 
 impl Http {
@@ -113,13 +114,13 @@ where
     S::Error: Send,
 {
     let (parts, body) = request.into_parts();
-    let called = match concern(&config, &parts) {
-        Ok(Concern::None) => {
+    let called = match applicability(&config, &parts) {
+        Ok(Applicability::None) => {
             ready(&mut inner).await?;
             let passing = inner.call(Request::from_parts(parts, body));
             return Ok(pass_transaction(&config, passing.await?));
         }
-        Ok(Concern::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
+        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
         Err(problem) => Err(problem),
     };
     match called {

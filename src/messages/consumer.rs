@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::envelope::Envelope;
 use super::key::MessageKey;
 use super::message::Message;
-use super::settings::{Disposal, MissingKey, Order};
+use super::settings::{FailureAction, MissingKey, Order};
 use super::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
@@ -133,14 +133,14 @@ entries! {
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
 /// use dynamodb_idempotency::Failure;
-/// use dynamodb_idempotency::messages::{Disposal, MessageKey};
+/// use dynamodb_idempotency::messages::{FailureAction, MessageKey};
 ///
 /// let service = idempotency
 ///     .sqs("payments")
 ///     .key(MessageKey::json("/payment_id"))
 ///     .concurrency(20)
 ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-///     .exhausted(Disposal::Acknowledge)
+///     .exhausted(FailureAction::Acknowledge)
 ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
 /// # }
 /// ```
@@ -163,9 +163,9 @@ pub(super) struct Config<S: Source> {
     pub(super) deadline_margin: Duration,
     pub(super) partial_response: bool,
     pub(super) missing_key: MissingKey,
-    pub(super) malformed: Disposal,
-    pub(super) mismatched: Disposal,
-    pub(super) exhausted: Disposal,
+    pub(super) malformed: FailureAction,
+    pub(super) mismatched: FailureAction,
+    pub(super) exhausted: FailureAction,
 }
 
 impl<S: Source> Consumer<S> {
@@ -183,9 +183,9 @@ impl<S: Source> Consumer<S> {
                 deadline_margin: DEFAULT_DEADLINE_MARGIN,
                 partial_response: S::PARTIAL_BY_DEFAULT,
                 missing_key: MissingKey::Fail,
-                malformed: Disposal::Report,
-                mismatched: Disposal::Report,
-                exhausted: Disposal::Report,
+                malformed: FailureAction::Report,
+                mismatched: FailureAction::Report,
+                exhausted: FailureAction::Report,
             },
         }
     }
@@ -342,51 +342,51 @@ impl<S: Source> Consumer<S> {
 
     /// What happens to a message that cannot be read: a record of another source, a body that is
     /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
-    /// it is needed. Default [`Disposal::Report`].
+    /// it is needed. Default [`FailureAction::Report`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::Disposal;
+    /// use dynamodb_idempotency::messages::FailureAction;
     ///
-    /// let consumer = idempotency.sqs("payments").malformed(Disposal::Acknowledge);
+    /// let consumer = idempotency.sqs("payments").malformed(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn malformed(mut self, disposal: Disposal) -> Self {
+    pub fn malformed(mut self, disposal: FailureAction) -> Self {
         self.config.malformed = disposal;
         self
     }
 
     /// What happens to a message whose key was used before with another payload. Default
-    /// [`Disposal::Report`].
+    /// [`FailureAction::Report`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::Disposal;
+    /// use dynamodb_idempotency::messages::FailureAction;
     ///
-    /// let consumer = idempotency.sqs("payments").mismatched(Disposal::Acknowledge);
+    /// let consumer = idempotency.sqs("payments").mismatched(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn mismatched(mut self, disposal: Disposal) -> Self {
+    pub fn mismatched(mut self, disposal: FailureAction) -> Self {
         self.config.mismatched = disposal;
         self
     }
 
     /// What happens to a message whose attempts are used up, under
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
-    /// its record stays FAILED. Default [`Disposal::Report`].
+    /// its record stays FAILED. Default [`FailureAction::Report`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use dynamodb_idempotency::Failure;
-    /// use dynamodb_idempotency::messages::Disposal;
+    /// use dynamodb_idempotency::messages::FailureAction;
     ///
     /// let consumer = idempotency
     ///     .sqs("payments")
     ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-    ///     .exhausted(Disposal::Acknowledge);
+    ///     .exhausted(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn exhausted(mut self, disposal: Disposal) -> Self {
+    pub fn exhausted(mut self, disposal: FailureAction) -> Self {
         self.config.exhausted = disposal;
         self
     }

@@ -89,5 +89,5 @@ pub use self::key::MessageKey;
 pub use self::message::Message;
 pub use self::response::{BatchItemFailure, BatchResponse, ItemIdentifier};
 pub use self::service::{BatchFuture, MessageService};
-pub use self::settings::{Disposal, MissingKey, Order};
+pub use self::settings::{FailureAction, MissingKey, Order};
 pub use self::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};

@@ -25,15 +25,15 @@ pub enum MissingKey {
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::Disposal;
+/// use dynamodb_idempotency::messages::FailureAction;
 ///
 /// // What nobody can read must not hold up its shard.
-/// let consumer = idempotency.kinesis("clicks").malformed(Disposal::Acknowledge);
+/// let consumer = idempotency.kinesis("clicks").malformed(FailureAction::Acknowledge);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Disposal {
+pub enum FailureAction {
     /// It is reported as failed, each time it is delivered, until the source's own limit ends that:
     /// a dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
     /// until the source's retention is over.**

@@ -12,7 +12,7 @@ use super::consumer::Config;
 use super::key::NoKey;
 use super::message::Message;
 use super::response::ItemIdentifier;
-use super::settings::{Disposal, MissingKey};
+use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Source, Unreadable};
 use crate::answer::Answers;
 use crate::clock::End;
@@ -30,7 +30,7 @@ pub(super) enum Work<R> {
     /// Run it: it has no key, and the user wants that, or idempotency is switched off.
     RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
     /// Do not run it: no further delivery would fix it.
-    Refuse { reason: String, disposal: Disposal },
+    Refuse { reason: String, disposal: FailureAction },
     /// Do not run it: code has panicked at it, which says nothing of the message.
     Panicked { reason: &'static str },
 }
@@ -60,8 +60,10 @@ pub(super) fn prepare<S: Source>(
         }
         Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
         Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
-            MissingKey::Fail => Work::Refuse { reason, disposal: Disposal::Report },
-            MissingKey::Acknowledge => Work::Refuse { reason, disposal: Disposal::Acknowledge },
+            MissingKey::Fail => Work::Refuse { reason, disposal: FailureAction::Report },
+            MissingKey::Acknowledge => {
+                Work::Refuse { reason, disposal: FailureAction::Acknowledge }
+            }
             MissingKey::RunUnprotected => {
                 Work::RunUnprotected { message, fingerprint: body.fingerprint }
             }
@@ -148,7 +150,7 @@ where
                             log.unprotected();
                         }
                         let done = handler(message, execution.clone()).await;
-                        execution.came_to(Ending::Unprotected);
+                        execution.ended_as(Ending::Unprotected);
                         execution.report();
                         log.ended(config, done.map_err(RunError::Handler))
                     }
@@ -277,9 +279,9 @@ impl Log<'_> {
     }
 
     /// A message that no further delivery would fix.
-    fn disposed(&self, disposal: Disposal, reason: &(dyn fmt::Display + Sync)) -> bool {
+    fn disposed(&self, disposal: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
         let Self { operation, service, .. } = *self;
-        let (message_id, is_done) = (self.id(), disposal == Disposal::Acknowledge);
+        let (message_id, is_done) = (self.id(), disposal == FailureAction::Acknowledge);
         tracing::error!(
             operation, source = service, message_id, %reason, acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decide::{Decision, decide};
 use super::knowledge::{Knowledge, NoEffect, Seen};
-use super::lease::{Term, Window};
+use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
@@ -482,7 +482,7 @@ impl Acquire {
         let judging = now.judging(self.time, self.rules.tolerance);
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return true,
-            _ if mutant(Mutant::ForgetGlimpses) => {}
+            _ if mutant(Mutant::ForgetStaleReads) => {}
             Decision::Create | Decision::Replace { .. } | Decision::TakeOver => {}
             // Whoever was at work may have ended long ago: nobody is told of it.
             Decision::InProgress { .. }
@@ -701,7 +701,7 @@ impl Acquire {
         }
     }
 
-    fn send_lease(&mut self, now: Now, take: Take, term: &Term) -> Command {
+    fn send_lease(&mut self, now: Now, take: Take, term: &LeaseTerm) -> Command {
         let term = term.unlike(&self.stamped);
         self.stamped.push(term.lease_expires_at);
         let state = State::Pending { lease_expires_at: term.lease_expires_at };

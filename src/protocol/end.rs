@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::acquire::{Granted, NothingHappened, released_until};
 use super::knowledge::Knowledge;
-use super::lease::{Term, Window};
+use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, as_found};
 use super::rules::{MIN_LIMIT, Rules};
 use super::time::{Backoff, End as Instant, Now, StoreTime, Timestamp};
@@ -284,7 +284,7 @@ impl End {
         Some(self.stamp(term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
     }
 
-    fn stamp(&self, term: Term, guard: Guard) -> Write {
+    fn stamp(&self, term: LeaseTerm, guard: Guard) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
         Write { form: Form::Stamp, guard, record: self.header(state, None, term.expires_at) }
     }

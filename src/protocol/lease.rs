@@ -41,13 +41,13 @@ impl Lease {
 
 /// How long a record is held that is stamped now, and how long it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Term {
+pub(crate) struct LeaseTerm {
     pub(crate) lease_expires_at: Timestamp,
     /// Epoch seconds.
     pub(crate) expires_at: i64,
 }
 
-impl Term {
+impl LeaseTerm {
     /// The same term, with an end that is none of `others`.
     pub(crate) fn unlike(mut self, others: &[Timestamp]) -> Self {
         while others.contains(&self.lease_expires_at) {

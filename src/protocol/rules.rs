@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lease::{Term, Window};
+use super::lease::{LeaseTerm, Window};
 use super::time::{End, Now, StoreTime, Timestamp, Uptime};
 use crate::mutant::{Mutant, mutant};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
@@ -70,7 +70,7 @@ impl Rules {
     }
 
     /// How long an owner that starts now may hold the record.
-    pub(crate) fn term(&self, now: Now) -> Result<Term, TooLate> {
+    pub(crate) fn term(&self, now: Now) -> Result<LeaseTerm, TooLate> {
         let left = self.deadline.map(|deadline| now.left(deadline));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(TooLate);
@@ -79,17 +79,17 @@ impl Rules {
     }
 
     /// What a lease is renewed to: an invocation's is not, so that no deadline bounds it.
-    pub(crate) fn renewed_term(&self, now: Now) -> Term {
+    pub(crate) fn renewed_term(&self, now: Now) -> LeaseTerm {
         self.term_of(now, self.lease.length(None, self.lease_margin()))
     }
 
-    fn term_of(&self, now: Now, length: Duration) -> Term {
+    fn term_of(&self, now: Now, length: Duration) -> LeaseTerm {
         let store = now.store();
         let lease_expires_at = store.plus(length);
         // As long as the retention lasts, what was left unfinished is known as that.
         let begins = if mutant(Mutant::ExpireBeforeLease) { store } else { lease_expires_at };
         let expires_at = begins.plus(self.retention).seconds_up();
-        Term { lease_expires_at, expires_at }
+        LeaseTerm { lease_expires_at, expires_at }
     }
 
     /// What a stamp can be wrong by and not be found so: the tolerance, and a `Date`'s resolution.

@@ -130,7 +130,7 @@ mutants! {
         by "A.start A.deliver A.succeed A.deliver";
     trust_a_stale_read: [TrustStaleReads] in read_first breaks OutcomeFits
         by "A.start B.start A.deliver A.deliver A.succeed A.deliver B.stale";
-    forget_what_a_stale_read_has_shown: [ForgetGlimpses] in read_first_open breaks OneLiveOwner
+    forget_what_a_stale_read_has_shown: [ForgetStaleReads] in read_first_open breaks OneLiveOwner
         by "A.start B.start A.deliver A.deliver B.deliver B.throttle";
     give_an_answer_up_with_its_parts: [LoseUnwrittenAnswers] in parts breaks AnswersAreStored
         by "A.start A.deliver A.succeed pause:33000 A.deliver A.deliver";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use dynamodb_idempotency::admin::Select;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{Disposal, Envelope, Message, MessageKey};
+use dynamodb_idempotency::messages::{Envelope, FailureAction, Message, MessageKey};
 use dynamodb_idempotency::{
     Execution, Failure, Idempotency, KeyForm, Operation, RunError, StepError, Takeover,
 };
@@ -358,7 +358,7 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
         ("no record", json!(PAYLOAD)),
         ("a list", json!([KEY, PAYLOAD])),
     ];
-    for disposal in [Disposal::Report, Disposal::Acknowledge] {
+    for disposal in [FailureAction::Report, FailureAction::Acknowledge] {
         let service = idempotency.sqs("book").malformed(disposal).handler(reading::<SqsMessage>);
         for (case, message) in messages.clone() {
             invoked(&mut ear, case, service.clone(), sqs([message])).await;

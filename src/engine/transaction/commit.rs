@@ -259,7 +259,7 @@ impl Execution {
     /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
     /// is over by them.
     pub(crate) async fn expire(&self) -> Option<CommitOutcome> {
-        self.came_to(Ending::LeaseExpired);
+        self.ended_as(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
         let command = self.end().expire(clock.moment());
@@ -290,9 +290,9 @@ impl Execution {
     fn note_fate(&self, fate: &CommitOutcome) {
         match fate {
             CommitOutcome::Committed(_) => self.succeeded(),
-            CommitOutcome::LeaseLost(_) => self.came_to(Ending::LeaseLost),
-            CommitOutcome::GivenUp => self.came_to(Ending::Failed),
-            CommitOutcome::Unknown => self.came_to(Ending::Unconfirmed),
+            CommitOutcome::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
+            CommitOutcome::GivenUp => self.ended_as(Ending::Failed),
+            CommitOutcome::Unknown => self.ended_as(Ending::Unconfirmed),
         }
     }
 

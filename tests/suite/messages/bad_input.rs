@@ -1,7 +1,7 @@
 //! What cannot be read harms nothing else.
 
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{BatchError, Disposal, Message, MessageKey, Order};
+use dynamodb_idempotency::messages::{BatchError, FailureAction, Message, MessageKey, Order};
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
 
@@ -86,8 +86,8 @@ async fn an_unreadable_record_keeps_its_place_in_the_order() {
 async fn what_no_delivery_mends_can_be_acknowledged() {
     let (store, ran) = (Store::open().await, Ran::default());
     let idempotency = store.idempotency();
-    let consumer = idempotency.sqs("book").malformed(Disposal::Acknowledge);
-    let service = consumer.mismatched(Disposal::Acknowledge).handler(noting(&ran));
+    let consumer = idempotency.sqs("book").malformed(FailureAction::Acknowledge);
+    let service = consumer.mismatched(FailureAction::Acknowledge).handler(noting(&ran));
     invoke(&service, &sqs([message("1", "k", "a")])).await;
     let mut broken = fifo("g", "2", "b");
     broken["body"] = json!(7);
@@ -121,7 +121,7 @@ async fn a_closure_that_panics_fails_its_message_alone() {
 #[tokio::test]
 async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let consumer = || store.idempotency().sqs("book").malformed(Disposal::Acknowledge);
+    let consumer = || store.idempotency().sqs("book").malformed(FailureAction::Acknowledge);
     let bug = |_: &Message<SqsMessage>| -> String { panic!("a bug") };
     let by_key = consumer().key(MessageKey::with(bug)).handler(noting(&ran));
     let by_fingerprint = consumer().fingerprint(|_| panic!("a bug")).handler(noting(&ran));
@@ -129,7 +129,7 @@ async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get(
     assert_eq!(failures(&invoke(&by_key, &batch).await), ["1", "2"]);
     assert_eq!(failures(&invoke(&by_fingerprint, &batch).await), ["1", "2"]);
     // Of `aws_lambda_events`.
-    let consumer = store.idempotency().kafka("book").malformed(Disposal::Acknowledge);
+    let consumer = store.idempotency().kafka("book").malformed(FailureAction::Acknowledge);
     let kafka = consumer.partial_response(true).handler(noting(&ran));
     let mut broken = kafka_record(1, "a", "a");
     broken["timestamp"] = json!(1_545_084_650_987.5);

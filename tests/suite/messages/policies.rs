@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{Disposal, Message};
+use dynamodb_idempotency::messages::{FailureAction, Message};
 use dynamodb_idempotency::{
     Completed, Execution, Failure, InProgress, Outage, Takeover, Unconfirmed,
 };
@@ -15,7 +15,9 @@ use crate::support::{Act, Gate, Link, Store, raw};
 #[tokio::test]
 async fn attempts_are_counted_across_deliveries_and_then_given_up() {
     let retain = Failure::Retain { max_attempts: 3 };
-    for (disposal, last) in [(Disposal::Report, vec!["1", "2"]), (Disposal::Acknowledge, vec![])] {
+    for (disposal, last) in
+        [(FailureAction::Report, vec!["1", "2"]), (FailureAction::Acknowledge, vec![])]
+    {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
         let service = consumer.exhausted(disposal).handler(noting(&ran));
@@ -28,7 +30,7 @@ async fn attempts_are_counted_across_deliveries_and_then_given_up() {
         let record = store.record("book#1").await;
         assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("FAILED", 3));
         // Acknowledged, it lets its group go on.
-        let expected = if disposal == Disposal::Acknowledge { 4 } else { 3 };
+        let expected = if disposal == FailureAction::Acknowledge { 4 } else { 3 };
         assert_eq!(ran.count(), expected);
     }
 }
