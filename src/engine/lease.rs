@@ -20,8 +20,9 @@ impl Execution {
         let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
         tokio::select! {
             biased;
-            output = work => output,
+            // First: what a renewal has shown counts before the handler is polled.
             never = self.keep_alive(length) => match never {},
+            output = work => output,
         }
     }
 

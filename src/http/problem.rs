@@ -113,8 +113,7 @@ impl ProblemKind {
             Self::Failed => "An earlier request failed",
             Self::AnswerUnavailable => "The request completed, its answer is not available",
             Self::OutcomeUnknown => "The outcome is not known",
-            Self::HandlerPanicked => "Internal server error",
-            Self::BodyBroken => "Internal server error",
+            Self::HandlerPanicked | Self::BodyBroken => "Internal server error",
             Self::RecordNotUnderstood => "The stored record is not understood",
             Self::Misconfigured => "Idempotency is not set up",
             Self::Unavailable => "Idempotency store is unavailable",
@@ -123,7 +122,7 @@ impl ProblemKind {
             Self::ShuttingDown => "The server is shutting down",
             Self::NewerRecord => "A newer version has this idempotency key",
             Self::StepsUnreadable => "An earlier request cannot be continued here",
-            Self::ReconcileFailed => "What became of an earlier request is not known",
+            Self::ReconcileFailed => "The outcome of an earlier request is not known",
         }
     }
 

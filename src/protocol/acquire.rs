@@ -166,6 +166,8 @@ pub(crate) struct Acquire {
     pacing: Backoff,
     waiting: Backoff,
     obstacle: Obstacle,
+    /// What a write was to replace had changed, or another's transaction was there.
+    is_contended: bool,
     /// The record that we took over, or tried to.
     taken: Option<Header>,
     attempt: u32,
@@ -325,6 +327,7 @@ impl Acquire {
             pacing: Backoff::new(first, longest),
             waiting: Backoff::new(first, second),
             obstacle: Obstacle::Nothing,
+            is_contended: false,
             taken: None,
             attempt: 1,
             released_attempts: 0,
@@ -504,12 +507,13 @@ impl Acquire {
                 Some(State::Pending { lease_expires_at }) => self.verify(now, lease_expires_at),
                 _ => self.look(now),
             },
-            (Outcome::Refused(Some(_)), _) => self.decide(now),
-            // Another's transaction is at the item: it may be this operation.
+            (Outcome::Refused(Some(_)), take) => {
+                self.is_contended |= !matches!(take, Take::Create | Take::Restamp { .. });
+                self.decide(now)
+            }
+            // Another's transaction is at the item.
             (Outcome::Conflict, _) => {
-                if self.obstacle == Obstacle::Nothing {
-                    self.obstacle = Obstacle::MustNotRun;
-                }
+                self.is_contended = true;
                 self.look(now)
             }
             // An answer that cannot be stored: the driver puts a lesser one in its place.
@@ -629,6 +633,7 @@ impl Acquire {
         }
         self.writes += 1;
         if self.has_judged_another() || self.may_be_gone() {
+            self.is_contended = true;
             return self.contended(now, take);
         }
         // In a race, who has lost twice waits a little.
@@ -640,14 +645,13 @@ impl Acquire {
         if let Take::Restamp { .. } = take {
             return self.give_up(now, Reason::NoLease, Cause::Outage);
         }
-        match (self.observed(), self.knowledge.seen()) {
-            (Some(observed), _) => self.end(now, Reason::InProgress { lease_left: observed.left }),
-            // Nobody is there: it is the store that takes no writes.
-            (None, Seen::Absent | Seen::Nothing) if self.obstacle == Obstacle::Nothing => {
-                self.give_up(now, Reason::Error, Cause::Outage)
-            }
-            (None, _) => self.end(now, Reason::InProgress { lease_left: Duration::ZERO }),
-        }
+        let lease_left = match self.observed() {
+            Some(observed) => observed.left,
+            None if self.is_contended => Duration::ZERO,
+            // Nobody else writes: it is the store that takes no writes.
+            None => return self.give_up(now, Reason::Error, Cause::Outage),
+        };
+        self.end(now, Reason::InProgress { lease_left })
     }
 
     fn note_doubt(&mut self, reply: &Reply, step: &Step) {
@@ -819,8 +823,10 @@ impl Acquire {
     /// The call ends with an error.
     fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
-            if let Some(observed) = self.observed() {
-                // What was seen may be long ago, and the record ours by now.
+            // What was seen may be long ago, and the record ours by now.
+            if let Some(observed) = self.observed()
+                && now.local.uptime.since(observed.at) <= observed.left
+            {
                 return self.end(now, Reason::InProgress { lease_left: observed.left });
             }
             if self.may_run_unprotected() {

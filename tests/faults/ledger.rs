@@ -197,6 +197,11 @@ impl Ledger {
         if request.operation == Operation::Transact {
             self.transacted(me);
         }
+        let is_own = status(after) == "PENDING" && owner(after) == me;
+        if is_own && self.parties[me].work == Work::Lost {
+            // A lease of its own in the place of a wrong one, and nobody goes by either any more.
+            self.parties[me].lease = lease(after);
+        }
         let gives_up = matches!(status(after), "FAILED" | "RELEASED");
         if gives_up && self.parties[me].transaction != Transaction::None {
             // It has given its record up: its effect can land no more, even if it does not know.
@@ -555,6 +560,11 @@ impl Ledger {
                 let is_undone = party.transaction == Transaction::Refused && !party.has_completed;
                 self.may_repeat |= is_undone;
                 self.fits(work == Work::NotBegun || is_undone, me, ended);
+            }
+            // Its commit has happened, and the answer could not be read back.
+            ErrorKind::AnswerUnavailable => {
+                let Party { transaction, has_completed, .. } = self.parties[me];
+                self.fits(transaction == Transaction::Sent && has_completed, me, ended);
             }
             ErrorKind::InProgress { .. }
             | ErrorKind::Mismatch

@@ -41,7 +41,8 @@ pub(crate) enum CommitOutcome {
 
 /// For a record that was given up.
 pub(crate) fn given_up() -> Error {
-    let message = "the commit could not be confirmed and was given up: nothing was written";
+    let message =
+        "the commit could not be confirmed, and can no longer be applied: nothing was written";
     Error::new(ErrorKind::Unavailable, message)
 }
 

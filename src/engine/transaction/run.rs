@@ -59,29 +59,31 @@ where
         return Ok(error.into());
     }
     let building = AssertUnwindSafe(build).catch_unwind();
-    let built = match call.prepare(&core.table.clock, building).await {
-        Ok(built) => built,
+    let prepared = match call.prepare(&core.table.clock, building).await {
+        Ok(prepared) => prepared,
         Err(error) => return Ok(error.into()),
     };
     let writes = |transaction: &Transaction<A::Value>| {
         transaction.writes()
             && (!transaction.items.is_empty() || encoding.is_stored(&transaction.response))
     };
-    match built {
+    match prepared {
         Ok(Ok(transaction)) if writes(&transaction) => {
             Ok(write(encoding, core, call, transaction).await.unwrap_or_else(Into::into))
         }
-        // Whoever repeats a completed operation gets its answer, whatever was built now.
-        built => {
+        // Whoever repeats a completed operation gets its answer, whatever was prepared now.
+        prepared => {
             let found = match look_up(core, call).await {
                 Ok(found) => found.map(told),
                 Err(error) => Some(RunOutcome::Refused(error)),
             };
-            match built {
-                Ok(built) => Ok(TransactionOutcome::Ended(found.unwrap_or_else(|| match built {
-                    Ok(built) => RunOutcome::Returned(built.response, Storage::NotStored),
-                    Err(error) => RunOutcome::Failed(error),
-                }))),
+            match prepared {
+                Ok(prepared) => {
+                    Ok(TransactionOutcome::Ended(found.unwrap_or_else(|| match prepared {
+                        Ok(prepared) => RunOutcome::Returned(prepared.response, Storage::NotStored),
+                        Err(error) => RunOutcome::Failed(error),
+                    })))
+                }
                 Err(panic) => Err(Panicked { panic, instead: found }),
             }
         }

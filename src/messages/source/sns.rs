@@ -69,8 +69,8 @@ pub(in crate::messages) fn check_type(kind: &str) -> Result<(), String> {
     match kind {
         "Notification" => Ok(()),
         "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
-            Err(format!("it is a {kind} of SNS's, and no message: confirm it by hand"))
+            Err(format!("it is SNS's {kind} and not a message: confirm it by hand"))
         }
-        _ => Err("its `Type` is none of SNS's".to_owned()),
+        _ => Err("its `Type` is not one of SNS's".to_owned()),
     }
 }
