@@ -1,18 +1,20 @@
 //! Steps whose results are responses.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 
 use axum_core::body::Body;
 use axum_core::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::execution::Execution;
-use crate::error::StepError;
-use crate::error::{Error, ErrorKind};
+use crate::engine::runner::panic_text;
+use crate::error::{Error, ErrorKind, StepError};
 use crate::http::answer;
 
 impl Execution {
@@ -104,7 +106,11 @@ impl Content {
 impl Kept {
     async fn of(response: Response) -> Self {
         let (head, body) = response.into_parts();
-        let body = body.collect().await;
+        // The step is done, whatever becomes of its body.
+        let body = match AssertUnwindSafe(body.collect()).catch_unwind().await {
+            Ok(body) => body.map_err(|error| error.to_string()),
+            Err(panic) => Err(panic_text(panic.as_ref()).to_owned()),
+        };
         let body = body.map(|body| Content::of(body.to_bytes().into()));
         let stored = answer::kept_headers(&head.headers);
         let mut once = head.headers;

@@ -10,7 +10,7 @@ use dynamodb_idempotency::http::Problem;
 use dynamodb_idempotency::{
     CommitError, Execution, InvalidTransaction, RunError, Scope, StepError,
 };
-use futures::stream;
+use futures::{StreamExt, stream};
 
 use super::client;
 use super::event::Kind;
@@ -132,15 +132,28 @@ async fn whatever_axum_makes_a_response_of_can_be_a_step() {
 
 #[tokio::test]
 async fn a_step_whose_response_breaks_off_is_not_done_again() {
+    let gone =
+        || Body::from_stream(stream::iter([Ok("half of "), Err(std::io::Error::other("gone"))]));
+    broken_off(gone).await;
+    let panicking = || {
+        let pieces = stream::iter([true, false]).map(|is_good| {
+            assert!(is_good, "the body panics");
+            Ok::<_, std::io::Error>("half of ")
+        });
+        Body::from_stream(pieces)
+    };
+    broken_off(panicking).await;
+}
+
+async fn broken_off(body: impl Fn() -> Body + Clone + Send + Sync + 'static) {
     let (store, steps) = (Store::open_in_real_time().await, Runs::default());
     let counted = steps.clone();
     let book = move |execution: Execution| {
-        let steps = counted.clone();
+        let (steps, body) = (counted.clone(), body.clone());
         async move {
             let step = async {
                 steps.add();
-                let pieces = stream::iter([Ok("half of "), Err(std::io::Error::other("gone"))]);
-                Ok::<_, StatusCode>(Body::from_stream(pieces))
+                Ok::<_, StatusCode>(body())
             };
             let said = match execution.step_into_response("reserve", step).await {
                 Err(StepError::NotStored(error)) => format!("not stored: {:?}", error.kind()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::messages::events::kinesis::KinesisEventRecord;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{Disposal, Message, MessageKey, Order};
+use dynamodb_idempotency::messages::{FailureAction, Message, MessageKey, Order};
 use dynamodb_idempotency::{Completed, Unconfirmed};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn in_several_groups_they_neither_hang_nor_are_done_unheard() {
 #[tokio::test]
 async fn thrice_in_a_group_and_once_with_another_payload_the_order_holds() {
     for (disposal, expected) in
-        [(Disposal::Report, &["2", "3", "4"][..]), (Disposal::Acknowledge, &[])]
+        [(FailureAction::Report, &["2", "3", "4"][..]), (FailureAction::Acknowledge, &[])]
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").mismatched(disposal);

@@ -1,7 +1,7 @@
 //! A caller's own clock, right or wrong.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::TimeSource;
@@ -13,6 +13,7 @@ use super::made_up_time;
 pub(crate) struct LocalClock {
     /// In ms.
     ahead: Arc<AtomicI64>,
+    stopped: Arc<OnceLock<SystemTime>>,
     /// How far the monotonic clock is ahead of the system's, in ms.
     lived: Arc<AtomicI64>,
 }
@@ -40,6 +41,12 @@ impl LocalClock {
         self.lived.load(Ordering::SeqCst)
     }
 
+    /// Stops the clock: no time passes any more.
+    pub(crate) fn stop(&self) {
+        let now = self.now();
+        self.stopped.get_or_init(|| now);
+    }
+
     /// This clock's time, `seconds` from now.
     pub(crate) fn in_secs(&self, seconds: i64) -> SystemTime {
         shift(self.now(), seconds * 1000)
@@ -48,7 +55,8 @@ impl LocalClock {
 
 impl TimeSource for LocalClock {
     fn now(&self) -> SystemTime {
-        shift(made_up_time::now(), self.ahead.load(Ordering::SeqCst))
+        let stopped = self.stopped.get().copied();
+        stopped.unwrap_or_else(|| shift(made_up_time::now(), self.ahead.load(Ordering::SeqCst)))
     }
 }
 
