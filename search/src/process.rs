@@ -17,7 +17,6 @@ pub(crate) struct Process {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "each process is shared by the states that have it")]
 pub(crate) enum Phase {
     Ready,
     Acquiring(Acquiring),

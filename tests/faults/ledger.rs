@@ -617,8 +617,9 @@ impl Ledger {
 fn says_nothing_happened(ended: &Ended) -> bool {
     match ended {
         Ended::Refused(kind) => {
-            let (unknown, expired) = (ErrorKind::OutcomeUnknown, ErrorKind::LeaseExpired);
-            ![unknown, expired].contains(kind)
+            let other =
+                [ErrorKind::OutcomeUnknown, ErrorKind::LeaseExpired, ErrorKind::AnswerUnavailable];
+            !other.contains(kind)
         }
         ended => matches!(ended, Ended::HandlerError(_)),
     }
