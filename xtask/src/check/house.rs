@@ -1,6 +1,7 @@
 //! The house: which file of `src` may import which other one. No adapter imports another one; `lambda`
-//! stands on `http`.
+//! stands on `http`. No circle goes over more than two files.
 
+mod circles;
 mod imports;
 mod source;
 
@@ -9,6 +10,7 @@ use std::{collections::BTreeMap, fs, path};
 use anyhow::{Context, Result, ensure};
 
 use self::{
+    circles::Knot,
     imports::{Imports, imports},
     source::{Path, Source},
 };
@@ -32,9 +34,21 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
 fn findings(imports: &Imports) -> Vec<String> {
     let each = imports.iter().flat_map(|(from, to)| to.keys().map(move |to| (from, to)));
     let wrong = each.filter(|(from, to)| between_adapters(from, to));
-    let found = wrong
+    let adapters = wrong
         .map(|(from, to)| format!("{}: an adapter imports another one", step(from, to, imports)));
-    found.collect()
+    adapters.chain(circles::knots(imports).iter().flat_map(|knot| told(knot, imports))).collect()
+}
+
+fn told(knot: &Knot<'_>, imports: &Imports) -> Vec<String> {
+    let files: Vec<_> = knot.files.iter().map(|file| shown(file)).collect();
+    let mut told = vec![format!("{} files import each other: {}", files.len(), files.join(", "))];
+    for circle in &knot.circles {
+        told.push(format!("  a circle over {}:", circle.len()));
+        let next = circle.iter().cycle().skip(1);
+        let steps = circle.iter().zip(next);
+        told.extend(steps.map(|(from, to)| format!("    {}", step(from, to, imports))));
+    }
+    told
 }
 
 fn step(from: &Path, to: &Path, imports: &Imports) -> String {

@@ -131,3 +131,34 @@ fn macros_import_what_they_name() {
     let text = "macro_rules! m { () => { $crate::b::f() } }\nfn g() { tokio::select! { x = crate::c::f() => x } }";
     assert_eq!(arrows(&[("a", text), ("b", ""), ("c", "")]), ["a -> b", "a -> c"]);
 }
+
+#[test]
+fn two_files_may_import_each_other_and_three_may_not() {
+    let two = [("a", "use crate::b::B;"), ("b", "use crate::a::A;"), ("c", "use crate::a::A;")];
+    assert_eq!(findings(&house(&two)), [""; 0]);
+    let three = [
+        ("a", "use crate::b::B;"),
+        ("b", "fn f() {}\nuse crate::c::C;"),
+        ("c", "use crate::a::A;\nuse crate::d::D;"),
+        ("d", ""),
+    ];
+    assert_eq!(
+        findings(&house(&three)),
+        [
+            "3 files import each other: a, b, c",
+            "  a circle over 3:",
+            "    a imports b (1: crate::b::B)",
+            "    b imports c (2: crate::c::C)",
+            "    c imports a (1: crate::a::A)",
+        ]
+    );
+}
+
+#[test]
+fn each_file_of_a_knot_is_shown_in_its_shortest_circle() {
+    let knot =
+        [("a", "use crate::b::B;"), ("b", "use crate::{a::A, c::C};"), ("c", "use crate::b::B;")];
+    let found = findings(&house(&knot));
+    assert_eq!(found[0], "3 files import each other: a, b, c");
+    assert_eq!(found.iter().filter(|line| line.contains("circle over 2")).count(), 2, "{found:?}");
+}
