@@ -245,17 +245,9 @@ impl End {
     }
 
     fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
-        Header {
-            owner: self.knowledge.me().clone(),
-            state,
-            attempt: self.attempt,
-            released_attempts: self.released_attempts,
-            created_at: self.created_at,
-            completed_at,
-            expires_at,
-            steps: None,
-            is_same_request: true,
-        }
+        let counted = (self.attempt, self.released_attempts);
+        let times = (self.created_at, completed_at, expires_at);
+        Header::of(self.knowledge.me(), state, counted, times)
     }
 }
 

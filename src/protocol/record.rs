@@ -87,6 +87,27 @@ pub(crate) struct Version {
 }
 
 impl Header {
+    /// A record that its owner writes without steps: with its attempt and those of them that were released,
+    /// and when it was created, completed, and expires.
+    pub(super) fn of(
+        owner: &Owner,
+        state: State,
+        (attempt, released_attempts): (u32, u32),
+        (created_at, completed_at, expires_at): (Timestamp, Option<Timestamp>, i64),
+    ) -> Self {
+        Self {
+            owner: owner.clone(),
+            state,
+            attempt,
+            released_attempts,
+            created_at,
+            completed_at,
+            expires_at,
+            steps: None,
+            is_same_request: true,
+        }
+    }
+
     pub(crate) fn version(&self) -> Version {
         Version {
             owner: self.owner.clone(),

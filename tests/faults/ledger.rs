@@ -206,6 +206,7 @@ impl Ledger {
         if gives_up && self.parties[me].transaction != Transaction::None {
             // It has given its record up: its effect can land no more, even if it does not know.
             self.parties[me].lease = None;
+            self.commit_failed(me);
         }
         if status(after) == "PENDING" {
             let others = self.parties.iter_mut().enumerate().filter(|(i, _)| *i != owner(after));
@@ -331,8 +332,10 @@ impl Ledger {
     /// A handler's commit has failed: as far as it knows, it has come to nothing.
     pub(crate) fn commit_failed(&mut self, me: usize) {
         let party = &mut self.parties[me];
-        party.work = Work::Failed;
-        self.successes -= u32::from(party.is_protected);
+        if party.work == Work::Succeeded {
+            party.work = Work::Failed;
+            self.successes -= u32::from(party.is_protected);
+        }
     }
 
     /// A caller sends a transaction.
