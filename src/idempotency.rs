@@ -447,9 +447,9 @@ impl Builder {
     /// (the leader) is dropped, or DynamoDB fails it, another call asks for all, at most four
     /// times. Then a call ends with that failure, or asks by itself. A call waits for a leader for
     /// at most three times [`request_timeout`](Self::request_timeout), and within its deadline.
-    /// Calls with a [reconcile hook](Operation::reconcile), under
+    /// Calls with a [reconcile hook](crate::Operation::reconcile), under
     /// [`Completed::Execute`](crate::Completed::Execute) or of a
-    /// [transaction](Operation::run_transaction) are never shared.
+    /// [transaction](crate::Operation::run_transaction) are never shared.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

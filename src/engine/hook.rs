@@ -77,7 +77,8 @@ pub enum Reconciled<T, E> {
     Failed(E),
     /// Its effect does not exist: run it again, from the first step that is not done.
     Execute,
-    /// Nobody can tell: the call gets [`ErrorKind::Abandoned`], and the record stays as it is.
+    /// Nobody can tell: the call gets [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), and the
+    /// record stays as it is.
     Refuse,
 }
 
@@ -231,9 +232,10 @@ impl Abandoned {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if
-    /// the step is done and its result could not be stored, [`ErrorKind::StepsUnreadable`] if its
-    /// codec does not decode it.
+    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if it has another type,
+    /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) if the step is done and its result could
+    /// not be stored, [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if its codec does not decode
+    /// it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let found = self.steps.as_ref().and_then(|steps| steps.get(name));
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()

@@ -31,6 +31,9 @@ pub(crate) trait Encoding {
 
     /// What repeats get of an error, where failures are kept.
     fn failure(&self, error: &Self::Error) -> Option<Answer>;
+
+    /// The handler has panicked.
+    fn panicked(&self, _: &Panic) {}
 }
 
 /// What an answer does to the record.
@@ -85,7 +88,7 @@ pub(crate) struct Panicked<V, E> {
 pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
 
 impl<V, E> RunOutcome<V, E> {
-    /// What a call ends with that runs nothing; or the execution that it is to be.
+    /// The execution that a call is to be; or what it ends with where it runs nothing.
     pub(crate) fn of(acquisition: Acquisition) -> Result<Execution, Self> {
         match acquisition {
             Acquisition::Acquired(execution) => Ok(execution),
@@ -96,8 +99,8 @@ impl<V, E> RunOutcome<V, E> {
     }
 
     /// What a commit has brought about, in the place of what the handler returned.
-    fn of_commit(fate: CommitOutcome) -> Self {
-        match fate {
+    fn of_commit(outcome: CommitOutcome) -> Self {
+        match outcome {
             CommitOutcome::Committed(answer) => Self::Committed(answer),
             CommitOutcome::LeaseLost(theirs) => Self::of_other_owner(theirs),
             CommitOutcome::GivenUp => Self::Refused(given_up()),
@@ -152,15 +155,20 @@ where
     Fut: Future<Output = Result<A::Value, A::Error>>,
 {
     let Some(returned) = call_handler(execution, handler).await else {
-        let fate = execution.expire().await;
-        return Ok(fate.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit));
+        let outcome = execution.expire().await;
+        return Ok(
+            outcome.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit)
+        );
     };
-    if let Some(fate) = execution.close().await {
+    if let Err(panic) = &returned {
+        encoding.panicked(panic);
+    }
+    if let Some(outcome) = execution.close().await {
         let ran = returned.map_err(Panicked::from).map(|returned| match returned {
             Ok(value) => RunOutcome::Returned(value, Storage::NotStored),
             Err(error) => RunOutcome::Failed(error),
         });
-        return overrule(execution, fate, ran);
+        return overrule(execution, outcome, ran);
     }
     let ran = match returned {
         Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
@@ -179,8 +187,8 @@ where
         }
     };
     match execution.close().await {
-        // A commit that was refused has landed late, or may have.
-        Some(fate) => overrule(execution, fate, ran),
+        // What was to keep a failure has met a commit of the execution's own.
+        Some(outcome) => overrule(execution, outcome, ran),
         None => ran,
     }
 }
@@ -203,9 +211,9 @@ where
 }
 
 /// Puts what a commit has brought about in the place of what the handler returned.
-fn overrule<V, E>(execution: &Execution, fate: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
+fn overrule<V, E>(execution: &Execution, outcome: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
     let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
-    match fate {
+    match outcome {
         // Nothing has happened: a failure of the handler's says as much.
         CommitOutcome::GivenUp if has_failed => return ran,
         CommitOutcome::Committed(_) if has_failed => tracing::error!(
@@ -218,10 +226,10 @@ fn overrule<V, E>(execution: &Execution, fate: CommitOutcome, ran: Ran<V, E>) ->
         | CommitOutcome::GivenUp
         | CommitOutcome::Unknown => {}
     }
-    let outcome = RunOutcome::of_commit(fate);
+    let instead = RunOutcome::of_commit(outcome);
     match ran {
-        Ok(_) => Ok(outcome),
-        Err(panicked) => Err(Panicked { instead: Some(outcome), ..panicked }),
+        Ok(_) => Ok(instead),
+        Err(panicked) => Err(Panicked { instead: Some(instead), ..panicked }),
     }
 }
 
@@ -251,7 +259,7 @@ async fn conclude<A: Encoding>(
         Completion::Stored => RunOutcome::Returned(value, Storage::Stored),
         Completion::Landed(answer) => RunOutcome::Committed(answer),
         Completion::LeaseLost(theirs) => RunOutcome::of_other_owner(theirs),
-        // A commit that was refused may land yet, and then this is not the answer.
+        // A commit that runs without a record may land yet, and then this is not the answer.
         Completion::Unprotected | Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
             RunOutcome::Refused(commit_unknown())
         }

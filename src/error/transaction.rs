@@ -327,8 +327,8 @@ pub enum CommitError {
     ///
     /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
     ///   written, and nothing will be.
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, and
-    ///   the attempt was failed instead. Nothing was written, and nothing will be. The next call
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, or
+    ///   refused it while an earlier try was not confirmed, and the attempt was failed instead. Nothing was written, and nothing will be. The next call
     ///   runs, unless the failure is final: under [`Failure::Replay`](crate::Failure::Replay), and
     ///   on the last attempt of [`Failure::Retain`](crate::Failure::Retain).
     /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit

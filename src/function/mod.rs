@@ -473,7 +473,6 @@ impl<T: Serialize, E> Encoding for Json<T, E> {
 mod tests {
     use super::*;
 
-    /// A caller's task holds the whole future, ten thousand of them where many wait.
     #[test]
     fn an_operation_is_shown_without_its_key() {
         let config = aws_sdk_dynamodb::Config::builder()
@@ -485,6 +484,7 @@ mod tests {
         assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
     }
 
+    /// A caller's task holds the whole future, ten thousand of them where many wait.
     #[test]
     fn the_future_of_an_operation_is_small() {
         let config = aws_sdk_dynamodb::Config::builder()

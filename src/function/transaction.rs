@@ -139,6 +139,7 @@ where
 
 impl<T: Serialize, E> TransactionEncoding for Json<T, E> {
     type Value = T;
+    const ANSWERS_PANICS: bool = false;
 
     fn is_stored(&self, _: &T) -> bool {
         true

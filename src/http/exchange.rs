@@ -18,7 +18,9 @@ use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{answer_unavailable, failed};
-use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome, panic_text};
+use crate::engine::runner::{
+    self, Conclusion, Encoding, Panic, Panicked, Ran, RunOutcome, panic_text,
+};
 use crate::engine::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
 use crate::error::InvalidTransaction;
 use crate::error::{Error, ErrorKind};
@@ -124,6 +126,14 @@ struct Responses<'a, T> {
     types: PhantomData<fn() -> T>,
 }
 
+impl<T> Responses<'_, T> {
+    fn report(&self, panic: &Panic) {
+        let operation = self.config.scope.operation();
+        let panic = panic_text(panic.as_ref());
+        tracing::error!(operation, panic, "the handler panicked");
+    }
+}
+
 impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
     type Value = Handled<B>;
     type Error = E;
@@ -148,10 +158,19 @@ impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
     fn failure(&self, _: &E) -> Option<Answer> {
         None
     }
+
+    fn panicked(&self, panic: &Panic) {
+        self.report(panic);
+    }
 }
 
 impl<B: WholeBody, E> TransactionEncoding for Responses<'_, (B, E)> {
     type Value = Response<B>;
+    const ANSWERS_PANICS: bool = true;
+
+    fn panicked(&self, panic: &Panic) {
+        self.report(panic);
+    }
 
     fn is_stored(&self, response: &Response<B>) -> bool {
         self.config.statuses.judge(response.status()) == Verdict::Stored
@@ -170,15 +189,10 @@ fn render_outcome<B: WholeBody, V, E>(
 ) -> Result<Response<B>, E> {
     let outcome = match ran {
         Ok(outcome) => outcome,
-        Err(Panicked { panic, instead }) => {
-            let operation = config.scope.operation();
-            let panic = panic_text(panic.as_ref());
-            tracing::error!(operation, panic, "the handler panicked");
-            match instead {
-                Some(outcome) => outcome,
-                None => return Ok(render(config, &panicked())),
-            }
-        }
+        Err(Panicked { instead, .. }) => match instead {
+            Some(outcome) => outcome,
+            None => return Ok(render(config, &panicked())),
+        },
     };
     Ok(match outcome {
         RunOutcome::Returned(value, _) => own(value),

@@ -351,8 +351,8 @@ impl<S: Source> Consumer<S> {
     /// let consumer = idempotency.sqs("payments").malformed(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn malformed(mut self, disposal: FailureAction) -> Self {
-        self.config.malformed = disposal;
+    pub fn malformed(mut self, action: FailureAction) -> Self {
+        self.config.malformed = action;
         self
     }
 
@@ -366,8 +366,8 @@ impl<S: Source> Consumer<S> {
     /// let consumer = idempotency.sqs("payments").mismatched(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn mismatched(mut self, disposal: FailureAction) -> Self {
-        self.config.mismatched = disposal;
+    pub fn mismatched(mut self, action: FailureAction) -> Self {
+        self.config.mismatched = action;
         self
     }
 
@@ -386,8 +386,8 @@ impl<S: Source> Consumer<S> {
     ///     .exhausted(FailureAction::Acknowledge);
     /// # }
     /// ```
-    pub fn exhausted(mut self, disposal: FailureAction) -> Self {
-        self.config.exhausted = disposal;
+    pub fn exhausted(mut self, action: FailureAction) -> Self {
+        self.config.exhausted = action;
         self
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Work<R> {
     /// Run it: it has no key, and the user wants that, or idempotency is switched off.
     RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
     /// Do not run it: no further delivery would fix it.
-    Refuse { reason: String, disposal: FailureAction },
+    Refuse { reason: String, action: FailureAction },
     /// Do not run it: code has panicked at it, which says nothing of the message.
     Panicked { reason: &'static str },
 }
@@ -40,7 +40,7 @@ pub(super) fn prepare<S: Source>(
     config: &Config<S>,
     content: Result<Content<S::Record>, Unreadable>,
 ) -> Work<S::Record> {
-    let refuse = |reason| Work::Refuse { reason, disposal: config.malformed };
+    let refuse = |reason| Work::Refuse { reason, action: config.malformed };
     let (mut message, body) = match content.and_then(|content| open(config, content)) {
         Ok(opened) => opened,
         Err(Unreadable::Malformed(reason)) => return refuse(reason),
@@ -60,10 +60,8 @@ pub(super) fn prepare<S: Source>(
         }
         Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
         Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
-            MissingKey::Fail => Work::Refuse { reason, disposal: FailureAction::Report },
-            MissingKey::Acknowledge => {
-                Work::Refuse { reason, disposal: FailureAction::Acknowledge }
-            }
+            MissingKey::Fail => Work::Refuse { reason, action: FailureAction::Report },
+            MissingKey::Acknowledge => Work::Refuse { reason, action: FailureAction::Acknowledge },
             MissingKey::RunUnprotected => {
                 Work::RunUnprotected { message, fingerprint: body.fingerprint }
             }
@@ -141,7 +139,7 @@ where
     let log = Log { operation: config.scope.operation(), service: S::NAME, item };
     let running = async {
         match work {
-            Work::Refuse { reason, disposal } => log.disposed(disposal, &reason),
+            Work::Refuse { reason, action } => log.disposed(action, &reason),
             Work::Panicked { reason } => log.failed(reason),
             Work::RunUnprotected { message, fingerprint } => {
                 match without_record(config, fingerprint, deadline) {
@@ -279,9 +277,9 @@ impl Log<'_> {
     }
 
     /// A message that no further delivery would fix.
-    fn disposed(&self, disposal: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
+    fn disposed(&self, action: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
         let Self { operation, service, .. } = *self;
-        let (message_id, is_done) = (self.id(), disposal == FailureAction::Acknowledge);
+        let (message_id, is_done) = (self.id(), action == FailureAction::Acknowledge);
         tracing::error!(
             operation, source = service, message_id, %reason, acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"

@@ -645,8 +645,8 @@ impl Acquire {
         if let Take::Restamp { .. } = take {
             return self.give_up(now, Reason::NoLease, Cause::Outage);
         }
-        let lease_left = match self.observed() {
-            Some(observed) => observed.left,
+        let lease_left = match self.still_running(now) {
+            Some(left) => left,
             None if self.is_contended => Duration::ZERO,
             // Nobody else writes: it is the store that takes no writes.
             None => return self.give_up(now, Reason::Error, Cause::Outage),
@@ -812,14 +812,18 @@ impl Acquire {
         self.tries_until = self.rules.before_answer(now.lasting(longest));
     }
 
+    /// How long the lease still lasts of the owner that was seen at work; nothing where it is over by now.
+    fn still_running(&self, now: Now) -> Option<Duration> {
+        let observed = self.observed()?;
+        observed.left.checked_sub(now.local.uptime.since(observed.at))
+    }
+
     /// The call ends with an error.
     fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
             // What was seen may be long ago, and the record ours by now.
-            if let Some(observed) = self.observed()
-                && now.local.uptime.since(observed.at) <= observed.left
-            {
-                return self.end(now, Reason::InProgress { lease_left: observed.left });
+            if let Some(lease_left) = self.still_running(now) {
+                return self.end(now, Reason::InProgress { lease_left });
             }
             if self.may_run_unprotected() {
                 return Command::Stop(Stop::RunUnprotected);

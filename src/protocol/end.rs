@@ -211,7 +211,7 @@ impl End {
         matches!(self.stage, Stage::Over(_) | Stage::Closed)
     }
 
-    /// Whether a commit of this execution may land yet, though its caller was told of a refusal.
+    /// Whether a commit of this execution may land yet.
     pub(crate) fn has_commit_in_doubt(&self) -> bool {
         self.knowledge.may_transact()
     }
@@ -543,7 +543,7 @@ impl End {
             Outcome::ItemsRefused if mutant(Mutant::RefusedInDoubt) => {
                 Command::Stop(Ended::Reopened(NothingHappened::unproved()))
             }
-            // Where an earlier try may land, that is ruled out before the handler goes on.
+            // Where an earlier try may land, the record is given up, and the operation is over.
             Outcome::ItemsRefused => self.out_of_time(now, aim),
             Outcome::NotApplied(Cause::Other)
                 if matches!(aim, Aim::Commit { .. }) && !self.has_commit_in_doubt() =>

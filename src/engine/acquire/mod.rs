@@ -234,7 +234,10 @@ pub(crate) async fn nothing(
             Ok(Acquisition::ReplayFailure(failure))
         }
         Reason::TooLate => Err(too_late()),
-        Reason::TimedOut => Err(wire.error.take().unwrap_or_else(timed_out)),
+        Reason::TimedOut => {
+            let error = wire.error.take().filter(|error| error.kind() == ErrorKind::Unavailable);
+            Err(error.unwrap_or_else(timed_out))
+        }
         Reason::NoLease => {
             let message = "DynamoDB confirms no lease: try again";
             Err(Error::new(ErrorKind::Unavailable, message))

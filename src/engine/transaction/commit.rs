@@ -67,7 +67,7 @@ impl Contents for Committing<'_> {
 }
 
 impl Execution {
-    /// Whether a commit of this execution may land yet, though its caller was told of a refusal.
+    /// Whether a commit of this execution may land yet.
     pub(crate) fn has_commit_in_doubt(&self) -> bool {
         self.end().has_commit_in_doubt()
     }
@@ -206,12 +206,12 @@ impl Execution {
     ) -> Result<(), CommitError> {
         if let Ended::NothingWritten(_) | Ended::Unknown = ended {
             let error = wire.take_error();
-            let fate = match ended {
+            let found = match ended {
                 Ended::Unknown => "unknown",
                 _ => "given up: nothing was written",
             };
             tracing::error!(
-                operation = self.operation(), attempt = self.attempt(), %error, fate,
+                operation = self.operation(), attempt = self.attempt(), %error, fate = found,
                 "a commit was not confirmed in time"
             );
         }
@@ -227,8 +227,8 @@ impl Execution {
                 })
             }
             Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
-                if let Some(fate) = self.fate(ended, wire).await {
-                    self.inner.commits.decide(fate);
+                if let Some(outcome) = self.outcome(ended, wire).await {
+                    self.inner.commits.decide(outcome);
                 }
                 Err(refusal(ended))
             }
@@ -238,11 +238,11 @@ impl Execution {
     /// The handler has returned: what its commits have come to, if the operation is over by them.
     /// One that its caller has not waited for is put beyond doubt first.
     pub(crate) async fn close(&self) -> Option<CommitOutcome> {
-        let fate = Box::pin(self.close_in_turn()).await;
-        if let Some(fate) = &fate {
-            self.note_fate(fate);
+        let outcome = Box::pin(self.close_in_turn()).await;
+        if let Some(outcome) = &outcome {
+            self.note_outcome(outcome);
         }
-        fate
+        outcome
     }
 
     async fn close_in_turn(&self) -> Option<CommitOutcome> {
@@ -253,7 +253,7 @@ impl Execution {
         let command = self.end().close(clock.moment(), self.given_up());
         let mut wire = self.wire();
         let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
-        self.fate(ended, &mut wire).await
+        self.outcome(ended, &mut wire).await
     }
 
     /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
@@ -265,11 +265,11 @@ impl Execution {
         let command = self.end().expire(clock.moment());
         let mut wire = self.wire();
         let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
-        let fate = self.fate(ended, &mut wire).await?;
-        match fate {
+        let outcome = self.outcome(ended, &mut wire).await?;
+        match outcome {
             CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
-                self.note_fate(&fate);
-                Some(fate)
+                self.note_outcome(&outcome);
+                Some(outcome)
             }
             CommitOutcome::GivenUp | CommitOutcome::Unknown => None,
         }
@@ -287,8 +287,8 @@ impl Execution {
         Retries::until(&self.inner.core, until)
     }
 
-    fn note_fate(&self, fate: &CommitOutcome) {
-        match fate {
+    fn note_outcome(&self, outcome: &CommitOutcome) {
+        match outcome {
             CommitOutcome::Committed(_) => self.succeeded(),
             CommitOutcome::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
             CommitOutcome::GivenUp => self.ended_as(Ending::Failed),
@@ -297,7 +297,7 @@ impl Execution {
     }
 
     /// What the operation has come to by its commits.
-    async fn fate(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<CommitOutcome> {
+    async fn outcome(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<CommitOutcome> {
         if let Some(decided) = self.inner.commits.take() {
             return Some(decided);
         }

@@ -12,17 +12,17 @@ pub(crate) struct Commits {
     /// How many tokens were used.
     pub(super) tokens: AtomicU32,
     /// How they have ended the operation.
-    fate: Mutex<Option<CommitOutcome>>,
+    outcome: Mutex<Option<CommitOutcome>>,
 }
 
 impl Commits {
     /// The operation is over, whatever its handler returns.
-    pub(crate) fn decide(&self, fate: CommitOutcome) {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = Some(fate);
+    pub(crate) fn decide(&self, outcome: CommitOutcome) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
     pub(super) fn take(&self) -> Option<CommitOutcome> {
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

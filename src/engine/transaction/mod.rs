@@ -107,7 +107,7 @@ impl<T> Transaction<T> {
         Self { nothing_executed: true, ..Self::new(response) }
     }
 
-    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`] in all. An item that
+    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in all. An item that
     /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
     ///
     /// ```
@@ -140,7 +140,7 @@ impl<T> Transaction<T> {
 
     /// The answer that is stored instead if a condition of these items does not hold, for example
     /// "insufficient funds". `None` stores nothing, and the call fails with
-    /// [`TransactionError::ConditionFailed`]. It costs one more round trip.
+    /// [`TransactionError::ConditionFailed`](crate::TransactionError::ConditionFailed). It costs one more round trip.
     ///
     /// ```
     /// # use dynamodb_idempotency::testing::Sandbox;

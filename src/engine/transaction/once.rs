@@ -37,6 +37,8 @@ pub(crate) enum Once<T> {
     Executed,
     /// A condition did not hold, and this is the answer.
     Instead(T),
+    /// So it is, and this answer is none to be stored.
+    InsteadUnstored(T),
     /// There was a record: never `Acquired`.
     Found(Acquisition),
     ConditionFailed(ConditionFailed),
@@ -230,7 +232,7 @@ impl<'a> Caller<'a> {
                 Some(Instead::Stored(answer, response)) => {
                     return self.store_instead(answer, response, tokens).await;
                 }
-                Some(Instead::Unstored(answer)) => Once::Instead(answer),
+                Some(Instead::Unstored(answer)) => Once::InsteadUnstored(answer),
                 Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
                 None => Once::ConditionFailed(failed),
             },
@@ -302,6 +304,7 @@ impl<'a> Caller<'a> {
                 Once::Found(found) => Ok(Some(found)),
                 Once::Executed
                 | Once::Instead(())
+                | Once::InsteadUnstored(())
                 | Once::ConditionFailed(_)
                 | Once::Invalid(_) => Ok(None),
             },
@@ -342,7 +345,9 @@ impl<'a> Caller<'a> {
         let granted = self.machine.granted();
         let taken = granted.taken.as_ref().map(|taken| taken.state);
         let ending = match done {
-            Ok(Once::Executed | Once::Instead(_)) if self.core.table.is_disabled => {
+            Ok(Once::Executed | Once::Instead(_) | Once::InsteadUnstored(_))
+                if self.core.table.is_disabled =>
+            {
                 Ending::Unprotected
             }
             Ok(Once::Executed | Once::Instead(_)) if self.is_written => match taken {

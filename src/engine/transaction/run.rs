@@ -13,13 +13,19 @@ use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::refusal::failed;
-use crate::engine::runner::{Panicked, RunOutcome, Storage};
+use crate::engine::runner::{Panic, Panicked, RunOutcome, Storage};
 use crate::error::{ConditionFailed, Error, InvalidTransaction};
 
 /// How an adapter's answers are stored by a transaction.
 pub(crate) trait TransactionEncoding {
     /// What a transaction answers with.
     type Value;
+    /// Whether a call whose transaction could not be prepared for a panic gets an answer all the same:
+    /// that of an earlier one.
+    const ANSWERS_PANICS: bool;
+
+    /// The closure has panicked.
+    fn panicked(&self, _: &Panic) {}
 
     /// Whether a value is one that repeats get.
     fn is_stored(&self, value: &Self::Value) -> bool;
@@ -42,7 +48,7 @@ impl<V, E> From<Error> for TransactionOutcome<V, E> {
     }
 }
 
-pub(crate) type Transacted<V, E> = Result<TransactionOutcome<V, E>, Panicked<V, E>>;
+pub(crate) type RanTransaction<V, E> = Result<TransactionOutcome<V, E>, Panicked<V, E>>;
 
 /// Writes what `build` gives and its answer, once for the key, or says why not. `build` runs before
 /// DynamoDB is asked.
@@ -51,7 +57,7 @@ pub(crate) async fn run_transaction<A, E>(
     core: &Arc<Core>,
     call: Call,
     build: impl Future<Output = Result<Transaction<A::Value>, E>>,
-) -> Transacted<A::Value, E>
+) -> RanTransaction<A::Value, E>
 where
     A: TransactionEncoding,
 {
@@ -71,26 +77,27 @@ where
         Ok(Ok(transaction)) if writes(&transaction) => {
             Ok(write(encoding, core, call, transaction).await.unwrap_or_else(Into::into))
         }
+        Err(panic) if !A::ANSWERS_PANICS => Err(panic.into()),
         // Whoever repeats a completed operation gets its answer, whatever was prepared now.
         prepared => {
+            if let Err(panic) = &prepared {
+                encoding.panicked(panic);
+            }
             let found = match look_up(core, call).await {
                 Ok(found) => found.map(told),
                 Err(error) => Some(RunOutcome::Refused(error)),
             };
-            match prepared {
-                Ok(prepared) => {
-                    Ok(TransactionOutcome::Ended(found.unwrap_or_else(|| match prepared {
-                        Ok(prepared) => RunOutcome::Returned(prepared.response, Storage::NotStored),
-                        Err(error) => RunOutcome::Failed(error),
-                    })))
-                }
-                Err(panic) => Err(Panicked { panic, instead: found }),
-            }
+            let outcome = match prepared {
+                Ok(Ok(prepared)) => RunOutcome::Returned(prepared.response, Storage::NotStored),
+                Ok(Err(error)) => RunOutcome::Failed(error),
+                Err(panic) => return Err(Panicked { panic, instead: found }),
+            };
+            Ok(TransactionOutcome::Ended(found.unwrap_or(outcome)))
         }
     }
 }
 
-/// What a call ends with that has met a record: it never runs.
+/// What a call ends with that has met a record. A look never acquires.
 fn told<V, E>(found: Acquisition) -> RunOutcome<V, E> {
     match RunOutcome::of(found) {
         Err(outcome) => outcome,
@@ -110,12 +117,13 @@ async fn write<A: TransactionEncoding, E>(
         Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
     };
     let storage = if core.table.is_disabled { Storage::Unprotected } else { Storage::Stored };
-    let returned = |value| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
+    let returned = |value, storage| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
     let instead = |failed: &_| instead(encoding, on_condition_failed, failed);
     let done = Box::pin(once(core, call, draft, items, instead)).await?;
     Ok(match done {
-        Once::Executed => returned(response),
-        Once::Instead(answer) => returned(answer),
+        Once::Executed => returned(response, storage),
+        Once::Instead(answer) => returned(answer, storage),
+        Once::InsteadUnstored(answer) => returned(answer, Storage::NotStored),
         Once::Found(found) => TransactionOutcome::Ended(told(found)),
         Once::ConditionFailed(failed) => TransactionOutcome::ConditionFailed(failed),
         Once::Invalid(invalid) => TransactionOutcome::Invalid(invalid),

@@ -37,7 +37,7 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `step`. A response whose body ends with an error is a result that cannot be stored:
+    /// As `step`. A response whose body ends with an error, or panics, is a result that cannot be stored:
     /// [`StepError::NotStored`] with [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the
     /// step.
     pub async fn step_into_response<R, E>(
