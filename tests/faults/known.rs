@@ -37,7 +37,10 @@ known! {
     a_dead_owners_own_restamp_ends_what_its_wrong_stamp_promised:
         "clocks_go_on skews=0,0,0,0,0 phase=724 jitter=9142281301703550785: A.start A.deliver A.jump:300000 A.freeze:33000 A.wake A.twice A.die pause:11907 arrive:1 B.start B.deliver B.deliver";
     a_commit_that_was_given_up_is_no_success_though_its_handler_never_hears_of_it:
-        "commit_retain skews=0,0,0,0,0 phase=815 jitter=13156619298749941378: A.start pause:14016 A.wake B.start C.start C.deliver B.conflict C.succeed pause:25454 D.start C.wake C.lose-reply B.wake D.die E.start E.deliver E.deliver E.succeed E.deliver tick C.wake C.deliver A.deliver finish";
+        "commit_retain skews=0,0,0,0,0 phase=815 jitter=13156619298749941378: A.start pause:14016 A.wake B.start C.start C.deliver B.conflict C.succeed pause:25454 D.start C.wake C.lose-reply B.wake D.die E.start E.deliver E.deliver E.succeed E.deliver tick C.wake C.deliver A.deliver finish",
+        "commit_retain skews=0,0,0 phase=382 jitter=4830500671717595417: A.start B.start B.deliver B.succeed B.throttle tick B.wake B.lose pause:36636 B.deliver B.deliver",
+        "clocks_commit skews=0,0,0,0,0 phase=837 jitter=10924503184642491812: A.start B.start B.deliver B.succeed B.5xx tick B.wake B.5xx B.lose-reply pause:34890 B.wake B.deliver",
+        "commit_renewed skews=0,0,0,0 phase=561 jitter=11576047324386918099: A.start B.start B.hang tick B.wake B.deliver B.deliver B.succeed pause:849 B.wake B.late pause:6379 B.wake arrive:2 B.deliver+";
     nobody_is_told_of_an_owner_whose_lease_has_ended_since:
         "in_progress_wait skews=0,0,0,0 phase=674 jitter=14654778272572256266: A.start A.deliver tick tick B.start B.deliver pause:754 B.wake B.deliver pause:34926 B.wake B.deliver arrive:0 B.deliver B.deliver",
         "in_progress_wait skews=0,0,0,0 phase=160 jitter=3799220352445797275: A.start B.start A.die arrive:0 B.deliver pause:34576 B.wake B.deliver pause:37463 B.wake B.deliver B.deliver";

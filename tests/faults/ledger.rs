@@ -554,9 +554,13 @@ impl Ledger {
             }
             // Stopped, before its answer or while it committed: what it did may come again.
             ErrorKind::LeaseExpired => {
+                let transaction = self.parties[me].transaction;
                 self.parties[me].work = Work::Lost;
                 self.may_repeat |= work == Work::Succeeded;
-                self.fits(matches!(work, Work::Running | Work::Succeeded), me, ended);
+                // Its commit may have been given up by then.
+                let is_given_up = work == Work::Failed && transaction != Transaction::None;
+                let fits = matches!(work, Work::Running | Work::Succeeded) || is_given_up;
+                self.fits(fits, me, ended);
             }
             ErrorKind::Unavailable => {
                 let party = &self.parties[me];
