@@ -272,6 +272,14 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_that_is_further_away_is_a_year_away() {
+        let clock = Clocks::default().clock();
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+        let left = clock.left(clock.at(far));
+        assert!(left <= MAX_AHEAD && left > MAX_AHEAD - A_WHILE, "{left:?}");
+    }
+
+    #[test]
     fn responses_close_in_on_the_true_offset() {
         for skew in [-7_300, 0, 421, 86_400_000] {
             let clock = Clocks::default().clock();

@@ -162,18 +162,13 @@ impl<'a> Turn<'a> {
         command: Command<Stop>,
         reply: Option<&Reply>,
     ) -> Self {
-        self.check_limit(&command);
-        let task = match command {
-            Command::Read { is_consistent, .. } => {
-                Task::Request(self.request(Wire::Read { is_consistent }))
-            }
-            Command::Send { write, .. } => Task::Request(self.request(Wire::write(write))),
-            Command::Pause { .. } => Task::Pause,
-            Command::Stop(Stop::Ask) => Task::AskHook,
-            Command::Stop(Stop::AskInstead) => Task::AskInstead,
-            Command::Stop(Stop::Run(window)) => return self.begins(&acquiring, Some(window)),
-            Command::Stop(Stop::RunUnprotected) => return self.begins(&acquiring, None),
-            Command::Stop(Stop::Tell(told)) => {
+        let task = match self.task(command) {
+            Ok(task) => task,
+            Err(Stop::Ask) => Task::AskHook,
+            Err(Stop::AskInstead) => Task::AskInstead,
+            Err(Stop::Run(window)) => return self.begins(&acquiring, Some(window)),
+            Err(Stop::RunUnprotected) => return self.begins(&acquiring, None),
+            Err(Stop::Tell(told)) => {
                 let fate = self.state.told(self.row, self.seat, &acquiring, told, reply);
                 self.process = Process::finished(fate);
                 return self;
@@ -211,14 +206,9 @@ impl<'a> Turn<'a> {
         asked: Asked,
         reply: Option<&Reply>,
     ) -> Self {
-        self.check_limit(&command);
-        let task = match command {
-            Command::Read { is_consistent, .. } => {
-                Task::Request(self.request(Wire::Read { is_consistent }))
-            }
-            Command::Send { write, .. } => Task::Request(self.request(Wire::write(write))),
-            Command::Pause { .. } => Task::Pause,
-            Command::Stop(ended) => {
+        let task = match self.task(command) {
+            Ok(task) => task,
+            Err(ended) => {
                 if asked == Asked::Commit {
                     if let (Ended::Reopened(_), Some(commit)) =
                         (ended, execution.commits.last_mut())
@@ -263,12 +253,18 @@ impl<'a> Turn<'a> {
         self
     }
 
-    fn check_limit<S>(&mut self, command: &Command<S>) {
-        if let Command::Read { limit, .. } | Command::Send { limit, .. } = command
-            && limit.is_zero()
-        {
+    /// What a machine waits for; or what it needs else.
+    fn task<S>(&mut self, command: Command<S>) -> Result<Task, S> {
+        let (wire, limit) = match command {
+            Command::Read { is_consistent, limit } => (Wire::Read { is_consistent }, limit),
+            Command::Send { write, limit } => (Wire::write(write), limit),
+            Command::Pause { .. } => return Ok(Task::Pause),
+            Command::Stop(stop) => return Err(stop),
+        };
+        if limit.is_zero() {
             self.state.violate("a request has no time");
         }
+        Ok(Task::Request(self.request(wire)))
     }
 }
 

@@ -12,8 +12,7 @@ use crate::clock::Timestamp;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::record::Checkpoint;
-use crate::record::{Item, Record, State, Version};
+use crate::record::{Checkpoint, Item, Record, State, Version};
 use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
 

@@ -2,8 +2,7 @@
 
 use aws_sdk_dynamodb::types::CancellationReason;
 
-use crate::error::{ConditionFailed, Failed, InvalidTransaction};
-use crate::error::{Error, ErrorKind};
+use crate::error::{ConditionFailed, Error, ErrorKind, Failed, InvalidTransaction};
 use crate::record::Item;
 
 /// What became of a transaction.

@@ -368,7 +368,7 @@ impl fmt::Debug for Hook<'_> {
     }
 }
 
-/// What a hook's word asks for.
+/// What a hook's resolution asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
     Settle(Settlement),
@@ -376,7 +376,7 @@ pub(crate) enum Verdict {
     Refuse,
 }
 
-/// What a hook's word makes of the record.
+/// What a hook's resolution makes of the record.
 #[derive(Clone, Debug)]
 pub(crate) enum Settlement {
     /// The answer.

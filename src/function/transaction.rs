@@ -16,8 +16,7 @@ use crate::engine::core::Core;
 use crate::engine::transaction::{
     Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
-use crate::error::{Error, ErrorKind, RunError};
-use crate::error::{InvalidTransaction, TransactionError};
+use crate::error::{Error, ErrorKind, InvalidTransaction, RunError, TransactionError};
 
 impl Operation<'_> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and

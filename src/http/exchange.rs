@@ -22,8 +22,7 @@ use crate::engine::runner::{
     self, Conclusion, Encoding, Panic, Panicked, Ran, RunOutcome, panic_text,
 };
 use crate::engine::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
-use crate::error::InvalidTransaction;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::policy::{Failure, Takeover};
 
 /// What a handler has come to.

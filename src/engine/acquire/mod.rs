@@ -37,9 +37,9 @@ pub(crate) enum Acquisition {
         retry_after: Duration,
     },
     Abandoned,
-    /// A hook has to judge: [`Acquirer::resume`] with its word. Only where it was asked for.
+    /// A hook has to judge: [`Acquirer::resume`] with its resolution. Only where it was asked for.
     Reconcile(Box<Abandoned>),
-    /// The hook's word is in the record.
+    /// The hook's resolution is in the record.
     Reconciled,
 }
 

@@ -16,7 +16,7 @@ impl Acquirer<'_> {
         Ok(Acquisition::Reconcile(Box::new(Abandoned::new(coding, key, record))))
     }
 
-    /// Goes on after [`Acquisition::Reconcile`] with the hook's word.
+    /// Goes on after [`Acquisition::Reconcile`] with the hook's resolution.
     pub(crate) async fn resume(&mut self, verdict: Verdict) -> Result<Acquisition, Error> {
         let steps = self.wire.last.as_ref().and_then(|record| record.steps.as_ref());
         let steps_bytes = steps.map_or(0, Checkpoints::bytes);

@@ -22,7 +22,7 @@ use crate::engine::execution::{Execution, Inner};
 use crate::engine::refusal::lease_lost;
 use crate::engine::retries::Retries;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Ended, NoCommit, Write};
+use crate::protocol::{Command, Ended, NoCommit, Write};
 use crate::record::{self, Item, Record};
 use crate::signals::Ending;
 
@@ -251,8 +251,13 @@ impl Execution {
             return Some(CommitOutcome::Unknown);
         };
         let command = self.end().close(clock.moment(), self.given_up());
+        self.conclude(command?).await
+    }
+
+    /// Sees a commit to its end that nobody waits for.
+    async fn conclude(&self, command: Command<Ended>) -> Option<CommitOutcome> {
         let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
+        let ended = wire.drive(&mut &self.inner.end, command, &mut Bare).await;
         self.outcome(ended, &mut wire).await
     }
 
@@ -263,9 +268,7 @@ impl Execution {
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
         let command = self.end().expire(clock.moment());
-        let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command?, &mut Bare).await;
-        let outcome = self.outcome(ended, &mut wire).await?;
+        let outcome = self.conclude(command?).await?;
         match outcome {
             CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
                 self.note_outcome(&outcome);

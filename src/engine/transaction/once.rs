@@ -14,11 +14,11 @@ use crate::dynamodb::ItemsRefusal;
 use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
-use crate::engine::driver::{Contents, Unreadable, Unsent, Wire};
+use crate::engine::driver::{Bare, Contents, Unreadable, Unsent, Wire};
 use crate::engine::parts::Written;
 use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::Fingerprint;
-use crate::protocol::{Acquire, Command, First, Form, Goal, Reason, State, Stop, Told, Write};
+use crate::protocol::{Acquire, First, Form, Goal, Reason, State, Stop, Told, Write};
 use crate::record::{self, Claim, Item, Owner, Record};
 use crate::signals::Ending;
 
@@ -217,20 +217,18 @@ impl<'a> Caller<'a> {
         if stop != Stop::AskInstead {
             return self.told(stop).await;
         }
-        self.items_refused(carried, instead).await
+        self.items_refused(instead).await
     }
 
     /// Another answer is stored in the transaction's place, where the caller has one.
     async fn items_refused<T>(
         &mut self,
-        carried: Carried<'_>,
         instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
     ) -> Result<Once<T>, Error> {
-        let tokens = carried.tokens;
         let told = match self.wire.refusal.take() {
             Some(ItemsRefusal::ConditionFailed(failed)) => match instead(&failed) {
                 Some(Instead::Stored(answer, response)) => {
-                    return self.store_instead(answer, response, tokens).await;
+                    return self.store_instead(answer, response).await;
                 }
                 Some(Instead::Unstored(answer)) => Once::InsteadUnstored(answer),
                 Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
@@ -239,17 +237,13 @@ impl<'a> Caller<'a> {
             Some(ItemsRefusal::Invalid(invalid)) => Once::Invalid(invalid),
             None => return Err(self.wire.take_error()),
         };
-        self.refused(carried, told).await
+        self.refused(told).await
     }
 
     /// The items were refused, and that is told once no earlier try can land.
-    async fn refused<T>(
-        &mut self,
-        mut carried: Carried<'_>,
-        told: Once<T>,
-    ) -> Result<Once<T>, Error> {
+    async fn refused<T>(&mut self, told: Once<T>) -> Result<Once<T>, Error> {
         let command = self.machine.no_instead(self.core.table.clock.moment());
-        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
         match stop {
             Stop::Tell(Told::Nothing(Reason::ItemsRefused, _)) => Ok(told),
             stop => self.told(stop).await,
@@ -258,26 +252,16 @@ impl<'a> Caller<'a> {
 
     /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
     /// of the transaction has.
-    async fn store_instead<T>(
-        &mut self,
-        answer: T,
-        stored: Answer,
-        tokens: u32,
-    ) -> Result<Once<T>, Error> {
+    async fn store_instead<T>(&mut self, answer: T, stored: Answer) -> Result<Once<T>, Error> {
         let now = self.core.table.clock.moment();
         self.completed_at = self.machine.next_completion(now);
         let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
-        let claim = self.claim.clone();
-        let (packed, command) = match self.pack(stored.draft()) {
-            Ok(packed) => (packed, self.machine.instead(now, self.completed_at)),
-            Err(unstorable) => {
-                let nothing = Packed { response: AttributeValue::Null(true), parts: None };
-                let mut carried =
-                    Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
-                carried.tokens = tokens;
-                return self.refused(carried, Once::Invalid(unstorable.into())).await;
-            }
+        let packed = match self.pack(stored.draft()) {
+            Ok(packed) => packed,
+            Err(unstorable) => return self.refused(Once::Invalid(unstorable.into())).await,
         };
+        let command = self.machine.instead(now, self.completed_at);
+        let claim = self.claim.clone();
         let mut carried =
             Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
@@ -292,12 +276,8 @@ impl<'a> Caller<'a> {
             return Ok(Some(Acquisition::Replay(answer)));
         }
         let first = First::Read { is_consistent: true };
-        let command: Command<Stop> = self.machine.started(self.core.table.clock.moment(), first);
-        let nothing = Packed { response: AttributeValue::Null(true), parts: None };
-        let claim = self.claim.clone();
-        let mut carried =
-            Carried::new(self.core, (&claim, &self.call.fingerprint), nothing, (&[], 0));
-        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        let command = self.machine.started(self.core.table.clock.moment(), first);
+        let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
         match stop {
             Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
             stop => match self.told::<()>(stop).await? {

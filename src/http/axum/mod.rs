@@ -68,8 +68,7 @@ use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
 use crate::engine::execution::Execution;
-use crate::error::{CommitError, InvalidTransaction};
-use crate::error::{Error, RunError};
+use crate::error::{CommitError, Error, InvalidTransaction, RunError};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
