@@ -15,10 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
 
 /// The environment variable that names the table.
-///
-/// ```
-/// assert_eq!(dynamodb_idempotency::TABLE_VARIABLE, "IDEMPOTENCY_TABLE");
-/// ```
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 impl Idempotency {
@@ -33,8 +29,7 @@ impl Idempotency {
     ///
     /// # async fn example() -> Result<(), Error> {
     /// let idempotency = Idempotency::from_env().await?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -55,8 +50,7 @@ impl Idempotency {
     ///     .await?
     ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
     ///     .build()?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -89,8 +83,7 @@ impl Idempotency {
 /// let config = sdk_config_loader().profile_name("payments").load().await;
 /// let orders = Client::new(&config);
 /// let idempotency = Idempotency::builder(Client::new(&config), "idempotency").build()?;
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[must_use]
 pub fn sdk_config_loader() -> ConfigLoader {

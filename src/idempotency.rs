@@ -33,14 +33,13 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 /// connections.
 ///
 /// ```
-/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let receipt = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
 ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
 ///     .await?;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone)]
 pub struct Idempotency {
@@ -56,15 +55,6 @@ impl Idempotency {
     /// for which nothing is sent. The copy retries as your configuration says, or not at all if
     /// retries are switched off, but waits at most an eighth of
     /// [`request_timeout`](Builder::request_timeout) between two tries.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::new(client, "idempotency");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
         Builder::new(client, table.into()).assemble(None)
@@ -72,33 +62,12 @@ impl Idempotency {
 
     /// The client that the crate uses. Use it for your own tables too: one open connection serves
     /// both.
-    ///
-    /// ```
-    /// # async fn example() -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::from_env().await?;
-    /// let orders = idempotency.client().clone();
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.core.table.client
     }
 
     /// As [`new`](Self::new), with settings.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::{Idempotency, KeyForm};
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency")
-    ///     .policy(|policy| policy.key_form(KeyForm::Sha256))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn builder(client: Client, table: impl Into<String>) -> Builder {
         Builder::new(client, table.into())
     }
@@ -108,13 +77,6 @@ impl Idempotency {
     ///
     /// Returns whether it created the table. If the table exists with the same keys, it only
     /// enables the TTL and returns `false`.
-    ///
-    /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-    /// idempotency.create_table().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
@@ -138,18 +100,19 @@ impl fmt::Debug for Idempotency {
 /// Builds an [`Idempotency`].
 ///
 /// ```
-/// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
 /// use std::time::Duration;
 ///
-/// use dynamodb_idempotency::{Attribute, Idempotency, TableSchema};
+/// use dynamodb_idempotency::signals::LogKey;
+/// use dynamodb_idempotency::{Idempotency, TableSchema, Takeover};
 ///
 /// let idempotency = Idempotency::builder(client, "shared")
-///     .schema(TableSchema::default().attribute(Attribute::ExpiresAt, "ttl"))
-///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
+///     .schema(TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK"))
+///     .policy(|policy| policy.takeover(Takeover::Reject))
 ///     .request_timeout(Duration::from_secs(2))
+///     .log_key(LogKey::Omitted)
 ///     .build()?;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Debug)]
 #[must_use = "call build()"]
@@ -189,33 +152,12 @@ impl Builder {
     }
 
     /// Names the table's attributes. Default: those of `docs/protocol.md`.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::{Idempotency, TableSchema};
-    ///
-    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
-    /// let idempotency = Idempotency::builder(client, "shared").schema(schema).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn schema(mut self, schema: TableSchema) -> Self {
         self.schema = schema;
         self
     }
 
     /// Changes the policy that operations inherit.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::{Idempotency, Takeover};
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency")
-    ///     .policy(|policy| policy.takeover(Takeover::Reject))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -227,19 +169,6 @@ impl Builder {
     /// owner is not counted. Once the handler runs, each request may take this long; without a
     /// response by then its outcome is unknown. At least 100 ms; default 5 s. A deadline, or a lease
     /// that has to be renewed, makes it shorter.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use std::time::Duration;
-    ///
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency")
-    ///     .request_timeout(Duration::from_secs(2))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -248,35 +177,12 @@ impl Builder {
     /// How far the local clock may be from DynamoDB's before a fresh lease is stamped again, which
     /// costs one write. At most 10 s; default 1 s. A smaller value would cause needless writes,
     /// because DynamoDB's `Date` has a resolution of one second.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use std::time::Duration;
-    ///
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency")
-    ///     .clock_tolerance(Duration::from_secs(3))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
         self.clock_tolerance = tolerance;
         self
     }
 
     /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
-    ///
-    /// let idempotency =
-    ///     Idempotency::builder(client, "idempotency").log_key(LogKey::Verbatim).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
         self.log.key = log_key;
         self
@@ -287,15 +193,6 @@ impl Builder {
     ///
     /// With it every outcome is in the log, one line for each call. A metric filter on the log can
     /// then count first runs and replays, and compute the share of replays.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs(true).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn log_first_runs(mut self, log: bool) -> Self {
         self.log.first_runs = log;
         self
@@ -310,18 +207,6 @@ impl Builder {
     /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). So do repeats on
     /// instances of an older deployment while a newer one with a codec rolls out. Answers that were
     /// stored before are read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
-    ///
-    /// ```
-    /// # fn example(
-    /// #     client: aws_sdk_dynamodb::Client,
-    /// #     codec: impl dynamodb_idempotency::AnswerCodec + 'static,
-    /// # ) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency").answer_codec(codec).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn answer_codec(mut self, codec: impl AnswerCodec + 'static) -> Self {
         self.coding.codec = Some(Arc::new(codec));
         self
@@ -337,18 +222,15 @@ impl Builder {
     /// is over. Otherwise they could replace an encoded answer by a plain one of their own.
     ///
     /// ```
-    /// # fn example(
-    /// #     client: aws_sdk_dynamodb::Client,
-    /// #     codec: impl dynamodb_idempotency::AnswerCodec + 'static,
-    /// # ) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
+    /// use aws_sdk_dynamodb::Client;
+    /// use dynamodb_idempotency::{AnswerCodec, Error, Idempotency};
     ///
-    /// let idempotency = Idempotency::builder(client, "idempotency")
-    ///     .answer_codec(codec)
-    ///     .accept_plain_answers(false)
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
+    /// fn coded(client: Client, codec: impl AnswerCodec + 'static) -> Result<Idempotency, Error> {
+    ///     Idempotency::builder(client, "idempotency")
+    ///         .answer_codec(codec)
+    ///         .accept_plain_answers(false)
+    ///         .build()
+    /// }
     /// ```
     pub fn accept_plain_answers(mut self, accept: bool) -> Self {
         self.coding.refuses_plain = !accept;
@@ -358,15 +240,6 @@ impl Builder {
     /// Asks DynamoDB for the capacity units of each request, and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
     /// It costs no units, and some bytes in each response.
-    ///
-    /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity(true).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn report_capacity(mut self, report: bool) -> Self {
         self.report_capacity = report;
         self
@@ -381,11 +254,7 @@ impl Builder {
     /// running. The log has a warning when it is built, and one for each call.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// use dynamodb_idempotency::Outcome;
     ///
     /// // In a test of a handler that is not about idempotency.
@@ -395,8 +264,7 @@ impl Builder {
     ///     let outcome = operation.run_with_outcome(async |_| Ok::<_, std::io::Error>(1200)).await?;
     ///     assert_eq!(outcome, Outcome::Unprotected(1200));
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn disabled(mut self, disabled: bool) -> Self {
         self.disabled = disabled;
@@ -413,11 +281,7 @@ impl Builder {
     /// notice if another process changes a finished record (runs it again, or deletes it by hand).
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// let cached = sandbox.builder().local_cache(1 << 20).build()?;
     /// let charge = || cached.operation("charge").key("order-42");
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
@@ -426,8 +290,7 @@ impl Builder {
     /// drop(sandbox);
     /// let repeat = charge().run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
     /// assert_eq!(repeat, "re_1");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn local_cache(mut self, bytes: usize) -> Self {
         self.local_cache = bytes;
@@ -452,18 +315,16 @@ impl Builder {
     /// [transaction](crate::Operation::run_transaction) are never shared.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// // A burst of one request asks DynamoDB once.
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// let sharing = sandbox.builder().single_flight(true).build()?;
-    /// # let charge = || sharing.operation("charge").key("order-42");
-    /// # charge().run(async |_| Ok::<_, std::io::Error>(1)).await?;
-    /// # assert_eq!(charge().run(async |_| Ok::<_, std::io::Error>(2)).await?, 1);
-    /// # Ok(())
-    /// # }
+    /// let charge = || {
+    ///     let operation = sharing.operation("charge").key("order-42");
+    ///     operation.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned()))
+    /// };
+    /// charge().await?;
+    /// // A burst of repeats asks DynamoDB once.
+    /// assert_eq!(tokio::try_join!(charge(), charge())?, ("re_1".to_owned(), "re_1".to_owned()));
+    /// # Ok(()) });
     /// ```
     pub fn single_flight(mut self, share: bool) -> Self {
         self.single_flight = share;
@@ -473,17 +334,14 @@ impl Builder {
     /// Checks the settings.
     ///
     /// ```
-    /// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// use std::time::Duration;
     ///
-    /// use dynamodb_idempotency::{ErrorKind, Idempotency};
+    /// use dynamodb_idempotency::ErrorKind;
     ///
-    /// let refused = Idempotency::builder(client, "idempotency")
-    ///     .policy(|policy| policy.retention(Duration::ZERO))
-    ///     .build();
-    /// assert_eq!(refused.unwrap_err().kind(), ErrorKind::Configuration);
-    /// # Ok(())
-    /// # }
+    /// let builder = sandbox.builder().policy(|policy| policy.retention(Duration::ZERO));
+    /// assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::Configuration);
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

@@ -2,23 +2,9 @@
 //! key, and gives every repeat **the same answer**. All it needs is one DynamoDB table.
 //!
 //! ```
-//! # async fn table() -> aws_sdk_dynamodb::Client {
-//! #     use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
-//! #     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-//! #     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-//! #     tokio::spawn(dynoxide::server::serve_on(listener, dynoxide::Database::memory().unwrap()));
-//! #     aws_sdk_dynamodb::Client::from_conf(aws_sdk_dynamodb::Config::builder()
-//! #         .behavior_version(BehaviorVersion::latest())
-//! #         .region(Region::new("us-east-1"))
-//! #         .credentials_provider(Credentials::new("k", "s", None, None, "doc"))
-//! #         .endpoint_url(endpoint).http_client(aws_smithy_http_client::Builder::new().build_http())
-//! #         .build())
-//! # }
-//! use dynamodb_idempotency::{Idempotency, Outcome, RunError};
+//! use dynamodb_idempotency::Idempotency;
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), RunError<std::io::Error>> {
-//! # let client = table().await;
+//! # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
 //! let idempotency = Idempotency::new(client, "idempotency");
 //! idempotency.create_table().await?;
 //!
@@ -34,8 +20,7 @@
 //!     assert_eq!(outcome.is_replayed(), attempt == "second");
 //!     assert_eq!(outcome.into_inner(), "receipt of the first call");
 //! }
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! # What a call gets

@@ -4,10 +4,7 @@
 /// same answer.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use dynamodb_idempotency::{Idempotency, RunError, idempotent};
 /// use serde::Serialize;
 ///
@@ -26,23 +23,18 @@
 /// }
 ///
 /// let order = Order { id: 42, amount: 5 };
-/// assert_eq!(charge(&sandbox.idempotency(), &order).await.unwrap(), "charged 5");
-/// # assert_eq!(charge(&sandbox.idempotency(), &order).await.unwrap(), "charged 5");
-/// # let refused = charge(&sandbox.idempotency(), &Order { id: 43, amount: 2_000 }).await;
-/// # assert!(matches!(refused, Err(RunError::Handler(Declined))));
-/// # Ok(())
-/// # }
+/// assert_eq!(charge(&idempotency, &order).await.unwrap(), "charged 5");
+/// let refused = charge(&idempotency, &Order { id: 43, amount: 2_000 }).await;
+/// assert!(matches!(refused, Err(RunError::Handler(Declined))));
+/// # Ok(()) });
 /// ```
 ///
 /// It expands to the plain call:
 ///
 /// ```
 /// # use dynamodb_idempotency::{Idempotency, RunError};
-/// # use serde::Serialize;
-/// # #[derive(Serialize)]
-/// # struct Order { id: u64, amount: u32 }
-/// # #[derive(Debug)]
-/// # struct Declined;
+/// # #[derive(serde::Serialize)] struct Order { id: u64, amount: u32 }
+/// # #[derive(Debug)] struct Declined;
 /// async fn charge(idempotency: &Idempotency, order: &Order) -> Result<String, RunError<Declined>> {
 ///     idempotency
 ///         .operation("charge")
@@ -89,13 +81,9 @@
 ///         execution.step("reserve", async { Ok(7) }).await
 ///     }
 /// }
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = dynamodb_idempotency::testing::Sandbox::start().await?;
-/// # let shop = Shop { idempotency: sandbox.idempotency() };
-/// # assert_eq!(shop.book("1A").await.unwrap(), 7);
-/// # Ok(())
-/// # }
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # assert_eq!(Shop { idempotency }.book("1A").await.unwrap(), 7);
+/// # Ok(()) });
 /// ```
 ///
 /// It does not compile for a function of another type:

@@ -1,11 +1,7 @@
 //! Tool calls of the Model Context Protocol: a repeat gets the result of the first. Feature `mcp`.
 //!
 //! ```
-//! # use dynamodb_idempotency::testing::Sandbox;
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let sandbox = Sandbox::start().await?;
-//! # let idempotency = sandbox.idempotency();
+//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
 //! use serde_json::{Value, json};
 //!
 //! let refund = async |_execution, arguments: Value| {
@@ -21,8 +17,7 @@
 //!     assert_eq!(response["id"], id);
 //!     assert_eq!(response["result"]["content"][0]["text"], "refunded 5"); // once
 //! }
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! 1. The key is `_meta.idempotency_key` of the call's `params`, which a host sets, or else the

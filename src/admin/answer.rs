@@ -6,20 +6,14 @@ use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 /// What repeats of a finished operation get.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
 /// use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
 ///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
 /// let StoredState::Completed { answer, .. } = record.state else { panic!("it has run") };
 /// assert_eq!(answer, StoredAnswer::Json(r#""re_1""#.to_owned()));
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredAnswer {

@@ -27,11 +27,7 @@ impl Admin<'_> {
     /// which is an error among the findings.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::{Scope, Verdict};
     ///
     /// let findings = idempotency.admin().doctor(&[Scope::new("payments")]).await?;
@@ -39,8 +35,7 @@ impl Admin<'_> {
     ///     println!("{:8} {}: {finding}", finding.verdict, finding.subject);
     /// }
     /// assert!(findings.iter().all(|finding| finding.verdict < Verdict::Error));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

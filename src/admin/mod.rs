@@ -4,23 +4,22 @@
 //! Reading is as strict as everywhere in the crate: an item that is not a record of a layout that
 //! this version knows is an error, and is never overwritten.
 //!
-//! ```no_run
-//! # async fn unstick(idempotency: dynamodb_idempotency::Idempotency)
-//! #     -> Result<(), dynamodb_idempotency::Error> {
-//! use dynamodb_idempotency::{KeyForm, Scope};
+//! ```
 //! use dynamodb_idempotency::admin::Released;
+//! use dynamodb_idempotency::{Error, Idempotency, KeyForm, Scope};
 //!
-//! let admin = idempotency.admin();
-//! let scope = Scope::new("payments");
-//! if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
-//!     println!("{} for the {}. time", record.status(), record.attempt);
-//!     if record.dangers().is_empty() {
-//!         // Deletes exactly what was shown, or nothing.
-//!         assert!(matches!(admin.release(&record).await?, Released::Released));
+//! async fn unstick(idempotency: &Idempotency) -> Result<(), Error> {
+//!     let admin = idempotency.admin();
+//!     let scope = Scope::new("payments");
+//!     if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
+//!         println!("{} for the {}. time", record.status(), record.attempt);
+//!         if record.dangers().is_empty() {
+//!             // Deletes exactly what was shown, or nothing.
+//!             assert!(matches!(admin.release(&record).await?, Released::Released));
+//!         }
 //!     }
+//!     Ok(())
 //! }
-//! # Ok(())
-//! # }
 //! ```
 
 mod answer;
@@ -45,18 +44,6 @@ use crate::key::{KeyForm, RecordKey, Scope};
 
 impl Idempotency {
     /// What tools do with the table.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// let admin = idempotency.admin();
-    /// assert_eq!(admin.approximate_size().await?.items, 0);
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn admin(&self) -> Admin<'_> {
         Admin { core: &self.core, scope: None }
@@ -66,25 +53,18 @@ impl Idempotency {
 /// What tools do with a table; made by [`Idempotency::admin`].
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::admin::Admin;
-/// use dynamodb_idempotency::{KeyForm, Scope};
+/// use dynamodb_idempotency::{Error, KeyForm, Scope};
 ///
-/// async fn attempts(admin: Admin<'_>, order: &str) -> Result<u32, dynamodb_idempotency::Error> {
+/// async fn attempts(admin: Admin<'_>, order: &str) -> Result<u32, Error> {
 ///     let record = admin.record(&Scope::new("payments"), order, KeyForm::Verbatim).await?;
 ///     Ok(record.map_or(0, |record| record.attempt))
 /// }
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
 /// assert_eq!(attempts(idempotency.admin(), "order-42").await?, 1);
 /// assert_eq!(attempts(idempotency.admin(), "order-43").await?, 0);
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
@@ -96,25 +76,6 @@ pub struct Admin<'a> {
 impl Admin<'_> {
     /// The record of a key, read strongly consistent, with its answer (parts included); `None` if
     /// there is none.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// use dynamodb_idempotency::{KeyForm, Scope};
-    ///
-    /// let admin = idempotency.admin();
-    /// let found = admin.record(&Scope::new("payments"), "order-42", KeyForm::Verbatim).await?;
-    /// assert_eq!(found.expect("a record").status(), "COMPLETED");
-    /// assert!(admin.record(&Scope::new("refunds"), "order-42", KeyForm::Verbatim).await?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a

@@ -19,21 +19,17 @@ use crate::signals::hashed_key;
 /// A record as it was in the table when it was read.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-/// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-/// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::{Fingerprint, Scope};
 ///
+/// let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+/// charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+/// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
 /// assert_eq!(Scope::from_encoded(&record.scope)?, Scope::new("payments"));
 /// assert_eq!((record.key.as_str(), record.attempt), ("order-42", 1));
 /// assert_eq!(record.fingerprint[1..], Fingerprint::of(&1200)?.as_bytes()[..]);
-/// # Ok(())
-/// # }
+/// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -66,16 +62,13 @@ pub struct StoredRecord {
 /// The state of an operation.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use std::time::Duration;
+///
 /// use dynamodb_idempotency::admin::StoredState;
 ///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
 /// let record = pending.read().await?.expect("a record");
 /// match record.state {
 ///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
@@ -83,8 +76,7 @@ pub struct StoredRecord {
 ///         panic!("it is running")
 ///     }
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
@@ -114,11 +106,7 @@ pub enum StoredState {
 /// A step that is done.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
 /// let order = idempotency.operation("orders").key("42");
 /// order
 ///     .run(async |execution| {
@@ -130,8 +118,7 @@ pub enum StoredState {
 ///     })
 ///     .await
 ///     .map_err(|error| error.to_string())?;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -146,23 +133,6 @@ pub struct StoredStep {
 }
 
 /// Why releasing a record may do harm.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
-/// use dynamodb_idempotency::admin::Danger;
-///
-/// let record = pending.read().await?.expect("a record");
-/// assert_eq!(record.dangers(), [Danger::LiveLease]);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Danger {
     /// Its owner's lease is live: the operation would run twice at once.
@@ -244,41 +214,12 @@ impl StoredRecord {
     }
 
     /// As the table has it: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// assert_eq!(record.status(), "COMPLETED");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn status(&self) -> &'static str {
         self.version.status.as_str()
     }
 
     /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
-    /// let record = pending.read().await?.expect("a record");
-    /// assert!(record.lease_left().is_some_and(|left| left <= Duration::from_secs(31)));
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn lease_left(&self) -> Option<Duration> {
         match self.state {
@@ -296,21 +237,17 @@ impl StoredRecord {
     /// that.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let pending = sandbox.record("payments", "order-42");
+    /// pending.pending(Duration::from_secs(30)).await?;
     /// let record = pending.read().await?.expect("a record");
     /// assert_eq!(record.abandoned_for(), None); // its lease is live
     /// pending.abandoned().await?;
     /// let record = pending.read().await?.expect("a record");
     /// assert!(record.abandoned_for().is_some_and(|over| over > Duration::from_secs(30)));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn abandoned_for(&self) -> Option<Duration> {
@@ -328,21 +265,15 @@ impl StoredRecord {
     /// Whether its retention is over, so that it counts as absent until DynamoDB deletes it.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// # use std::time::Duration;
-    /// assert!(!record.is_expired());
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert!(!payment.read().await?.expect("a record").is_expired());
     /// sandbox.clock().advance(Duration::from_secs(25 * 3600));
-    /// let record = sandbox.record("payments", "order-42").read().await?.expect("not deleted yet");
-    /// assert!(record.is_expired());
-    /// # Ok(())
-    /// # }
+    /// assert!(payment.read().await?.expect("not deleted yet").is_expired());
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn is_expired(&self) -> bool {
@@ -352,22 +283,15 @@ impl StoredRecord {
     /// The harm that a [`release`](super::Admin::release) could do.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// use dynamodb_idempotency::admin::Danger;
     ///
-    /// assert_eq!(record.dangers(), [Danger::Completed]);
-    /// sandbox.record("payments", "order-42").expired().await?;
-    /// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// assert!(record.dangers().is_empty());
-    /// # Ok(())
-    /// # }
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").dangers(), [Danger::Completed]);
+    /// payment.expired().await?;
+    /// assert!(payment.read().await?.expect("a record").dangers().is_empty());
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn dangers(&self) -> Vec<Danger> {
@@ -387,38 +311,12 @@ impl StoredRecord {
     }
 
     /// What log lines show for its key: [`hashed_key`](crate::signals::hashed_key).
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # sandbox.record("payments", "order-42").completed("re_1").await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// assert_eq!(record.key_hash(), "84732e2b3cfd95c4");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn key_hash(&self) -> String {
         hashed_key(self.record_key.as_str())
     }
 
     /// The item, in DynamoDB's own JSON.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let charge = idempotency.operation("payments").key("order-42").payload(&1200);
-    /// # charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
-    /// # let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-    /// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn raw(&self) -> Value {
         json::item(&self.item)

@@ -7,16 +7,13 @@ use crate::error::{Error, ErrorKind};
 /// The result of a release.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
 /// use dynamodb_idempotency::admin::Released;
 ///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
 /// pending.abandoned().await?;
 /// let shown = pending.read().await?.expect("a record");
 /// pending.pending(Duration::from_secs(30)).await?; // somebody has taken it over since
@@ -24,8 +21,7 @@ use crate::error::{Error, ErrorKind};
 ///     Released::Changed(now) => assert_ne!(now.owner, shown.owner),
 ///     other => panic!("{other:?}"),
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
@@ -44,17 +40,14 @@ impl Admin<'_> {
     /// of steps. Its answer and its steps are removed; its attempts count on.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use std::time::Duration;
+    ///
     /// use dynamodb_idempotency::ErrorKind;
     /// use dynamodb_idempotency::admin::Released;
     ///
+    /// let pending = sandbox.record("payments", "order-42");
+    /// pending.pending(Duration::from_secs(30)).await?;
     /// let admin = idempotency.admin();
     /// let live = pending.read().await?.expect("a record");
     /// assert_eq!(admin.release(&live).await.unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -64,8 +57,7 @@ impl Admin<'_> {
     /// assert!(matches!(admin.release(&stuck).await?, Released::Released));
     /// let released = pending.read().await?.expect("a record that anybody may replace");
     /// assert_eq!(released.status(), "RELEASED");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -82,24 +74,6 @@ impl Admin<'_> {
 
     /// As [`release`](Self::release), whatever its dangers are. If an owner still runs, it can
     /// store its answer after the release, unless a later attempt has begun.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
-    /// use dynamodb_idempotency::admin::Released;
-    ///
-    /// let live = pending.read().await?.expect("a record");
-    /// let released = idempotency.admin().release_in_spite(&live).await?;
-    /// assert!(matches!(released, Released::Released));
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// As `release`, except for the dangers.

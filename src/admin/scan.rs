@@ -19,22 +19,18 @@ use crate::record::{Item, Status};
 /// Which records a scan returns. It reads all of them in any case, and costs the same.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
 /// use dynamodb_idempotency::admin::Select;
 ///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
 /// sandbox.record("payments", "order-43").completed("re_1").await?;
 /// let admin = idempotency.admin();
 /// assert_eq!(admin.page(0, 1, Select::All, None).await?.records.len(), 2);
 /// assert_eq!(admin.page(0, 1, Select::Pending, None).await?.records.len(), 1);
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,16 +49,13 @@ pub enum Select {
 /// continue the scan. It contains a key of the table, in base64.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
 /// use dynamodb_idempotency::admin::{Cursor, Select};
 ///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
 /// let (mut after, mut records): (Option<Cursor>, _) = (None, 0);
 /// loop {
 ///     let page = idempotency.admin().page(0, 1, Select::All, after).await?;
@@ -72,8 +65,7 @@ pub enum Select {
 ///     after = Some(next.to_string().parse()?);
 /// }
 /// assert_eq!(records, 1);
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cursor(Item);
@@ -106,24 +98,6 @@ impl FromStr for Cursor {
 }
 
 /// The result of one request of a scan.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
-/// use dynamodb_idempotency::admin::{Page, Select};
-///
-/// let page: Page = idempotency.admin().page(0, 1, Select::All, None).await?;
-/// assert_eq!((page.records.len(), page.scanned), (1, 1));
-/// assert!(page.unreadable.is_empty() && page.next.is_none());
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page {
@@ -144,11 +118,7 @@ pub struct Page {
 /// An item that this version does not understand.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
 /// use aws_sdk_dynamodb::types::AttributeValue;
 /// use dynamodb_idempotency::admin::Select;
 ///
@@ -156,8 +126,7 @@ pub struct Page {
 /// put.item("pk", AttributeValue::S("somebody's".to_owned())).send().await?;
 /// let page = idempotency.admin().page(0, 1, Select::All, None).await?;
 /// assert_eq!(page.unreadable[0].pk.as_deref(), Some("somebody's"));
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -171,15 +140,10 @@ pub struct Unreadable {
 /// How large a table is, as DynamoDB counts about every six hours.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let size = idempotency.admin().approximate_size().await?;
 /// assert_eq!((size.items, size.bytes, size.read_units()), (0, 0, 0));
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -219,12 +183,7 @@ impl<'a> Admin<'a> {
     /// paid for.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Scope;
     /// use dynamodb_idempotency::admin::Select;
     ///
@@ -233,8 +192,7 @@ impl<'a> Admin<'a> {
     /// let refunds = Scope::new("refunds");
     /// let page = idempotency.admin().within(&refunds).page(0, 1, Select::All, None).await?;
     /// assert_eq!((page.records.len(), page.records[0].scope.as_str()), (1, "refunds"));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn within(self, scope: &'a Scope) -> Self {
@@ -242,17 +200,6 @@ impl<'a> Admin<'a> {
     }
 
     /// How large the table is, to know what reading it will take.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// assert_eq!(idempotency.admin().approximate_size().await?.items, 0);
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// As [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
@@ -275,24 +222,20 @@ impl<'a> Admin<'a> {
     /// missing. In a table with a composite key, part 0 has all records.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use std::time::Duration;
+    ///
     /// use dynamodb_idempotency::admin::Select;
     ///
+    /// let pending = sandbox.record("payments", "order-42");
+    /// pending.pending(Duration::from_secs(30)).await?;
     /// let admin = idempotency.admin();
     /// let (left, right) = tokio::try_join!(
     ///     admin.page(0, 2, Select::All, None),
     ///     admin.page(1, 2, Select::All, None),
     /// )?;
     /// assert_eq!(left.records.len() + right.records.len(), 1);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

@@ -6,35 +6,11 @@ use crate::error::{Error, ErrorKind};
 
 /// A record, or a part of a large answer, that has been expired for more than an hour;
 /// [`Page::expired`](super::Page::expired) has them.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// use std::time::Duration;
-///
-/// use dynamodb_idempotency::admin::{Expired, Select};
-///
-/// sandbox.record("payments", "order-42").completed("re_1").await?;
-/// sandbox.clock().advance(Duration::from_secs(26 * 3600)); // a day is the default retention
-/// let page = idempotency.admin().page(0, 1, Select::Expired, None).await?;
-/// assert_eq!(page.expired.iter().map(Expired::pk).collect::<Vec<_>>(), ["payments#order-42"]);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct Expired(pub(super) dynamodb::Expired);
 
 impl Expired {
     /// `scope#key`, as the table has it.
-    ///
-    /// ```
-    /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
-    ///     println!("{}", expired.pk());
-    /// }
-    /// ```
     #[must_use]
     pub fn pk(&self) -> &str {
         self.0.key.as_str()
@@ -49,11 +25,7 @@ impl Admin<'_> {
     /// consistency) grows without this. No function needs the permission, `dynamodb:DeleteItem`.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::admin::Select;
@@ -66,8 +38,7 @@ impl Admin<'_> {
     ///     assert!(admin.delete_expired(&expired).await?);
     /// }
     /// assert!(record.read().await?.is_none());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

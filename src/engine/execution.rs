@@ -92,11 +92,7 @@ impl Execution {
     /// retention, and for an hour after a release.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::Failure;
     ///
     /// let charge = || idempotency.operation("charge").key("order-42").policy(|policy| {
@@ -106,8 +102,7 @@ impl Execution {
     /// assert!(first.is_err());
     /// let attempt = charge().run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
     /// assert_eq!(attempt, 2);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
@@ -117,20 +112,15 @@ impl Execution {
     /// This attempt's identity, random and unique: 32 hex digits.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42");
     /// let owner = operation
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
     ///     .await?;
     /// assert_eq!(owner.len(), 32);
     /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
     /// assert_eq!(record.owner, owner);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
@@ -140,23 +130,19 @@ impl Execution {
     /// How long the lease still holds; zero once it is over or lost.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::Lease;
     ///
-    /// let operation = operation.policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))));
-    /// let left = operation
+    /// let left = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))))
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
     ///     .await?;
     /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
@@ -170,18 +156,15 @@ impl Execution {
     /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::{ErrorKind, LeaseExpired};
     ///
     /// let record = sandbox.record("charge", "order-42");
-    /// let ran = operation
+    /// let ran = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
     ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
     ///     .run(async |execution| {
     ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
@@ -191,8 +174,7 @@ impl Execution {
     ///     })
     ///     .await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::LeaseLost);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
@@ -202,23 +184,6 @@ impl Execution {
     /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
     /// is [`Outage::Open`](crate::Outage::Open), for a message without a key that runs all the
     /// same, and if idempotency is [switched off](crate::Builder::disabled).
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let operation = idempotency.operation("charge").key("order-42");
-    /// operation
-    ///     .run(async |execution| {
-    ///         assert!(execution.is_protected());
-    ///         Ok::<_, std::io::Error>(())
-    ///     })
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.inner.is_protected
@@ -227,12 +192,6 @@ impl Execution {
     /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
     /// every attempt of this operation, and different for each label and each operation. See
     /// [`DerivedKey`] for how long that protects.
-    ///
-    /// ```
-    /// # async fn example(execution: dynamodb_idempotency::Execution) {
-    /// let refund = execution.derive_key("refund").uuid();
-    /// # }
-    /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
         DerivedKey::child(&self.inner.claim.key, label)
@@ -247,15 +206,12 @@ impl Execution {
     /// this execution has stored steps, those have happened: the record is kept as FAILED.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # let operation = idempotency.operation("charge").key("order-42");
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Outcome;
     ///
-    /// let outcome = operation
+    /// let outcome = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
     ///     .run_with_outcome(async |execution| {
     ///         execution.nothing_executed();
     ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())
@@ -264,8 +220,7 @@ impl Execution {
     /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
     /// let record = sandbox.record("charge", "order-42").read().await?.expect("a free record");
     /// assert_eq!(record.status(), "RELEASED");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn nothing_executed(&self) {
         self.inner.nothing_executed.store(true, Ordering::Relaxed);

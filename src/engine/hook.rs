@@ -90,70 +90,12 @@ impl Abandoned {
     }
 
     /// How often the operation was started: the number of the attempt that gave no answer.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     assert_eq!(abandoned.attempt(), 1);
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
     /// When the operation was first started, by DynamoDB's clock.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     assert!(abandoned.created_at() < abandoned.lease_ended_at());
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn created_at(&self) -> SystemTime {
         self.created_at.to_system()
@@ -162,36 +104,14 @@ impl Abandoned {
     /// When the last owner's lease ended, by DynamoDB's clock.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     // Still within the time that the other service needs to show what it did?
-    ///     let settled = abandoned.lease_ended_at() + Duration::from_secs(10);
-    ///     if sandbox.clock().now() < settled {
-    ///         return Ok(Reconciled::Refuse);
-    ///     }
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use dynamodb_idempotency::Abandoned;
+    ///
+    /// /// Whether the other service had the time that it needs to show what it did.
+    /// fn is_settled(abandoned: &Abandoned, now: SystemTime) -> bool {
+    ///     now >= abandoned.lease_ended_at() + Duration::from_secs(10)
+    /// }
     /// ```
     #[must_use]
     pub fn lease_ended_at(&self) -> SystemTime {
@@ -199,37 +119,6 @@ impl Abandoned {
     }
 
     /// The result of a step, if the step is done.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     let charge: Option<String> = abandoned.step("charge").map_err(StepError::NotRun)?;
-    ///     assert_eq!(charge.as_deref(), Some("ch_1"));
-    ///     assert_eq!(abandoned.step::<String>("ship").map_err(StepError::NotRun)?, None);
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if it has another type,
@@ -242,72 +131,12 @@ impl Abandoned {
     }
 
     /// The names of the steps that are done, in no order.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().flat_map(Checkpoints::names)
     }
 
     /// The key with which the operation's attempts call another service, as
     /// [`Execution::derive_key`](crate::Execution::derive_key).
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// # use dynamodb_idempotency::{Abandoned, Reconciled, RunError, StepError};
-    /// # type Judged = Result<Reconciled<String, StepError<std::io::Error>>, StepError<std::io::Error>>;
-    /// # type Done = Result<String, StepError<std::io::Error>>;
-    /// # let order = || idempotency.operation("order").key("42");
-    /// # let done = tokio::sync::Notify::new();
-    /// # let dies = order().run(async |execution| {
-    /// #     execution.step("charge", async { Ok::<_, std::io::Error>("ch_1".to_owned()) }).await?;
-    /// #     done.notify_one();
-    /// #     std::future::pending::<Result<String, StepError<std::io::Error>>>().await
-    /// # });
-    /// # tokio::select! { _ = dies => unreachable!(), () = done.notified() => {} }
-    /// # sandbox.clock().advance(Duration::from_secs(60));
-    /// let judge = async |abandoned: Abandoned| -> Judged {
-    ///     let key = abandoned.derive_key("charge"); // what the attempt called the other service with
-    ///     assert_eq!(key, abandoned.derive_key("charge"));
-    ///     assert_ne!(key, abandoned.derive_key("refund"));
-    ///     Ok(Reconciled::Completed("shipped".to_owned()))
-    /// };
-    /// # let answer = order().reconcile(judge).run(async |_| -> Done { unreachable!() }).await?;
-    /// # assert_eq!(answer, "shipped");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
         DerivedKey::child(&self.key, label)

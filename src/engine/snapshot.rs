@@ -16,13 +16,6 @@ impl Idempotency {
     /// Make them before the first request, for example before a [`preflight`](Self::preflight):
     /// open connections are noted from then on, unless Lambda says that it takes no snapshot of
     /// this environment. Register them once.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// // For `lambda::runtime(..)?.register_snapstart_resource(hooks)`.
-    /// let hooks = std::sync::Arc::new(idempotency.snapshot_hooks());
-    /// # }
-    /// ```
     #[must_use]
     pub fn snapshot_hooks(&self) -> SnapshotHooks {
         let kind = std::env::var(INITIALIZATION_TYPE);
@@ -39,19 +32,14 @@ impl Idempotency {
 /// calls both hooks.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let hooks = idempotency.snapshot_hooks();
 /// idempotency.preflight().scope("payments").await?;
 ///
 /// hooks.before_snapshot()?;
 /// // Here the machine is stopped, and goes on elsewhere at another time.
 /// hooks.after_restore().await;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone)]
 pub struct SnapshotHooks {
@@ -62,14 +50,6 @@ impl SnapshotHooks {
     /// Removes what another machine must not use: the connections that were opened since the hooks
     /// were made are not used any more, what was learned of DynamoDB's clock is dropped, and the
     /// [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-    /// let hooks = idempotency.snapshot_hooks();
-    /// hooks.before_snapshot()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the hooks of this [`Idempotency`], or of a clone of it, have
@@ -94,13 +74,6 @@ impl SnapshotHooks {
     ///
     /// An error of `warm` is a warning in the log: the first call tries again. Make new hooks for
     /// another snapshot.
-    ///
-    /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let hooks = idempotency.snapshot_hooks();
-    /// hooks.after_restore().await;
-    /// # }
-    /// ```
     pub async fn after_restore(&self) {
         let table = &self.idempotency.core.table;
         table.connections.restored();

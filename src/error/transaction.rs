@@ -9,10 +9,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::Error;
 
 /// How many of your items fit beside the record: DynamoDB accepts 100 in all.
-///
-/// ```
-/// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
-/// ```
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
 /// A condition of one of the caller's own items did not hold: nothing was written.
@@ -40,38 +36,6 @@ pub(crate) struct Failed {
 
 impl ConditionFailed {
     /// Which item it was, counted from 0; the first, if there are several.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
-    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
-    /// # let account = AttributeValue::S("account-7".to_owned());
-    /// # let balance = AttributeValue::N("5".to_owned());
-    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
-    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
-    /// # let check = ConditionCheck::builder()
-    /// #     .table_name(sandbox.table()).key("pk", account)
-    /// #     .condition_expression("balance >= :amount")
-    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
-    /// #     .build()?;
-    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
-    /// # let transfer = idempotency.operation("transfers").key("order-42");
-    /// let refuse = |failed: &ConditionFailed| {
-    ///     assert_eq!(failed.index(), 0); // the debit
-    ///     Some("insufficient funds".to_owned())
-    /// };
-    /// # let answer = transfer.run_transaction(async || {
-    /// #     let answer = Transaction::new("transferred".to_owned());
-    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
-    /// # }).await?;
-    /// # assert_eq!(answer, "insufficient funds");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn index(&self) -> usize {
         self.first.index
@@ -80,39 +44,6 @@ impl ConditionFailed {
     /// The item in the table, by which the condition was judged. `None` if there is none, or if
     /// your item asked for
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
-    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
-    /// # let account = AttributeValue::S("account-7".to_owned());
-    /// # let balance = AttributeValue::N("5".to_owned());
-    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
-    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
-    /// # let check = ConditionCheck::builder()
-    /// #     .table_name(sandbox.table()).key("pk", account)
-    /// #     .condition_expression("balance >= :amount")
-    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
-    /// #     .build()?;
-    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
-    /// # let transfer = idempotency.operation("transfers").key("order-42");
-    /// let refuse = |failed: &ConditionFailed| {
-    ///     let account = failed.item().expect("the account exists");
-    ///     assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
-    ///     Some("insufficient funds".to_owned())
-    /// };
-    /// # let answer = transfer.run_transaction(async || {
-    /// #     let answer = Transaction::new("transferred".to_owned());
-    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
-    /// # }).await?;
-    /// # assert_eq!(answer, "insufficient funds");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
         self.first.item.as_ref()
@@ -120,39 +51,6 @@ impl ConditionFailed {
 
     /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
     /// [`item`](Self::item).
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
-    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
-    /// # let account = AttributeValue::S("account-7".to_owned());
-    /// # let balance = AttributeValue::N("5".to_owned());
-    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
-    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
-    /// # let check = ConditionCheck::builder()
-    /// #     .table_name(sandbox.table()).key("pk", account)
-    /// #     .condition_expression("balance >= :amount")
-    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
-    /// #     .build()?;
-    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
-    /// # let transfer = idempotency.operation("transfers").key("order-42");
-    /// let refuse = |failed: &ConditionFailed| {
-    ///     let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
-    ///     assert_eq!(indexes, [0]);
-    ///     Some("insufficient funds".to_owned())
-    /// };
-    /// # let answer = transfer.run_transaction(async || {
-    /// #     let answer = Transaction::new("transferred".to_owned());
-    /// #     Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
-    /// # }).await?;
-    /// # assert_eq!(answer, "insufficient funds");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn all(
         &self,
     ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {

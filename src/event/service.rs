@@ -24,18 +24,27 @@ use crate::policy::Policy;
 /// [`Idempotency::event`](crate::Idempotency::event).
 ///
 /// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use std::time::Duration;
 ///
-/// use dynamodb_idempotency::{Fingerprint, event::JsonEvent};
-/// use lambda_runtime::{Error, LambdaEvent};
+/// use dynamodb_idempotency::Fingerprint;
+/// use dynamodb_idempotency::event::JsonEvent;
+/// use lambda_runtime::{Context, Error, LambdaEvent, Service};
 ///
-/// let key_of = |file: &String| file.clone();
-/// let service = idempotency
-///     .event("import", key_of, async |_: LambdaEvent<String>, _| Ok::<_, Error>(3))
+/// let key_of = |import: &(String, u32)| import.0.clone();
+/// let mut service = idempotency
+///     .event("import", key_of, async |event: LambdaEvent<(String, u32)>, _| {
+///         Ok::<_, Error>(event.payload.1) // your business here
+///     })
 ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
-///     .fingerprint(|event: &JsonEvent| Fingerprint::builder().json(event.get().as_bytes()).finish());
-/// # }
+///     // The key says it all: another event under the same key is a repeat as well.
+///     .fingerprint(|_: &JsonEvent| Fingerprint::builder().finish());
+///
+/// for event in [r#"["a.csv", 1]"#, r#"["a.csv", 2]"#] {
+///     let event = LambdaEvent::new(event.parse::<JsonEvent>()?, Context::default());
+///     assert_eq!(service.call(event).await?, 1);
+/// }
+/// # Ok(()) });
 /// ```
 pub struct Event<P, F> {
     pub(super) config: Arc<Config<P>>,
@@ -67,26 +76,6 @@ impl<P> Clone for Config<P> {
 
 impl<P, F> Event<P, F> {
     /// Changes the inherited policy for these events.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
-    /// # use lambda_runtime::{Context, LambdaEvent, Service};
-    /// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
-    /// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
-    /// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
-    /// let mut service = service.policy(|policy| policy.retention(Duration::from_secs(30)));
-    /// assert_eq!(service.call(deliver(r#"["a.csv", 1]"#)?).await?, 1);
-    /// sandbox.clock().advance(Duration::from_secs(60));
-    /// assert_eq!(service.call(deliver(r#"["a.csv", 2]"#)?).await?, 2);
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         let config = Arc::make_mut(&mut self.config);
@@ -95,26 +84,6 @@ impl<P, F> Event<P, F> {
     }
 
     /// The part of an event that must be the same in a repeat. Default: its JSON value.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
-    /// # use lambda_runtime::{Context, LambdaEvent, Service};
-    /// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
-    /// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
-    /// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
-    /// // The key says it all: another event under the same key is a repeat as well.
-    /// let mut service = service.fingerprint(|_| Fingerprint::builder().finish());
-    /// assert_eq!(service.call(deliver(r#"["a.csv", 1]"#)?).await?, 1);
-    /// assert_eq!(service.call(deliver(r#"["a.csv", 2]"#)?).await?, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn fingerprint(
         mut self,
@@ -141,25 +110,6 @@ impl<P, F> fmt::Debug for Event<P, F> {
 }
 
 /// The future of an [`Event`]'s answer.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # use dynamodb_idempotency::{Fingerprint, event::{EventFuture, JsonEvent}};
-/// # use lambda_runtime::{Context, LambdaEvent, Service};
-/// # let handler = async |event: LambdaEvent<(String, u32)>, _| Ok::<_, std::io::Error>(event.payload.1);
-/// # let service = idempotency.event("import", |event: &(String, u32)| event.0.clone(), handler);
-/// # let deliver = |text: &str| text.parse().map(|event: JsonEvent| LambdaEvent::new(event, Context::default()));
-/// # let mut service = service;
-/// let answer: EventFuture<u32, std::io::Error> = service.call(deliver(r#"["a.csv", 3]"#)?);
-/// assert_eq!(answer.await?, 3);
-/// # Ok(())
-/// # }
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct EventFuture<T, E>(Running<T, E>);
 

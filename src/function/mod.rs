@@ -42,15 +42,14 @@ use crate::policy::{Failure, Policy};
 /// another request with the same key is an error, and does not get somebody else's answer.
 ///
 /// ```
-/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let receipt = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
 ///     .payload(&("order-42", 1200))
 ///     .run(async |execution| Ok::<_, std::io::Error>(execution.derive_key("card").uuid()))
 ///     .await?;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before run()"]
@@ -118,7 +117,7 @@ impl<'a> Operation<'a> {
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
     ///
     /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Debug, Serialize, Deserialize)]
@@ -131,8 +130,7 @@ impl<'a> Operation<'a> {
     ///     .run(async |_| Err::<(), _>(Declined { code: "stolen_card".to_owned() }))
     ///     .await;
     /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn replay_errors<E: Serialize + DeserializeOwned + 'static>(mut self) -> Self {
         self.policy.failure = match self.policy.failure {
@@ -192,24 +190,12 @@ impl<'a> Operation<'a> {
 
     /// What identifies this operation within its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let operation = idempotency.operation("charge").key("order-42");
-    /// # }
-    /// ```
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Unshown(key.into());
         self
     }
 
     /// Adds a segment to the scope: a version, a region. For a customer see [`Scope::tenant`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
-    /// # }
-    /// ```
     pub fn segment(mut self, segment: &str) -> Self {
         self.scope = self.scope.segment(segment);
         self
@@ -218,24 +204,12 @@ impl<'a> Operation<'a> {
     /// The request. A repeat with the same key must have the same one. It is compared by its JSON
     /// value: the order of a map's members does not matter, but that of a sequence does. So leave
     /// out a `HashSet`, whose order changes with every process.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let operation = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
-    /// # }
-    /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
         self.fingerprint = Fingerprint::by_value(payload).map_err(Arc::new);
         self
     }
 
     /// The request as bytes, compared as they are.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let operation = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
-    /// # }
-    /// ```
     pub fn payload_bytes(self, payload: &[u8]) -> Self {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
@@ -256,17 +230,6 @@ impl<'a> Operation<'a> {
     }
 
     /// Changes the inherited policy for this operation.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Takeover;
-    ///
-    /// let operation = idempotency
-    ///     .operation("charge")
-    ///     .key("order-42")
-    ///     .policy(|policy| policy.takeover(Takeover::Reject));
-    /// # }
-    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -309,14 +272,13 @@ impl<'a> Operation<'a> {
     /// goes on.
     ///
     /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// let receipt: String = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
     ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
     ///     .await?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -333,18 +295,6 @@ impl<'a> Operation<'a> {
     }
 
     /// As [`run`](Self::run), and says whether the answer is new, replayed or reconciled.
-    ///
-    /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-    /// let outcome = idempotency
-    ///     .operation("charge")
-    ///     .key("order-42")
-    ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
-    ///     .await?;
-    /// println!("a replay: {}", outcome.is_replayed());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// As `run`.

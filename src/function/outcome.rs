@@ -4,7 +4,7 @@
 /// replayed or reconciled.
 ///
 /// ```
-/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use dynamodb_idempotency::Outcome;
 ///
 /// let outcome = idempotency
@@ -18,8 +18,7 @@
 ///     stored => assert!(stored.is_replayed() || matches!(stored, Outcome::Reconciled(_))),
 /// }
 /// let receipt = outcome.into_inner();
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

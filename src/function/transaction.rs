@@ -35,8 +35,9 @@ impl Operation<'_> {
     /// does not apply: the effect needs DynamoDB too.
     ///
     /// ```no_run
-    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// # use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
+    ///
     /// async fn transfer(
     ///     idempotency: &Idempotency,
     ///     debit: TransactWriteItem, // on the condition that the balance suffices
@@ -71,7 +72,7 @@ impl Operation<'_> {
     /// it is the one for a failed condition), replayed, or with nothing executed.
     ///
     /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::Transaction;
     ///
     /// let outcome = idempotency
@@ -82,8 +83,7 @@ impl Operation<'_> {
     ///     })
     ///     .await?;
     /// println!("a replay: {}", outcome.is_replayed());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

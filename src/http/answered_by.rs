@@ -8,15 +8,11 @@ use super::problem::ProblemKind;
 /// layers above, logs and metrics. A response to a request that passed through has none.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use bytes::Bytes;
-/// # use http_body_util::Full;
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// use bytes::Bytes;
 /// use dynamodb_idempotency::http::{AnsweredBy, ProblemKind};
 /// use http::{Request, Response};
+/// use http_body_util::Full;
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// let handler = service_fn(async |_: Request<Full<Bytes>>| {
@@ -36,8 +32,7 @@ use super::problem::ProblemKind;
 ///     let response = service.clone().oneshot(request.body(Full::default())?).await?;
 ///     assert_eq!(response.extensions().get(), Some(&answered_by));
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

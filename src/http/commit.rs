@@ -19,9 +19,10 @@ impl Execution {
     /// has happened. Headers that are not stored are sent once, with this request's response.
     ///
     /// ```no_run
-    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// # use dynamodb_idempotency::{CommitError, Execution};
-    /// # use http::Response;
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{CommitError, Execution};
+    /// use http::Response;
+    ///
     /// async fn book(
     ///     execution: &Execution,
     ///     row: TransactWriteItem,

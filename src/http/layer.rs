@@ -59,15 +59,6 @@ impl Http {
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
     /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use axum::{Router, routing::post};
-    ///
-    /// let layer = idempotency.http("payments").layer();
-    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
-    /// # }
-    /// ```
     pub fn layer(self) -> IdempotencyLayer {
         IdempotencyLayer::new(Arc::new(self.config), Effect::Handler)
     }
@@ -95,17 +86,16 @@ impl IdempotencyLayer {
     /// pass through.
     ///
     /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-    /// use axum::{Router, routing::post};
+    /// use axum::Router;
+    /// use dynamodb_idempotency::http::IdempotencyLayer;
+    /// use tokio::net::TcpListener;
     ///
-    /// let layer = idempotency.http("payments").layer();
-    /// let router = Router::new().route("/payments", post(async || "paid").route_layer(layer.clone()));
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-    /// axum::serve(listener, router).with_graceful_shutdown(interrupted).await?;
-    /// layer.drain().await; // handlers whose clients have hung up
-    /// # Ok(())
-    /// # }
+    /// async fn serve(listener: TcpListener, router: Router, layer: IdempotencyLayer) -> std::io::Result<()> {
+    ///     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    ///     axum::serve(listener, router).with_graceful_shutdown(interrupted).await?;
+    ///     layer.drain().await; // handlers whose clients have hung up
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn drain(&self) {
         self.owners.close();
@@ -150,29 +140,6 @@ pub struct IdempotencyService<S> {
 }
 
 /// The future of an [`IdempotencyService`]'s answer.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use bytes::Bytes;
-/// # use http_body_util::Full;
-/// use dynamodb_idempotency::http::ResponseFuture;
-/// use http::{Request, Response};
-/// use tower::{Layer, Service, service_fn};
-///
-/// let handler = service_fn(async |_: Request<Full<Bytes>>| {
-///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
-/// });
-/// let mut service = idempotency.http("payments").layer().layer(handler);
-/// let request = Request::post("/payments").header("idempotency-key", "order-42");
-/// let answer: ResponseFuture<_, _> = service.call(request.body(Full::default())?);
-/// assert_eq!(answer.await?.status(), 200);
-/// # Ok(())
-/// # }
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<B, E>(Running<B, E>);
 

@@ -1,15 +1,12 @@
 //! HTTP: a handler whose repeats get the same answer.
 //!
 //! ```
-//! # use bytes::Bytes;
-//! # use dynamodb_idempotency::testing::Sandbox;
-//! # use http::{Request, Response};
-//! # use http_body_util::Full;
-//! # use tower::{Layer, ServiceExt, service_fn};
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let sandbox = Sandbox::start().await?;
-//! # let idempotency = sandbox.idempotency();
+//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
 //! let handler = service_fn(async |_: Request<Full<Bytes>>| {
 //!     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
 //! });
@@ -19,8 +16,7 @@
 //!     let response = service.clone().oneshot(request.body(Full::default())?).await?;
 //!     assert_eq!(response.headers().contains_key("idempotency-replayed"), replayed);
 //! }
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, and Stripe's if the draft
@@ -116,12 +112,6 @@ const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
 impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let http = idempotency.http("payments");
-    /// # }
-    /// ```
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
             config: Config {
@@ -164,6 +154,7 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 ///     .http("payments")
 ///     .methods([Method::POST])
 ///     .tenant(tenant::header_sha256("x-api-key"))
+///     .max_body_bytes(64 * 1024)
 ///     .layer();
 /// # }
 /// ```
@@ -226,44 +217,18 @@ enum TenantRule {
 
 impl Http {
     /// Changes the inherited policy for these requests.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Failure;
-    ///
-    /// let http = idempotency
-    ///     .http("payments")
-    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 3 }));
-    /// # }
-    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.config.policy = change(self.config.policy);
         self
     }
 
     /// The methods that are made idempotent. Default `POST` and `PATCH`.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use http::Method;
-    ///
-    /// let http = idempotency.http("payments").methods([Method::POST, Method::PUT]);
-    /// # }
-    /// ```
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.config.methods = methods.into_iter().collect();
         self
     }
 
     /// The header that carries the key. Default `Idempotency-Key`.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use http::HeaderName;
-    ///
-    /// let http = idempotency.http("payments").header(HeaderName::from_static("x-request-id"));
-    /// # }
-    /// ```
     pub fn header(mut self, name: HeaderName) -> Self {
         self.config.key = KeyRule::Header(name);
         self
@@ -274,13 +239,12 @@ impl Http {
     /// means a request without a key.
     ///
     /// ```
-    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// // PUT /payments/8e03978e: the client names what it creates.
     /// let http = idempotency
     ///     .http("payments")
     ///     .methods([http::Method::PUT])
     ///     .key(|parts| Some(parts.uri.path().strip_prefix("/payments/")?.to_owned()));
-    /// # drop(http);
     /// # }
     /// ```
     pub fn key(mut self, find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
@@ -290,12 +254,6 @@ impl Http {
 
     /// Whether a request without a key is refused with 400, or passes through without any
     /// protection. Default: refused.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let http = idempotency.http("payments").key_required(false);
-    /// # }
-    /// ```
     pub fn key_required(mut self, required: bool) -> Self {
         self.config.key_required = required;
         self
@@ -331,14 +289,6 @@ impl Http {
     /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
     /// scope. For APIs that serve anonymous clients too. A request that names several tenants is
     /// still refused.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::http::tenant;
-    ///
-    /// let http = idempotency.http("payments").optional_tenant(tenant::header_sha256("x-api-key"));
-    /// # }
-    /// ```
     pub fn optional_tenant<T: Into<Tenant>>(
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
@@ -433,13 +383,12 @@ impl Http {
     /// repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
-    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// // A token is for the client that asked first, and for nobody who reads the table.
     /// let http = idempotency.http("sessions").on_store(|mut response| {
     ///     response.headers_mut().remove("x-session-token");
     ///     response
     /// });
-    /// # drop(http);
     /// # }
     /// ```
     pub fn on_store(
@@ -454,14 +403,13 @@ impl Http {
     /// already. The record stays as it is.
     ///
     /// ```
-    /// # fn example(idempotency: dynamodb_idempotency::Idempotency) {
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use http::HeaderValue;
     ///
     /// let http = idempotency.http("payments").on_replay(|mut response| {
     ///     response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
     ///     response
     /// });
-    /// # drop(http);
     /// # }
     /// ```
     pub fn on_replay(
@@ -475,12 +423,6 @@ impl Http {
     /// The largest request body that is accepted, in bytes; above it the answer is 413 and nothing
     /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
     /// more than Lambda accepts.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let http = idempotency.http("payments").max_body_bytes(64 * 1024);
-    /// # }
-    /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.config.max_body_bytes = bytes;
         self
@@ -499,16 +441,6 @@ impl Http {
     ///
     /// For [`layer`](Self::layer) and `wrap_streaming`. With [`wrap`](Self::wrap) Lambda only
     /// accepts whole bodies.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let layer = idempotency
-    ///     .http("reports")
-    ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
-    ///     .stream_large_answers(true)
-    ///     .layer();
-    /// # }
-    /// ```
     pub fn stream_large_answers(mut self, stream: bool) -> Self {
         self.config.stream_large = stream;
         self
@@ -526,13 +458,6 @@ impl Http {
     ///
     /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` always
     /// refuse gRPC, and so do handlers that are one transaction.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// // Around a service of tonic's, say.
-    /// let layer = idempotency.http("payments").grpc(true).layer();
-    /// # }
-    /// ```
     pub fn grpc(mut self, serve: bool) -> Self {
         self.config.grpc = serve;
         self

@@ -1,11 +1,7 @@
 //! Webhooks: the sender names the event, and signs it. Feature `webhook`.
 //!
 //! ```
-//! # use dynamodb_idempotency::testing::Sandbox;
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let sandbox = Sandbox::start().await?;
-//! # let idempotency = sandbox.idempotency();
+//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
 //! use axum::{Router, body::Body, http::Request, routing::post};
 //! use dynamodb_idempotency::http::Webhook;
 //! use tower::ServiceExt;
@@ -20,8 +16,7 @@
 //! let forged = Request::post("/stripe").header("stripe-signature", "t=1790000000,v1=00");
 //! let answer = router.oneshot(forged.body(Body::from(r#"{"id":"evt_1"}"#))?).await?;
 //! assert_eq!(answer.status(), 401);
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! 1. The signature is checked first: without a valid one the answer is 401
@@ -89,14 +84,6 @@ impl Webhook {
     /// the event's `id` (`evt_…`). Give several secrets while you rotate them.
     ///
     /// The age is judged by the store's time.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::http::Webhook;
-    ///
-    /// let layer = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer();
-    /// # }
-    /// ```
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         Self { scheme: Scheme::Stripe(collect(secrets)), id: EventId::Json("/id".to_owned()) }
     }
@@ -104,14 +91,6 @@ impl Webhook {
     /// GitHub's: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which a
     /// redelivery repeats. GitHub does not sign that header: somebody who has recorded a delivery
     /// can send it again as another one, so serve it by HTTPS only.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::http::Webhook;
-    ///
-    /// let layer = idempotency.http("github").webhook(Webhook::github(["a secret"])).layer();
-    /// # }
-    /// ```
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let id = EventId::Header(HeaderName::from_static("x-github-delivery"));
         Self { scheme: Scheme::GitHub(collect(secrets)), id }

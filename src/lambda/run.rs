@@ -28,9 +28,9 @@ use crate::invocation::check_concurrency;
 ///     Ok(Response::builder().status(201).body("paid".into())?)
 /// }
 ///
-/// # async fn example(idempotency: Idempotency) -> Result<(), Error> {
-/// lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
-/// # }
+/// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
+///     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
+/// }
 /// ```
 ///
 /// # Errors
@@ -148,10 +148,10 @@ where
 ///     Ok(Response::new(Body::Empty))
 /// }
 ///
-/// # async fn example(idempotency: Idempotency) -> Result<(), Error> {
-/// let wrapped = idempotency.http("payments").wrap(service_fn(create_payment));
-/// lambda_http::lambda_runtime::run(RepeatedHeaders::from(wrapped)).await
-/// # }
+/// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
+///     let wrapped = idempotency.http("payments").wrap(service_fn(create_payment));
+///     lambda_http::lambda_runtime::run(RepeatedHeaders::from(wrapped)).await
+/// }
 /// ```
 #[derive(Clone)]
 pub struct RepeatedHeaders<A> {

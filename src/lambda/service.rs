@@ -24,18 +24,6 @@ impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`.
-    ///
-    /// ```
-    /// use lambda_http::{Body, Error, Request, Response, service_fn};
-    ///
-    /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
-    ///     Ok(Response::builder().status(201).body("paid".into())?)
-    /// }
-    ///
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let service = idempotency.http("payments").wrap(service_fn(create_payment));
-    /// # }
-    /// ```
     pub fn wrap<'a, S>(self, service: S) -> Idempotent<'a, S>
     where
         S: Service<Request> + 'a,
@@ -78,11 +66,10 @@ pub struct Idempotent<'a, S> {
 /// [`IdempotentTransaction`]: super::IdempotentTransaction
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use dynamodb_idempotency::Idempotency;
 /// use dynamodb_idempotency::lambda::HttpService;
-/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
-/// # use lambda_http::http;
+/// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
 ///
 /// /// For `main` and for tests.
 /// fn payments(idempotency: &Idempotency, currency: &'static str) -> impl HttpService {
@@ -91,15 +78,11 @@ pub struct Idempotent<'a, S> {
 ///     }))
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Error> {
-/// # let sandbox = Sandbox::start().await?;
-/// let mut service = payments(&sandbox.idempotency(), "eur");
+/// let mut service = payments(&idempotency, "eur");
 /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
 /// let response = service.call(request.body(Body::Empty)?).await?.into_inner();
 /// assert_eq!(response.body().as_ref(), b"eur");
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 pub trait HttpService<E = lambda_http::Error>:
     Service<Request, Response = LambdaResponse, Error = E, Future: Send + 'static>
@@ -134,25 +117,6 @@ pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
     /// The response itself.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lambda_http::Error> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
-    /// # use lambda_http::http;
-    ///
-    /// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
-    /// let mut service = idempotency.http("payments").wrap(handler);
-    /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
-    /// let request: Request = request.body(Body::Empty)?;
-    /// let response = service.call(request).await?.into_inner();
-    /// assert_eq!(response.body().as_ref(), b"paid");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn into_inner(self) -> Response<Body> {
         self.0
@@ -165,26 +129,22 @@ impl LambdaResponse {
 /// conversion also does without the tables of all encodings.
 ///
 /// ```
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use dynamodb_idempotency::lambda::LambdaResponse;
-/// use lambda_http::{Body, Error, Request, Response};
+/// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
 ///
 /// async fn create_payment(_: Request) -> Result<LambdaResponse, Error> {
 ///     let response = Response::builder().status(201).body(Body::from(r#"{"status":"paid"}"#))?;
 ///     Ok(response.into())
 /// }
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Error> {
-/// # use lambda_http::Service;
-/// # let sandbox = dynamodb_idempotency::testing::Sandbox::start().await?;
-/// # let mut service =
-/// #     sandbox.idempotency().http("payments").wrap(lambda_http::service_fn(create_payment));
-/// # for _ in 0..2 {
-/// #     let request = lambda_http::http::Request::post("/payments").header("idempotency-key", "k");
-/// #     let response = service.call(request.body(Body::Empty)?).await?.into_inner();
-/// #     assert_eq!(response.body(), &Body::Text(r#"{"status":"paid"}"#.to_owned()));
-/// # }
-/// # Ok(())
-/// # }
+///
+/// let mut service = idempotency.http("payments").wrap(service_fn(create_payment));
+/// for _ in 0..2 {
+///     let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+///     let response = service.call(request.body(Body::Empty)?).await?.into_inner();
+///     assert_eq!(response.body().as_ref(), br#"{"status":"paid"}"#);
+/// }
+/// # Ok(()) });
 /// ```
 impl From<Response<Body>> for LambdaResponse {
     fn from(response: Response<Body>) -> Self {
@@ -199,25 +159,6 @@ impl IntoResponse for LambdaResponse {
 }
 
 /// The future of an [`Idempotent`] service's answer.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), lambda_http::Error> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
-/// # use lambda_http::http;
-///
-/// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
-/// let mut service = idempotency.http("payments").wrap(handler);
-/// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
-/// let request: Request = request.body(Body::Empty)?;
-/// let answer: dynamodb_idempotency::lambda::ResponseFuture<'_, Error> = service.call(request);
-/// assert_eq!(answer.await?.into_inner().status(), 200);
-/// # Ok(())
-/// # }
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<'a, E>(Running<'a, E>);
 

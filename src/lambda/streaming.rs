@@ -29,15 +29,6 @@ impl Http {
     /// Requests that pass through stream as they do without it. The answer to a request with a key
     /// is held until it is stored. An answer that is too long to be stored can be sent as it
     /// arrives: [`stream_large_answers`](Self::stream_large_answers).
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use axum::{Router, routing::post};
-    ///
-    /// let router: Router = Router::new().route("/payments", post(async || "paid"));
-    /// let service = idempotency.http("payments").wrap_streaming(router);
-    /// # }
-    /// ```
     pub fn wrap_streaming<S>(self, service: S) -> IdempotentStream<S>
     where
         S: Service<Request>,
@@ -240,13 +231,13 @@ where
 impl<S> RepeatedHeaders<Streamed<S>> {
     /// The service that [`run_with_streaming_response`] runs, for tests and for your own runtimes.
     ///
-    /// ```no_run
+    /// ```
     /// use axum::Router;
     /// use dynamodb_idempotency::lambda::RepeatedHeaders;
     ///
-    /// # async fn example(router: Router) -> Result<(), lambda_http::Error> {
-    /// lambda_http::lambda_runtime::run(RepeatedHeaders::streaming(router)).await
-    /// # }
+    /// async fn serve(router: Router) -> Result<(), lambda_http::Error> {
+    ///     lambda_http::lambda_runtime::run(RepeatedHeaders::streaming(router)).await
+    /// }
     /// ```
     pub const fn streaming(service: S) -> Self {
         Self { inner: Streamed(service) }

@@ -1,7 +1,16 @@
 //! Tenants that Lambda knows: extractors for [`Http::tenant`](crate::http::Http::tenant).
 //!
 //! ```
+//! use dynamodb_idempotency::http::Http;
 //! use dynamodb_idempotency::lambda::tenant::{authorizer_claim, tenant_id};
+//!
+//! fn isolated(http: Http) -> Http {
+//!     http.tenant(tenant_id())
+//! }
+//!
+//! fn authorized(http: Http) -> Http {
+//!     http.tenant(authorizer_claim("sub"))
+//! }
 //!
 //! // A request that came neither under tenant isolation nor by an authorizer.
 //! let (parts, ()) = http::Request::new(()).into_parts();
@@ -15,14 +24,6 @@ use serde_json::Value;
 
 /// The tenant that the function was invoked for, under Lambda's tenant isolation mode. An empty one is
 /// refused with 400.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::lambda::tenant::tenant_id;
-///
-/// let http = idempotency.http("payments").tenant(tenant_id());
-/// # }
-/// ```
 pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| parts.extensions.get::<Context>()?.tenant_id.clone()
 }
@@ -30,14 +31,6 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
 /// authorizer put into its context. Numbers and booleans count by their JSON text. An empty claim
 /// is refused with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::lambda::tenant::authorizer_claim;
-///
-/// let http = idempotency.http("payments").tenant(authorizer_claim("sub"));
-/// # }
-/// ```
 pub fn authorizer_claim(
     name: &'static str,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {

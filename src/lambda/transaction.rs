@@ -31,13 +31,12 @@ impl Http {
     /// A request that passes through (by its method, or without a key that is not required) is
     /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
     ///
-    /// ```no_run
-    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// # use dynamodb_idempotency::{Idempotency, Transaction, lambda};
-    /// # use lambda_http::{Body, Error, Request, Response, service_fn};
-    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] {
-    /// #     [(); 2].map(|()| TransactWriteItem::builder().build())
-    /// # }
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{Idempotency, Transaction, lambda};
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] { unimplemented!() }
+    ///
     /// async fn transfer(request: Request) -> Result<Transaction<Response<Body>>, Error> {
     ///     let done = Response::builder().status(201).body(Body::Empty)?;
     ///     let refused = Response::builder().status(402).body(Body::from("insufficient funds"))?;
@@ -45,9 +44,10 @@ impl Http {
     ///         .items(debit_and_credit(&request))
     ///         .on_condition_failed(|_| Some(refused)))
     /// }
-    /// # async fn run(idempotency: Idempotency) -> Result<(), Error> {
-    /// lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))).await
-    /// # }
+    ///
+    /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
+    ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))).await
+    /// }
     /// ```
     pub fn wrap_transaction<'a, S>(self, service: S) -> IdempotentTransaction<'a, S>
     where
@@ -62,19 +62,6 @@ impl Http {
 }
 
 /// A `lambda_http` service of transactions that happen once; made by [`Http::wrap_transaction`].
-///
-/// ```
-/// use dynamodb_idempotency::{Idempotency, Transaction};
-/// use lambda_http::{Body, Error, Request, Response, service_fn};
-///
-/// async fn transfer(_: Request) -> Result<Transaction<Response<Body>>, Error> {
-///     Ok(Transaction::new(Response::new(Body::Empty)).items([])) // your writes here
-/// }
-///
-/// # fn example(idempotency: &Idempotency) {
-/// let service = idempotency.http("transfers").wrap_transaction(service_fn(transfer));
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct IdempotentTransaction<'a, S> {
     config: Arc<Config>,

@@ -191,14 +191,6 @@ impl<S: Source> Consumer<S> {
     }
 
     /// Where the idempotency key of a message is. Default: see the source's entry.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::MessageKey;
-    ///
-    /// let consumer = idempotency.sqs("payments").key(MessageKey::json("/payment_id"));
-    /// # }
-    /// ```
     pub fn key(mut self, key: MessageKey<S::Record>) -> Self {
         self.config.key = key;
         self
@@ -223,16 +215,6 @@ impl<S: Source> Consumer<S> {
     /// Changes the inherited policy for these messages.
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Failure;
-    ///
-    /// let consumer = idempotency
-    ///     .sqs("payments")
-    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }));
-    /// # }
-    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.config.policy = change(self.config.policy);
         self
@@ -264,26 +246,12 @@ impl<S: Source> Consumer<S> {
     /// Default 10.
     ///
     /// Their futures share one task: a handler that blocks its thread delays the others.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// let consumer = idempotency.sqs("payments").concurrency(20);
-    /// # }
-    /// ```
     pub fn concurrency(mut self, limit: usize) -> Self {
         self.config.concurrency = limit.max(1);
         self
     }
 
     /// In which order messages run. Default [`Order::Source`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::Order;
-    ///
-    /// let consumer = idempotency.kinesis("payments").order(Order::Key);
-    /// # }
-    /// ```
     pub fn order(mut self, order: Order) -> Self {
         self.config.order = order;
         self
@@ -295,14 +263,6 @@ impl<S: Source> Consumer<S> {
     ///
     /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
     /// the rest of the batch is not lost. Its key is free when the lease ends.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use std::time::Duration;
-    ///
-    /// let consumer = idempotency.sqs("payments").deadline_margin(Duration::from_secs(3));
-    /// # }
-    /// ```
     pub fn deadline_margin(mut self, margin: Duration) -> Self {
         self.config.deadline_margin = margin;
         self
@@ -314,27 +274,12 @@ impl<S: Source> Consumer<S> {
     ///
     /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
     /// mapping.** Without it, Lambda takes every response for success and failed messages are lost.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// // A queue whose mapping has no `ReportBatchItemFailures`.
-    /// let consumer = idempotency.sqs("payments").partial_response(false);
-    /// # }
-    /// ```
     pub fn partial_response(mut self, partial: bool) -> Self {
         self.config.partial_response = partial;
         self
     }
 
     /// What a message without a key gets. Default [`MissingKey::Fail`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::MissingKey;
-    ///
-    /// let consumer = idempotency.sqs("payments").missing_key(MissingKey::RunUnprotected);
-    /// # }
-    /// ```
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
         self.config.missing_key = missing;
         self
@@ -343,14 +288,6 @@ impl<S: Source> Consumer<S> {
     /// What happens to a message that cannot be read: a record of another source, a body that is
     /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
     /// it is needed. Default [`FailureAction::Report`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::FailureAction;
-    ///
-    /// let consumer = idempotency.sqs("payments").malformed(FailureAction::Acknowledge);
-    /// # }
-    /// ```
     pub fn malformed(mut self, action: FailureAction) -> Self {
         self.config.malformed = action;
         self
@@ -358,14 +295,6 @@ impl<S: Source> Consumer<S> {
 
     /// What happens to a message whose key was used before with another payload. Default
     /// [`FailureAction::Report`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::FailureAction;
-    ///
-    /// let consumer = idempotency.sqs("payments").mismatched(FailureAction::Acknowledge);
-    /// # }
-    /// ```
     pub fn mismatched(mut self, action: FailureAction) -> Self {
         self.config.mismatched = action;
         self
@@ -374,18 +303,6 @@ impl<S: Source> Consumer<S> {
     /// What happens to a message whose attempts are used up, under
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
     /// its record stays FAILED. Default [`FailureAction::Report`].
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Failure;
-    /// use dynamodb_idempotency::messages::FailureAction;
-    ///
-    /// let consumer = idempotency
-    ///     .sqs("payments")
-    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-    ///     .exhausted(FailureAction::Acknowledge);
-    /// # }
-    /// ```
     pub fn exhausted(mut self, action: FailureAction) -> Self {
         self.config.exhausted = action;
         self
@@ -395,14 +312,6 @@ impl<S: Source> Consumer<S> {
 impl Consumer<Sqs> {
     /// Opens the envelope of messages: key, payload and fingerprint are those of its content. A
     /// message without the envelope is [`malformed`](Self::malformed).
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::messages::Envelope;
-    ///
-    /// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns);
-    /// # }
-    /// ```
     pub fn envelope(mut self, envelope: Envelope) -> Self {
         self.config.envelope = Some(envelope);
         self

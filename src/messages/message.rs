@@ -32,63 +32,12 @@ pub struct Message<R> {
 
 impl<R> Message<R> {
     /// The whole record, with every field that its source sent.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-    /// # let event: JsonEvent = r#"{"Records": [{
-    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-    /// # }]}"#.parse()?;
-    /// # let event = LambdaEvent::new(event, Context::default());
-    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
-    ///     assert_eq!(message.record().message_id.as_deref(), Some("m-1"));
-    ///     Ok::<_, Error>(())
-    /// };
-    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
-    /// # assert!(response.batch_item_failures.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn record(&self) -> &R {
         &self.record
     }
 
     /// The whole record, owned.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-    /// # let event: JsonEvent = r#"{"Records": [{
-    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-    /// # }]}"#.parse()?;
-    /// # let event = LambdaEvent::new(event, Context::default());
-    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
-    ///     let record: SqsMessage = message.into_record();
-    ///     assert_eq!(record.event_source.as_deref(), Some("aws:sqs"));
-    ///     Ok::<_, Error>(())
-    /// };
-    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
-    /// # assert!(response.batch_item_failures.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn into_record(self) -> R {
         self.record
@@ -96,66 +45,12 @@ impl<R> Message<R> {
 
     /// What the producer sent, decoded: the table in [`messages`](super) says what that is for each
     /// source. If an envelope is opened, its content.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-    /// # let event: JsonEvent = r#"{"Records": [{
-    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-    /// # }]}"#.parse()?;
-    /// # let event = LambdaEvent::new(event, Context::default());
-    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
-    ///     assert_eq!(message.payload(), br#"{"amount": 1200}"#);
-    ///     Ok::<_, Error>(())
-    /// };
-    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
-    /// # assert!(response.batch_item_failures.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
     /// The payload as JSON.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-    /// # let event: JsonEvent = r#"{"Records": [{
-    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-    /// # }]}"#.parse()?;
-    /// # let event = LambdaEvent::new(event, Context::default());
-    /// #[derive(serde::Deserialize)]
-    /// struct Payment { amount: u64 }
-    ///
-    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
-    ///     let payment: Payment = message.json()?;
-    ///     assert_eq!(payment.amount, 1200);
-    ///     Ok::<_, Error>(())
-    /// };
-    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
-    /// # assert!(response.batch_item_failures.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if it is not JSON, or not of this type. The error has the place,
@@ -170,31 +65,6 @@ impl<R> Message<R> {
 
     /// The idempotency key that was found; `None` only if
     /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without one.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-    /// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-    /// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-    /// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-    /// # let event: JsonEvent = r#"{"Records": [{
-    /// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-    /// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-    /// # }]}"#.parse()?;
-    /// # let event = LambdaEvent::new(event, Context::default());
-    /// let handler = async |message: Message<SqsMessage>, _: Execution| {
-    ///     assert_eq!(message.key(), Some("order-42"));
-    ///     Ok::<_, Error>(())
-    /// };
-    /// # let response = idempotency.sqs("payments").handler(handler).call(event).await?;
-    /// # assert!(response.batch_item_failures.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

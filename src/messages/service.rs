@@ -22,17 +22,24 @@ use crate::json_event::JsonEvent;
 /// [`Consumer::handler`](super::Consumer::handler).
 ///
 /// ```
-/// use dynamodb_idempotency::{Idempotency, event::JsonEvent};
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// use dynamodb_idempotency::event::JsonEvent;
+/// use dynamodb_idempotency::messages::{ItemIdentifier, Message, events::sqs::SqsMessage};
 /// use lambda_runtime::{Context, Error, LambdaEvent, Service};
 ///
 /// // In a test, without Lambda.
-/// async fn deliver(idempotency: &Idempotency, event: JsonEvent) -> Result<(), Error> {
-///     let consumer = idempotency.sqs("payments");
-///     let mut service = consumer.handler(async |_, _| Ok::<_, Error>(()));
-///     let response = service.call(LambdaEvent::new(event, Context::default())).await?;
-///     assert!(response.batch_item_failures.is_empty());
-///     Ok(())
-/// }
+/// let event: JsonEvent = r#"{"Records": [{
+///     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
+///     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
+/// }]}"#.parse()?;
+/// let mut service = idempotency.sqs("payments").handler(async |message: Message<SqsMessage>, _| {
+///     assert_eq!(message.key(), Some("order-42"));
+///     Err::<(), Error>("declined".into())
+/// });
+/// let response = service.call(LambdaEvent::new(event, Context::default())).await?;
+/// let again: Vec<_> = response.item_identifiers().collect();
+/// assert_eq!(again, [&ItemIdentifier::Id("m-1".to_owned())]);
+/// # Ok(()) });
 /// ```
 pub struct MessageService<S: Source, F> {
     pub(super) config: Arc<Config<S>>,
@@ -56,9 +63,9 @@ impl<S: Source> Consumer<S> {
     ///     Ok(())
     /// }
     ///
-    /// # async fn example(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
-    /// lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
-    /// # }
+    /// async fn serve(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
+    ///     lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
+    /// }
     /// ```
     pub fn handler<F, Fut, E>(self, handler: F) -> MessageService<S, F>
     where
@@ -83,28 +90,6 @@ impl<S: Source, F> fmt::Debug for MessageService<S, F> {
 }
 
 /// The future of a [`MessageService`]'s answer.
-///
-/// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use dynamodb_idempotency::{Execution, event::JsonEvent};
-/// # use dynamodb_idempotency::messages::{BatchFuture, BatchResponse, ItemIdentifier, Message};
-/// # use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-/// # use lambda_runtime::{Context, Error, LambdaEvent, Service};
-/// # let event: JsonEvent = r#"{"Records": [{
-/// #     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",
-/// #     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
-/// # }]}"#.parse()?;
-/// # let event = LambdaEvent::new(event, Context::default());
-/// let mut service = idempotency.sqs("payments").handler(async |_, _| Ok::<_, Error>(()));
-/// let answer: BatchFuture<BatchResponse> = service.call(event);
-/// assert!(answer.await?.batch_item_failures.is_empty());
-/// # Ok(())
-/// # }
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct BatchFuture<T>(Running<T>);
 

@@ -168,11 +168,7 @@ pub enum Completed {
 /// first, except that one whose answer has parts reads first, so that a repeat writes none.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// use dynamodb_idempotency::Acquire;
 ///
 /// // A webhook that its sender repeats until it is tired.
@@ -183,8 +179,7 @@ pub enum Completed {
 ///     let answer = hook().run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
 ///     assert_eq!(answer, expected);
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -37,17 +37,6 @@ impl Idempotency {
     /// writes that it tries require an owner that does not exist, under a key that no record can
     /// have (`scope#`).
     ///
-    /// ```no_run
-    /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
-    /// use dynamodb_idempotency::Idempotency;
-    ///
-    /// # let client: aws_sdk_dynamodb::Client = unimplemented!();
-    /// let idempotency = Idempotency::new(client, "idempotency");
-    /// idempotency.preflight().scope("payments").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// | what is found | what happens |
     /// |---|---|
     /// | no table, one with other keys or that is not ready, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its fix |
@@ -76,8 +65,7 @@ impl Idempotency {
     /// if let Err(error) = idempotency.warm().await {
     ///     eprintln!("the first request will have to connect: {error}");
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -98,13 +86,12 @@ impl Idempotency {
 /// The checks of a function's start; made by [`Idempotency::preflight`], run by `.await`.
 ///
 /// ```
-/// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let findings = idempotency.preflight().scope("payments").await?;
 /// for finding in &findings {
 ///     println!("{:7} {}: {finding}", finding.verdict, finding.subject);
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[must_use = "nothing is checked before .await"]
 pub struct Preflight<'a> {
@@ -118,13 +105,6 @@ impl Preflight<'_> {
     /// small writes that do not happen. A role that may use the scope of an operation may use its
     /// tenants too: no need to name these. For a role that is limited to its tenant, name that
     /// tenant's scope.
-    ///
-    /// ```
-    /// # async fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), Box<dyn std::error::Error>> {
-    /// idempotency.preflight().scope("payments").scope("transfers").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn scope(mut self, scope: impl Into<Scope>) -> Self {
         self.scopes.push(scope.into());
         self

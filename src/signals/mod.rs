@@ -54,13 +54,12 @@ pub(crate) use self::metrics::{answer, takeover};
 /// What the span of a call shows of the record's key, `scope#key`.
 ///
 /// ```
-/// # fn example(client: aws_sdk_dynamodb::Client) -> Result<(), dynamodb_idempotency::Error> {
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
 /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
 ///
 /// // Keys that a short guess would find.
 /// let idempotency = Idempotency::builder(client, "idempotency").log_key(LogKey::Omitted).build()?;
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

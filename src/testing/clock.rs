@@ -14,22 +14,18 @@ use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 /// use it, so leases and retentions end when it says so.
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
-/// # let pending = sandbox.record("payments", "order-42");
-/// # pending.pending(Duration::from_secs(30)).await?;
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use std::time::Duration;
+///
 /// use dynamodb_idempotency::testing::SandboxClock;
 ///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
 /// let clock: &SandboxClock = sandbox.clock();
 /// clock.advance(Duration::from_secs(60));
 /// let record = pending.read().await?.expect("a record");
 /// assert!(record.abandoned_for().is_some()); // its lease was of 30 s
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SandboxClock {
@@ -39,40 +35,12 @@ pub struct SandboxClock {
 
 impl SandboxClock {
     /// Lets this much time pass at once; a part of a second counts as a whole one.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// let before = sandbox.clock().now();
-    /// sandbox.clock().advance(Duration::from_millis(1500));
-    /// assert!(sandbox.clock().now() >= before + Duration::from_secs(2));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn advance(&self, by: Duration) {
         let seconds = by.as_secs() + u64::from(by.subsec_nanos() > 0);
         self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
     /// The time that it shows.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::{Duration, SystemTime};
-    /// sandbox.clock().advance(Duration::from_secs(3600));
-    /// let ahead = sandbox.clock().now().duration_since(SystemTime::now())?;
-    /// assert!(ahead > Duration::from_secs(3500));
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn now(&self) -> SystemTime {
         SystemTimeSource::new().now() + Duration::from_secs(self.ahead().unsigned_abs())

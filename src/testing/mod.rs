@@ -6,8 +6,7 @@
 //! use dynamodb_idempotency::testing::Sandbox;
 //! use dynamodb_idempotency::{ErrorKind, Outcome};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # dynamodb_idempotency::testing::example(async |_, _| {
 //! let sandbox = Sandbox::start().await?;
 //! let idempotency = sandbox.idempotency();
 //! let charge = || {
@@ -25,8 +24,7 @@
 //! sandbox.clock().advance(Duration::from_secs(60));
 //! assert_eq!(charge().await?, Outcome::Executed("re_1".to_owned()));
 //! assert_eq!(record.read().await?.expect("a record").attempt, 2);
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! The crate makes the fingerprint of an HTTP request or a message. So let it run once, and then
@@ -35,6 +33,7 @@
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
 mod clock;
+mod example;
 mod record;
 
 use std::fmt;
@@ -45,6 +44,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use self::clock::SandboxClock;
+#[doc(hidden)]
+pub use self::example::example;
 pub use self::record::SandboxRecord;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
@@ -61,16 +62,14 @@ const TABLE: &str = "idempotency";
 /// [clock](Self::clock), and tokio's paused time does not work with a port.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # dynamodb_idempotency::testing::example(async |_, _| {
 /// use dynamodb_idempotency::testing::Sandbox;
 ///
 /// let sandbox = Sandbox::start().await?;
 /// let idempotency = sandbox.idempotency();
 /// let charge = idempotency.operation("charge").key("order-42");
 /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>(1200)).await?, 1200);
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 pub struct Sandbox {
     client: Client,
@@ -83,17 +82,6 @@ pub struct Sandbox {
 impl Sandbox {
     /// Starts one, with a table of the default schema.
     ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use dynamodb_idempotency::testing::Sandbox;
-    ///
-    /// let sandbox = Sandbox::start().await?;
-    /// assert!(sandbox.record("charge", "order-42").read().await?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if it cannot listen on a port of the loopback interface.
     pub async fn start() -> Result<Self, Error> {
@@ -103,8 +91,7 @@ impl Sandbox {
     /// Starts one, with a table of this schema.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # dynamodb_idempotency::testing::example(async |_, _| {
     /// use dynamodb_idempotency::TableSchema;
     /// use dynamodb_idempotency::testing::Sandbox;
     ///
@@ -113,8 +100,7 @@ impl Sandbox {
     /// sandbox.record("charge", "order-42").completed("re_1").await?;
     /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
     /// assert_eq!(record.raw()["SK"]["S"], "charge#order-42");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -142,21 +128,6 @@ impl Sandbox {
     }
 
     /// Its table, with the default policy.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// sandbox.record("charge", "order-42").completed("re_1").await?;
-    /// let idempotency = sandbox.idempotency();
-    /// let charge = idempotency.operation("charge").key("order-42");
-    /// let answer = charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
-    /// assert_eq!(answer, "re_1");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn idempotency(&self) -> Idempotency {
         self.idempotency.clone()
@@ -165,11 +136,7 @@ impl Sandbox {
     /// Its table, with settings.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
     /// use dynamodb_idempotency::{ErrorKind, Takeover};
     ///
     /// let idempotency =
@@ -178,8 +145,7 @@ impl Sandbox {
     /// let charge = idempotency.operation("charge").key("order-42");
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Abandoned);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn builder(&self) -> Builder {
         let builder = Idempotency::builder(self.client.clone(), TABLE);
@@ -187,78 +153,24 @@ impl Sandbox {
     }
 
     /// A client for it: for your own tables beside the crate's.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// let tables = sandbox.client().list_tables().send().await?;
-    /// assert_eq!(tables.table_names(), [sandbox.table()]);
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
     /// The name of its table.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// assert_eq!(sandbox.table(), "idempotency");
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn table(&self) -> &str {
         TABLE
     }
 
     /// The clock that its clients use, also as the store's clock.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use std::time::Duration;
-    /// # let pending = sandbox.record("payments", "order-42");
-    /// # pending.pending(Duration::from_secs(30)).await?;
-    /// sandbox.clock().advance(Duration::from_secs(60)); // beyond the lease
-    /// let charge = idempotency.operation("payments").key("order-42");
-    /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
-    /// assert_eq!(attempt, 2);
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn clock(&self) -> &SandboxClock {
         &self.clock
     }
 
     /// The record of a key, whether it exists or not.
-    ///
-    /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// let record = sandbox.record("charge", "order-42");
-    /// assert!(record.read().await?.is_none());
-    /// record.completed("re_1").await?;
-    /// assert_eq!(record.read().await?.expect("a record").status(), "COMPLETED");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
         SandboxRecord::new(self, scope.into(), key.into())
     }

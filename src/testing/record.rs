@@ -33,19 +33,15 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
 /// ```
-/// # use dynamodb_idempotency::testing::Sandbox;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sandbox = Sandbox::start().await?;
-/// # let idempotency = sandbox.idempotency();
-/// # use std::time::Duration;
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use std::time::Duration;
+///
 /// let record = sandbox.record("charge", "order-42").payload(&1200);
 /// record.pending(Duration::from_secs(30)).await?;
 /// record.completed("re_1").await?;
 /// let stored = record.read().await?.expect("a record");
 /// assert_eq!((stored.status(), stored.attempt), ("COMPLETED", 1));
-/// # Ok(())
-/// # }
+/// # Ok(()) });
 /// ```
 #[must_use = "nothing is written before one of its states is asked for"]
 pub struct SandboxRecord<'a> {
@@ -64,11 +60,7 @@ impl<'a> SandboxRecord<'a> {
     /// [`Operation::payload`](crate::Operation::payload) accepts it.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::ErrorKind;
     ///
     /// sandbox.record("charge", "order-42").payload(&1200).completed("re_1").await?;
@@ -77,8 +69,7 @@ impl<'a> SandboxRecord<'a> {
     /// assert_eq!(charge(1200).run(never).await?, "re_1");
     /// let error = charge(1300).run(never).await.unwrap_err();
     /// assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::Mismatch);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn payload<T: Serialize + ?Sized>(self, payload: &T) -> Self {
         let fingerprint = Fingerprint::of(payload).map(Some).map_err(|error| error.to_string());
@@ -88,19 +79,14 @@ impl<'a> SandboxRecord<'a> {
     /// The record belongs to the request with this fingerprint.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Fingerprint;
     ///
     /// let request = Fingerprint::builder().bytes(b"order-42").finish();
     /// sandbox.record("charge", "order-42").fingerprint(request).completed("re_1").await?;
     /// let charge = idempotency.operation("charge").key("order-42").fingerprint(request);
     /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?, "re_1");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn fingerprint(self, fingerprint: Fingerprint) -> Self {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
@@ -109,11 +95,7 @@ impl<'a> SandboxRecord<'a> {
     /// Somebody runs the operation, with this much of its lease left.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::ErrorKind;
@@ -123,8 +105,7 @@ impl<'a> SandboxRecord<'a> {
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// let error = ran.unwrap_err().into_handler().unwrap_err();
     /// assert!(matches!(error.kind(), ErrorKind::InProgress { .. }));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -139,17 +120,12 @@ impl<'a> SandboxRecord<'a> {
     /// Somebody ran the operation and died: its lease has been over for a minute.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// sandbox.record("charge", "order-42").abandoned().await?;
     /// let charge = idempotency.operation("charge").key("order-42");
     /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
     /// assert_eq!(attempt, 2);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -164,11 +140,7 @@ impl<'a> SandboxRecord<'a> {
     /// run once instead.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
     /// sandbox.record("charge", "order-42").completed("re_1").await?;
@@ -188,8 +160,7 @@ impl<'a> SandboxRecord<'a> {
     /// let charge = || coded.operation("charge").key("order-43");
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_3".to_owned())).await?;
     /// assert_eq!(charge().run(never).await?, "re_3");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -206,11 +177,7 @@ impl<'a> SandboxRecord<'a> {
     /// The operation has failed, and the failure is kept, with nothing to replay.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{ErrorKind, Failure};
     ///
     /// sandbox.record("charge", "order-42").failed().await?;
@@ -218,8 +185,7 @@ impl<'a> SandboxRecord<'a> {
     /// let charge = charge.policy(|policy| policy.failure(Failure::Replay));
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Failed);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -237,18 +203,13 @@ impl<'a> SandboxRecord<'a> {
     /// DynamoDB would have deleted it.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// let record = sandbox.record("charge", "order-42");
     /// record.completed("re_1").await?;
     /// record.expired().await?;
     /// let charge = idempotency.operation("charge").key("order-42");
     /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?, "re_2");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -270,17 +231,12 @@ impl<'a> SandboxRecord<'a> {
     /// The record as it is; `None` if there is none.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// let charge = idempotency.operation("charge").key("order-42");
     /// charge.run(async |_| Ok::<_, std::io::Error>(())).await?;
     /// let stored = sandbox.record("charge", "order-42").read().await?.expect("a record");
     /// assert_eq!(stored.status(), "COMPLETED");
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -330,7 +286,8 @@ impl<'a> SandboxRecord<'a> {
 
     async fn put(&self, item: Item) -> Result<(), Error> {
         let put = self.sandbox.client.put_item().table_name(&self.table().name);
-        let written = put.set_item(Some(item)).send().await;
+        // The SDK's futures are nested deeply, and the compiler counts all levels of an `async` block.
+        let written = Box::pin(put.set_item(Some(item)).send()).await;
         written.map(drop).map_err(|source| {
             Error::new(ErrorKind::Unavailable, "the sandbox did not take the record")
                 .with_source(source)

@@ -89,9 +89,10 @@ impl Execution {
     ///
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
-    /// ```no_run
-    /// # use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
-    /// # use dynamodb_idempotency::{CommitError, Execution};
+    /// ```
+    /// use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
+    /// use dynamodb_idempotency::{CommitError, Execution};
+    ///
     /// async fn book(execution: Execution, payment: Put) -> Result<String, CommitError> {
     ///     let row = TransactWriteItem::builder().put(payment).build();
     ///     let receipt = "re_1".to_owned();

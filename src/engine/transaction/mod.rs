@@ -64,19 +64,14 @@ impl<T> Transaction<T> {
     /// An answer that is stored, so far without any writes.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::Transaction;
     ///
     /// let order = || idempotency.operation("orders").key("42");
     /// let build = async || Ok::<_, std::io::Error>(Transaction::new("accepted".to_owned()));
     /// assert_eq!(order().run_transaction(build).await?, "accepted");
     /// assert_eq!(order().run_transaction(build).await?, "accepted"); // the stored answer
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn new(response: T) -> Self {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
@@ -86,11 +81,7 @@ impl<T> Transaction<T> {
     /// was refused, and may be sent again corrected. With items added it is an ordinary answer.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{Outcome, Transaction};
     ///
     /// let transfer = idempotency.operation("transfers").key("order-42");
@@ -100,8 +91,7 @@ impl<T> Transaction<T> {
     /// let outcome = transfer.run_transaction_with_outcome(refused).await?;
     /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
     /// assert!(sandbox.record("transfers", "order-42").read().await?.is_none());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn nothing_executed(response: T) -> Self {
         Self { nothing_executed: true, ..Self::new(response) }
@@ -111,11 +101,7 @@ impl<T> Transaction<T> {
     /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
     /// use dynamodb_idempotency::Transaction;
     ///
@@ -130,8 +116,7 @@ impl<T> Transaction<T> {
     ///
     /// let get = sandbox.client().get_item().table_name(sandbox.table()).key("pk", row);
     /// assert!(get.send().await?.item.is_some());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub fn items(mut self, items: impl IntoIterator<Item = TransactWriteItem>) -> Self {
         self.items.extend(items);
@@ -143,34 +128,36 @@ impl<T> Transaction<T> {
     /// [`TransactionError::ConditionFailed`](crate::TransactionError::ConditionFailed). It costs one more round trip.
     ///
     /// ```
-    /// # use dynamodb_idempotency::testing::Sandbox;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let sandbox = Sandbox::start().await?;
-    /// # let idempotency = sandbox.idempotency();
-    /// # use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
-    /// # use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
-    /// # let account = AttributeValue::S("account-7".to_owned());
-    /// # let balance = AttributeValue::N("5".to_owned());
-    /// # let put = sandbox.client().put_item().table_name(sandbox.table());
-    /// # put.item("pk", account.clone()).item("balance", balance).send().await?;
-    /// # let check = ConditionCheck::builder()
-    /// #     .table_name(sandbox.table()).key("pk", account)
-    /// #     .condition_expression("balance >= :amount")
-    /// #     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
-    /// #     .build()?;
-    /// # let debit = TransactWriteItem::builder().condition_check(check).build();
-    /// # let transfer = idempotency.operation("transfers").key("order-42");
-    /// let outcome = transfer
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    ///
+    /// let account = AttributeValue::S("account-7".to_owned());
+    /// let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// let balance = AttributeValue::N("5".to_owned());
+    /// put.item("pk", account.clone()).item("balance", balance).send().await?;
+    ///
+    /// let check = ConditionCheck::builder()
+    ///     .table_name(sandbox.table())
+    ///     .key("pk", account)
+    ///     .condition_expression("balance >= :amount")
+    ///     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    ///     .build()?;
+    /// let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let balance = failed.item()?["balance"].as_n().ok()?;
+    ///     Some(format!("item {}: only {balance} left", failed.index()))
+    /// };
+    /// let outcome = idempotency
+    ///     .operation("transfers")
+    ///     .key("order-42")
     ///     .run_transaction_with_outcome(async || {
     ///         let answer = Transaction::new("transferred".to_owned());
-    ///         let refuse = |_: &ConditionFailed| Some("insufficient funds".to_owned());
     ///         Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
     ///     })
     ///     .await?;
-    /// assert_eq!(outcome, Outcome::Executed("insufficient funds".to_owned()));
-    /// # Ok(())
-    /// # }
+    /// assert_eq!(outcome, Outcome::Executed("item 0: only 5 left".to_owned()));
+    /// # Ok(()) });
     /// ```
     pub fn on_condition_failed(
         mut self,

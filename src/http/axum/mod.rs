@@ -13,11 +13,7 @@
 //!    [`Http::stored`](super::Http::stored).
 //!
 //! ```
-//! # use dynamodb_idempotency::testing::Sandbox;
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let sandbox = Sandbox::start().await?;
-//! # let idempotency = sandbox.idempotency();
+//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
 //! use axum::body::Body;
 //! use axum::extract::{Request, State};
 //! use axum::http::StatusCode;
@@ -45,8 +41,7 @@
 //! assert_eq!(router.clone().oneshot(request).await?.status(), StatusCode::CREATED);
 //! let report = router.oneshot(Request::get("/report").body(Body::empty())?).await?;
 //! assert_eq!(report.status(), StatusCode::SERVICE_UNAVAILABLE);
-//! # Ok(())
-//! # }
+//! # Ok(()) });
 //! ```
 //!
 //! Put the layer on routes: `route_layer` of a route, as above, or of a whole `Router`.

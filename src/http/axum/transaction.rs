@@ -30,13 +30,11 @@ impl Http {
     /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
     ///
     /// ```no_run
-    /// # use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// # fn debit_and_credit(_: u32) -> [TransactWriteItem; 2] {
-    /// #     [(); 2].map(|()| TransactWriteItem::builder().build())
-    /// # }
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
     /// use axum::http::StatusCode;
     /// use axum::{Json, Router, routing::post};
     /// use dynamodb_idempotency::{Idempotency, Transaction};
+    /// # fn debit_and_credit(_: u32) -> [TransactWriteItem; 2] { unimplemented!() }
     ///
     /// async fn transfer(Json(amount): Json<u32>) -> Transaction<(StatusCode, &'static str)> {
     ///     Transaction::new((StatusCode::CREATED, "transferred"))

@@ -10,14 +10,6 @@ use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon DynamoDB Streams: in order of each shard, or of each item.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, DynamoDbStreams};
-///
-/// let consumer: Consumer<DynamoDbStreams> = idempotency.dynamodb_streams("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DynamoDbStreams;
 

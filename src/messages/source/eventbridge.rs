@@ -14,14 +14,6 @@ use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon EventBridge: one event an invocation, which Lambda retries.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, EventBridge};
-///
-/// let consumer: Consumer<EventBridge> = idempotency.eventbridge("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EventBridge;
 

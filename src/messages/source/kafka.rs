@@ -20,14 +20,6 @@ use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
 /// Apache Kafka (Amazon MSK, self-managed): in order of each partition, or of each record key.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, Kafka};
-///
-/// let consumer: Consumer<Kafka> = idempotency.kafka("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Kafka;
 

@@ -9,14 +9,6 @@ use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon Kinesis Data Streams: in order of each shard, or of each partition key.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, Kinesis};
-///
-/// let consumer: Consumer<Kinesis> = idempotency.kinesis("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Kinesis;
 

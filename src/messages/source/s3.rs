@@ -11,14 +11,6 @@ use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon S3 event notifications: an asynchronous invocation, which Lambda retries as a whole.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, S3};
-///
-/// let consumer: Consumer<S3> = idempotency.s3("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct S3;
 

@@ -9,14 +9,6 @@ use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon SNS: an asynchronous invocation, which Lambda retries as a whole.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, Sns};
-///
-/// let consumer: Consumer<Sns> = idempotency.sns("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sns;
 

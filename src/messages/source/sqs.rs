@@ -9,14 +9,6 @@ use crate::messages::response::{BatchResponse, Reporting};
 use crate::messages::settings::Order;
 
 /// Amazon SQS: standard queues without order, FIFO queues in order of each message group.
-///
-/// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::messages::{Consumer, Sqs};
-///
-/// let consumer: Consumer<Sqs> = idempotency.sqs("payments");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sqs;
 
