@@ -253,13 +253,10 @@ where
         Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
         Ok(TransactionOutcome::ConditionFailed(failed)) => {
             tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
-            let detail = "A condition of the request's effect does not hold: nothing was done.";
-            return Ok(render(config, &Problem::new(ProblemKind::ConditionFailed, detail)));
+            return Ok(render(config, &problem::condition_failed()));
         }
         Ok(TransactionOutcome::Invalid(invalid)) => {
-            let message = "the handler's transaction cannot be executed";
-            let error = Error::new(ErrorKind::Configuration, message).with_source(invalid);
-            return Ok(explain(config, &error));
+            return Ok(explain(config, &problem::not_executable(invalid)));
         }
         Err(panicked) => Err(panicked),
     };

@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, InvalidTransaction};
 
 /// Why a request was answered by the idempotency layer and not by the handler.
 ///
@@ -280,6 +280,18 @@ impl From<&Error> for Problem {
             ErrorKind::Configuration => unsaid(ProblemKind::Misconfigured),
         }
     }
+}
+
+/// For a transaction with a condition that does not hold.
+pub(super) fn condition_failed() -> Problem {
+    let detail = "A condition of the request's effect does not hold: nothing was done.";
+    Problem::new(ProblemKind::ConditionFailed, detail)
+}
+
+/// For a transaction that DynamoDB cannot accept.
+pub(super) fn not_executable(invalid: InvalidTransaction) -> Error {
+    let message = "the handler's transaction cannot be executed";
+    Error::new(ErrorKind::Configuration, message).with_source(invalid)
 }
 
 /// For a request whose body has more than `limit` bytes.

@@ -3,8 +3,8 @@
 //! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
 //!    an argument. A request that has none gets a 500 that says why. Use `Option<Execution>` for
 //!    handlers that such requests reach too.
-//! 2. [`Problem`], [`Error`] and [`RunError`] are responses: the same problems that the layer
-//!    sends.
+//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`] and [`CommitError`] are responses: a handler
+//!    returns them by `?`. They are the same problems that the layer sends.
 //! 3. [`Execution::commit_into_response`] commits anything that axum can make a response of, and
 //!    [`Execution::step_into_response`] makes a step of it.
 //! 4. A handler whose whole effect is one transaction returns it: see
@@ -63,7 +63,7 @@ use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
 use crate::engine::execution::Execution;
-use crate::error::{CommitError, Error, InvalidTransaction, RunError};
+use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
@@ -146,5 +146,48 @@ impl<E: IntoResponse> IntoResponse for RunError<E> {
             Self::Handler(error) => error.into_response(),
             Self::Idempotency(error) => error.into_response(),
         }
+    }
+}
+
+/// The step's own error, or the [problem](Problem) of ours. A step that is called wrongly (a name that is
+/// used twice, say) is a [`ProblemKind::Misconfigured`].
+impl<E: IntoResponse> IntoResponse for StepError<E> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Failed(error) => error.into_response(),
+            Self::NotRun(error) | Self::NotStored(error) => in_handler(error).into_response(),
+        }
+    }
+}
+
+/// By variant:
+///
+/// - [`ConditionFailed`](Self::ConditionFailed): 409, [`ProblemKind::ConditionFailed`].
+/// - [`Invalid`](Self::Invalid): 500, [`ProblemKind::Misconfigured`]; the log has the reason.
+/// - [`NotApplied`](Self::NotApplied) and [`Ended`](Self::Ended): the [problem](Problem) of their
+///   error, for example 503, [`ProblemKind::Unavailable`], or 409, [`ProblemKind::LeaseLost`].
+/// - [`AlreadyCommitted`](Self::AlreadyCommitted): 500, [`ProblemKind::Misconfigured`]. The client
+///   of an operation that has committed gets the committed response instead.
+impl IntoResponse for CommitError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::ConditionFailed(_) => problem::condition_failed().into_response(),
+            Self::Invalid(invalid) => problem::not_executable(invalid).into_response(),
+            Self::AlreadyCommitted => {
+                Error::new(ErrorKind::Configuration, self.to_string()).into_response()
+            }
+            Self::NotApplied(error) | Self::Ended(error) => in_handler(error).into_response(),
+        }
+    }
+}
+
+/// The client has nothing to do with how a handler calls its execution.
+fn in_handler(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidInput => {
+            let message = "the handler has called its Execution wrongly";
+            Error::new(ErrorKind::Configuration, message).with_source(error)
+        }
+        _ => error,
     }
 }

@@ -17,7 +17,7 @@ use super::event::Kind;
 use super::function::Function;
 use super::message::{assert_same, by, is_replay, post, problem, to, without};
 use super::site::{Api, listen};
-use crate::support::effects::count;
+use crate::support::effects::{check, count};
 use crate::support::{Act, Link, Runs, Store};
 
 async fn attempt(execution: Execution) -> String {
@@ -202,6 +202,46 @@ async fn errors_are_the_responses_that_the_layer_gives() {
     let down = sent("3").await;
     problem(&down, 503, "Unavailable");
     assert_eq!(down.headers()["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn an_error_of_a_step_is_the_steps_own_response_or_a_problem() {
+    let store = Store::open_in_real_time().await;
+    let book = async |execution: Execution, body: Bytes| -> Result<String, StepError<StatusCode>> {
+        execution.step("reserve", async { Ok::<_, StatusCode>(1) }).await?;
+        if body == "\"twice\"" {
+            execution.step("reserve", async { Ok::<_, StatusCode>(2) }).await?;
+        }
+        execution.step("charge", async { Err::<u8, _>(StatusCode::IM_A_TEAPOT) }).await?;
+        Ok("booked".to_owned())
+    };
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let server = listen(Router::new().route("/payments", route)).await;
+    assert_eq!(client::send(server, &post("a", "\"once\"")).await.status(), 418);
+    let told = problem(&client::send(server, &post("b", "\"twice\"")).await, 500, "Misconfigured");
+    assert!(!told["detail"].to_string().contains("reserve"), "{told}");
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_is_a_problem() {
+    let store = Store::open_in_real_time().await;
+    let table = store.table().to_owned();
+    let book = move |execution: Execution, body: Bytes| {
+        let items = match &body[..] {
+            b"\"twice\"" => vec![count(&table, "e"), count(&table, "e")],
+            _ => vec![count(&table, "e"), check(&table, "nothing")],
+        };
+        async move { execution.commit_into_response("booked", items).await }
+    };
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let server = listen(Router::new().route("/payments", route)).await;
+    for (key, body, status, kind) in
+        [("a", "\"never\"", 409, "ConditionFailed"), ("b", "\"twice\"", 500, "Misconfigured")]
+    {
+        let told = problem(&client::send(server, &post(key, body)).await, status, kind);
+        assert!(!told["detail"].to_string().contains("item"), "{told}");
+    }
+    assert_eq!(store.counted("e").await, 0);
 }
 
 #[tokio::test]
