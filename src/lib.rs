@@ -134,6 +134,8 @@ mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
 mod function;
+#[cfg(any(feature = "event", feature = "http"))]
+mod future;
 #[cfg(all(
     doctest,
     feature = "axum",
@@ -190,6 +192,8 @@ pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
 pub use crate::function::{Operation, Outcome};
+#[cfg(any(feature = "event", feature = "http"))]
+pub use crate::future::ResponseFuture;
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::derived::{DerivedKey, derive_key};
 pub use crate::key::{KeyForm, Scope};

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use lambda_runtime::{Diagnostic, LambdaEvent};
 
 pub use self::run::run_concurrent;
-pub use self::service::{Event, EventFuture};
+pub use self::service::Event;
 pub use crate::json_event::JsonEvent;
 
 use self::service::Config;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,6 +13,7 @@ use tower_service::Service;
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
+use crate::future::ResponseFuture;
 use crate::idempotency::Idempotency;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
@@ -109,26 +109,6 @@ impl<P, F> fmt::Debug for Event<P, F> {
     }
 }
 
-/// The future of an [`Event`]'s answer.
-#[must_use = "futures do nothing unless polled"]
-pub struct EventFuture<T, E>(Running<T, E>);
-
-type Running<T, E> = Pin<Box<dyn Future<Output = Result<T, RunError<E>>> + Send>>;
-
-impl<T, E> Future for EventFuture<T, E> {
-    type Output = Result<T, RunError<E>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl<T, E> fmt::Debug for EventFuture<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventFuture").finish_non_exhaustive()
-    }
-}
-
 impl<P, F, Fut, T, E> Service<LambdaEvent<JsonEvent>> for Event<P, F>
 where
     P: DeserializeOwned + Send + 'static,
@@ -139,7 +119,7 @@ where
 {
     type Response = T;
     type Error = RunError<E>;
-    type Future = EventFuture<T, E>;
+    type Future = ResponseFuture<T, RunError<E>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -147,7 +127,7 @@ where
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
         let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
-        EventFuture(Box::pin(async move { answer(&config, &*handler, event).await }))
+        ResponseFuture::new(async move { answer(&config, &*handler, event).await })
     }
 }
 

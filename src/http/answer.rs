@@ -40,13 +40,17 @@ pub(crate) trait WholeBody {
     fn from_text(text: Bytes) -> Self;
 }
 
+pub(super) fn body_of(bytes: &[u8]) -> BodyRef<'_> {
+    match std::str::from_utf8(bytes) {
+        Ok("") => BodyRef::Empty,
+        Ok(text) => BodyRef::Text(text),
+        Err(_) => BodyRef::Binary(bytes),
+    }
+}
+
 impl WholeBody for Bytes {
     fn as_stored(&self) -> BodyRef<'_> {
-        match std::str::from_utf8(self) {
-            Ok("") => BodyRef::Empty,
-            Ok(text) => BodyRef::Text(text),
-            Err(_) => BodyRef::Binary(self),
-        }
+        body_of(self)
     }
 
     fn from_stored(body: HttpBody) -> Self {

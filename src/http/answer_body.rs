@@ -21,17 +21,7 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The handler's own body if a request passed through, which streams as it does without the layer;
 /// otherwise the answer's.
-///
-/// ```
-/// use bytes::Bytes;
-/// use dynamodb_idempotency::http::ResponseBody;
-/// use http_body_util::{BodyExt, Full};
-///
-/// async fn read(body: ResponseBody<Full<Bytes>>) -> Option<Bytes> {
-///     body.collect().await.ok().map(|body| body.to_bytes())
-/// }
-/// ```
-pub type ResponseBody<B> = Either<B, AnswerBody<B>>;
+pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
 /// The body of a stored or replayed answer. It is whole in memory, except for an answer that is too
 /// long to be stored and that [`Http::stream_large_answers`](super::Http::stream_large_answers)

@@ -1,9 +1,6 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
-use std::fmt;
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -22,10 +19,11 @@ use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
-use super::request::{Applicability, applicability, call, reads_body};
+use super::request::{self, call, reads_body};
 use super::{Config, Http, carried};
 use crate::engine::call::Call;
 use crate::engine::runner::panic_text;
+use crate::future::ResponseFuture;
 
 /// Makes the requests of the service below it idempotent; made by
 /// [`Http::layer`](super::Http::layer).
@@ -139,34 +137,6 @@ pub struct IdempotencyService<S> {
     inner: S,
 }
 
-/// The future of an [`IdempotencyService`]'s answer.
-#[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<B, E>(Running<B, E>);
-
-type Running<B, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, E>> + Send>>;
-
-impl<B, E> ResponseFuture<B, E> {
-    pub(crate) fn new(
-        answering: impl Future<Output = Result<Response<ResponseBody<B>>, E>> + Send + 'static,
-    ) -> Self {
-        Self(Box::pin(answering))
-    }
-}
-
-impl<B, E> Future for ResponseFuture<B, E> {
-    type Output = Result<Response<ResponseBody<B>>, E>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl<B, E> fmt::Debug for ResponseFuture<B, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for IdempotencyService<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
@@ -181,7 +151,7 @@ where
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
-    type Future = ResponseFuture<ResBody, S::Error>;
+    type Future = ResponseFuture<Self::Response, S::Error>;
 
     /// Always: the service below is waited for when it is called.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -211,9 +181,9 @@ where
 {
     let IdempotencyLayer { config, effect, owners } = layer;
     let (parts, body) = request.into_parts();
-    let key = match applicability(&config, &parts) {
-        Ok(Applicability::Key(key)) => key,
-        Ok(Applicability::None) => {
+    let key = match request::key(&config, &parts) {
+        Ok(Some(key)) => key,
+        Ok(None) => {
             ready(&mut inner).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
             return Ok(match effect {

@@ -77,10 +77,9 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
 
-pub use self::answer_body::{AnswerBody, ResponseBody};
+pub use self::answer_body::AnswerBody;
 pub use self::answered_by::AnsweredBy;
-pub use self::commit::CommittedBody;
-pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture};
+pub use self::layer::{IdempotencyLayer, IdempotencyService};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::tenant::Tenant;
 #[cfg(feature = "webhook")]
@@ -100,11 +99,10 @@ use crate::policy::Policy;
 #[cfg(feature = "lambda")]
 pub(crate) use self::{
     answer::WholeBody,
-    answer_body::whole,
-    commit::sealed::Sealed,
+    answer_body::{ResponseBody, whole},
     exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
     layer::own,
-    request::{Applicability, applicability, call},
+    request::whole_call,
 };
 
 /// Lambda's own limit for a request, in bytes.

@@ -17,45 +17,36 @@ use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
 use crate::record::Owner;
 
-/// Whether the layer has anything to do with a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Applicability {
-    /// Another method, or no key where none is needed: the handler gets it untouched.
-    None,
-    /// It has a key.
-    Key(RequestKey),
-}
-
 /// The key of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum RequestKey {
+pub(super) enum RequestKey {
     Found(String),
     /// It is in the body, and with it what the body must be.
     InBody,
 }
 
-/// Looks at the head alone, before the body is read.
-pub(crate) fn applicability(config: &Config, parts: &Parts) -> Result<Applicability, Problem> {
+/// Looks at the head alone, before the body is read. `None` where the handler gets the request untouched:
+/// it has another method, or no key where none is needed.
+pub(super) fn key(config: &Config, parts: &Parts) -> Result<Option<RequestKey>, Problem> {
     if !config.methods.contains(&parts.method) {
-        return Ok(Applicability::None);
+        return Ok(None);
     }
     let is_refused = is_grpc(&parts.headers) && !config.grpc;
     if is_refused && config.is_off() {
-        return Ok(Applicability::None);
+        return Ok(None);
     }
     let found = match &config.key {
         KeyRule::InBody(_) if is_refused => return Err(grpc_refused()),
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
-        KeyRule::InBody(_) => return Ok(Applicability::Key(RequestKey::InBody)),
+        KeyRule::InBody(_) => return Ok(Some(RequestKey::InBody)),
     };
     if !config.key_required && found == Ok(None) {
-        return Ok(Applicability::None);
+        return Ok(None);
     }
     if is_refused {
         return Err(grpc_refused());
     }
-    required(config, found).map(|key| Applicability::Key(RequestKey::Found(key)))
+    required(config, found).map(|key| Some(RequestKey::Found(key)))
 }
 
 fn grpc_refused() -> Problem {
@@ -98,7 +89,7 @@ pub(super) fn reads_body(config: &Config) -> bool {
 
 /// The call that a request with its body makes. Where idempotency is switched off the body does not
 /// count, and what the request lacks is made up for; but for a signature.
-pub(crate) fn call(
+pub(super) fn call(
     config: &Config,
     parts: &Parts,
     key: &RequestKey,
@@ -135,6 +126,16 @@ pub(crate) fn call(
     let deadline = lambda_event::deadline(&parts.extensions);
     let deadline = deadline.map(|deadline| core.table.clock.at(deadline));
     Ok(Call::new(core, named?, fingerprint, policy, deadline, answers))
+}
+
+/// The call that a request makes whose body is there; `None` as for [`key`].
+#[cfg(feature = "lambda")]
+pub(crate) fn whole_call(
+    config: &Config,
+    parts: &Parts,
+    body: &[u8],
+) -> Result<Option<Call>, Problem> {
+    key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
 
 /// The scope with the request's tenant.

@@ -25,10 +25,9 @@ mod streaming;
 pub mod tenant;
 mod transaction;
 
-pub use self::run::{HttpEvent, RepeatedHeaders, run, run_concurrent, runtime};
-pub use self::service::{HttpService, Idempotent, LambdaResponse, ResponseFuture};
+pub use self::run::{HttpEvent, adapter, run, run_concurrent, runtime};
+pub use self::service::{HttpService, LambdaResponse};
 pub use self::streaming::{
-    IdempotentStream, Streamed, run_with_streaming_response,
-    run_with_streaming_response_concurrent, streaming_runtime,
+    run_with_streaming_response, run_with_streaming_response_concurrent, streaming_adapter,
+    streaming_runtime,
 };
-pub use self::transaction::IdempotentTransaction;

@@ -6,13 +6,13 @@
 //! drops a single where there are multiples of it.
 
 use std::fmt::Debug;
-use std::task::{Context, Poll};
 
 use lambda_http::lambda_runtime::layers::TracingLayer;
 use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime};
 use lambda_http::request::LambdaRequest;
+use lambda_http::tower::ServiceExt;
 use lambda_http::{Adapter, Error, IntoResponse, LambdaEvent, Request};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use tower_service::Service;
 
 use crate::invocation::check_concurrency;
@@ -45,7 +45,7 @@ where
     R: IntoResponse,
     E: Debug + Into<Diagnostic>,
 {
-    lambda_runtime::run(RepeatedHeaders { inner: Adapter::from(service) }).await
+    lambda_runtime::run(Adapter::from(service).map_request(request_of)).await
 }
 
 /// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which
@@ -134,14 +134,14 @@ where
     E: Debug + Into<Diagnostic> + Send + 'static,
 {
     check_concurrency()?;
-    let service = RepeatedHeaders { inner: Adapter::from(service) };
+    let service = Adapter::from(service).map_request(request_of);
     Ok(Runtime::new(service).layer(TracingLayer::new()))
 }
 
 /// The service that [`run`] runs: it takes Lambda events, for tests and for your own runtimes.
 ///
 /// ```
-/// use dynamodb_idempotency::{Idempotency, lambda::RepeatedHeaders};
+/// use dynamodb_idempotency::{Idempotency, lambda};
 /// use lambda_http::{Body, Error, Request, Response, service_fn};
 ///
 /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
@@ -150,46 +150,23 @@ where
 ///
 /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
 ///     let wrapped = idempotency.http("payments").wrap(service_fn(create_payment));
-///     lambda_http::lambda_runtime::run(RepeatedHeaders::from(wrapped)).await
+///     lambda_http::lambda_runtime::run(lambda::adapter(wrapped)).await
 /// }
 /// ```
-#[derive(Clone)]
-pub struct RepeatedHeaders<A> {
-    pub(super) inner: A,
-}
-
-impl<'a, R, S, E> From<S> for RepeatedHeaders<Adapter<'a, R, S>>
+pub fn adapter<'a, S, R, E>(
+    service: S,
+) -> impl Service<LambdaEvent<HttpEvent>, Response: Serialize, Error = E, Future: Send + 'a>
 where
     S: Service<Request, Response = R, Error = E>,
     S::Future: Send + 'a,
-    R: IntoResponse,
+    R: IntoResponse + 'a,
+    E: 'a,
 {
-    fn from(service: S) -> Self {
-        Self { inner: Adapter::from(service) }
-    }
+    Adapter::from(service).map_request(request_of)
 }
 
-impl<A> Debug for RepeatedHeaders<A> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RepeatedHeaders").finish_non_exhaustive()
-    }
-}
-
-impl<A> Service<LambdaEvent<HttpEvent>> for RepeatedHeaders<A>
-where
-    A: Service<LambdaEvent<LambdaRequest>>,
-{
-    type Response = A::Response;
-    type Error = A::Error;
-    type Future = A::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, event: LambdaEvent<HttpEvent>) -> Self::Future {
-        self.inner.call(LambdaEvent::new(event.payload.0, event.context))
-    }
+pub(super) fn request_of(event: LambdaEvent<HttpEvent>) -> LambdaEvent<LambdaRequest> {
+    LambdaEvent::new(event.payload.0, event.context)
 }
 
 /// An HTTP event of API Gateway, a function URL or an ALB; and of the kinds for which your own

@@ -1,69 +1,42 @@
 //! The wrapper around a `lambda_http` service.
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::FutureExt;
-use lambda_http::{Body, IntoResponse, Request, Response};
+use futures_util::{FutureExt, TryFutureExt};
+use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
 
 use crate::answer::{BodyRef, HttpBody};
 use crate::engine::runner::panic_text;
-use crate::http::{
-    Applicability, Config, Handled, Http, WholeBody, applicability, call, exchange, ready, render,
-};
+use crate::http::{Config, Handled, Http, WholeBody, exchange, ready, render, whole_call};
 
 impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`.
-    pub fn wrap<'a, S>(self, service: S) -> Idempotent<'a, S>
+    pub fn wrap<'a, S>(
+        self,
+        service: S,
+    ) -> impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone
     where
-        S: Service<Request> + 'a,
+        S: Service<Request, Response: IntoResponse, Error: Send, Future: Send> + Clone + Send + 'a,
     {
-        Idempotent { config: self.without_trailers(), inner: service, lifetime: PhantomData }
+        let config = self.without_trailers();
+        service_fn(move |request| {
+            let answering = answer(Arc::clone(&config), service.clone(), request);
+            Box::pin(answering.map_ok(LambdaResponse))
+        })
     }
 }
 
-/// A `lambda_http` service whose repeats get the same answer; made by [`Http::wrap`].
-///
-/// ```
-/// use dynamodb_idempotency::lambda::Idempotent;
-/// use lambda_http::{Body, Error, Request, Response, Service, service_fn};
-///
-/// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
-///     Ok(Response::builder().status(201).body("paid".into())?)
-/// }
-///
-/// // In a test, without Lambda.
-/// async fn pay<S>(mut service: Idempotent<'_, S>, request: Request) -> Result<Response<Body>, Error>
-/// where
-///     S: Service<Request, Response = Response<Body>, Error = Error> + Clone + Send,
-///     S::Future: Send,
-/// {
-///     Ok(service.call(request).await?.into_inner())
-/// }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Idempotent<'a, S> {
-    config: Arc<Config>,
-    inner: S,
-    /// Of what the service borrows.
-    lifetime: PhantomData<fn() -> &'a ()>,
-}
-
 /// What [`lambda::run`](super::run) and [`run_concurrent`](super::run_concurrent) run, and what
-/// tests call. Use it as the return type of a function that makes a service. Each [`Idempotent`]
-/// and [`IdempotentTransaction`] implements it.
-///
-/// [`IdempotentTransaction`]: super::IdempotentTransaction
+/// tests call. Use it as the return type of a function that makes a service: those of
+/// [`Http::wrap`] and [`Http::wrap_transaction`] implement it.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -158,55 +131,6 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// The future of an [`Idempotent`] service's answer.
-#[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<'a, E>(Running<'a, E>);
-
-type Running<'a, E> = Pin<Box<dyn Future<Output = Result<LambdaResponse, E>> + Send + 'a>>;
-
-impl<'a, E> ResponseFuture<'a, E> {
-    pub(super) fn new(
-        answering: impl Future<Output = Result<Response<Body>, E>> + Send + 'a,
-    ) -> Self {
-        Self(Box::pin(answering.map(|answer| answer.map(LambdaResponse))))
-    }
-}
-
-impl<E> Future for ResponseFuture<'_, E> {
-    type Output = Result<LambdaResponse, E>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl<E> fmt::Debug for ResponseFuture<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
-impl<'a, S> Service<Request> for Idempotent<'a, S>
-where
-    S: Service<Request> + Clone + Send + 'a,
-    S::Response: IntoResponse,
-    S::Future: Send + 'a,
-    S::Error: Send + 'a,
-{
-    type Response = LambdaResponse;
-    type Error = S::Error;
-    type Future = ResponseFuture<'a, S::Error>;
-
-    /// Always: the handler is waited for when it is called.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
-    }
-}
-
 async fn answer<S>(
     config: Arc<Config>,
     mut inner: S,
@@ -219,21 +143,17 @@ where
     S::Error: Send,
 {
     let (mut parts, body) = request.into_parts();
-    let called = match applicability(&config, &parts) {
-        Ok(Applicability::None) => {
+    let call = match whole_call(&config, &parts, bytes_of(&body)) {
+        Ok(Some(call)) => call,
+        Ok(None) => {
             ready(&mut inner).await?;
             // Turned into a future at once: the handler's own type of response need not be `Send`.
             let passing = inner.call(Request::from_parts(parts, body));
             return Ok(passing.await.map(IntoResponse::into_response)?.await);
         }
-        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
-        Err(problem) => Err(problem),
-    };
-    let called = match called {
-        Ok(called) => called,
         Err(problem) => return Ok(render(&config, &problem)),
     };
-    exchange(&config, called, |execution| {
+    exchange(&config, call, |execution| {
         parts.extensions.insert(execution.clone());
         let request = Request::from_parts(parts, body);
         async move {
@@ -313,12 +233,5 @@ impl WholeBody for Body {
             Ok(text) => Self::Text(text),
             Err(error) => Self::Binary(error.into_bytes()),
         }
-    }
-}
-
-#[expect(private_interfaces, reason = "nobody else calls it")]
-impl crate::http::Sealed for Body {
-    fn stored(&self) -> BodyRef<'_> {
-        self.as_stored()
     }
 }

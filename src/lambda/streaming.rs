@@ -1,24 +1,23 @@
 //! Responses that stream: the wrapper around a service with bodies of its own, and what runs it.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http_body::Body;
 use http_body_util::Either;
 use lambda_http::lambda_runtime::layers::TracingLayer;
-use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime};
+use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime, StreamResponse};
 use lambda_http::request::LambdaRequest;
-use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter};
+use lambda_http::tower::ServiceExt;
+use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_fn};
 use tower_service::Service;
 
-use super::run::RepeatedHeaders;
+use super::run::{HttpEvent, request_of};
 use super::service::bytes_of;
-use crate::http::{
-    Applicability, BoxError, Config, Http, ResponseBody, ResponseFuture, applicability, call, own,
-    ready, render, whole,
-};
+use crate::http::{BoxError, Config, Http, ResponseBody, own, ready, render, whole, whole_call};
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -29,52 +28,24 @@ impl Http {
     /// Requests that pass through stream as they do without it. The answer to a request with a key
     /// is held until it is stored. An answer that is too long to be stored can be sent as it
     /// arrives: [`stream_large_answers`](Self::stream_large_answers).
-    pub fn wrap_streaming<S>(self, service: S) -> IdempotentStream<S>
+    pub fn wrap_streaming<S, B>(
+        self,
+        service: S,
+    ) -> impl Service<
+        Request,
+        Response = Response<ResponseBody<B>>,
+        Error = S::Error,
+        Future: Send + 'static,
+    > + Clone
     where
-        S: Service<Request>,
+        S: Service<Request, Response = Response<B>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'static,
+        B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
-        IdempotentStream { config: self.without_trailers(), inner: service }
-    }
-}
-
-/// A `lambda_http` service with bodies that stream, whose repeats get the same answer; made by
-/// [`Http::wrap_streaming`].
-///
-/// ```
-/// use axum::Router;
-/// use dynamodb_idempotency::Idempotency;
-/// use dynamodb_idempotency::lambda::IdempotentStream;
-///
-/// fn wrapped(idempotency: &Idempotency, router: Router) -> IdempotentStream<Router> {
-///     idempotency.http("payments").wrap_streaming(router)
-/// }
-/// ```
-#[derive(Clone, Debug)]
-pub struct IdempotentStream<S> {
-    config: Arc<Config>,
-    inner: S,
-}
-
-impl<S, B> Service<Request> for IdempotentStream<S>
-where
-    S: Service<Request, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Send,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response<ResponseBody<B>>;
-    type Error = S::Error;
-    type Future = ResponseFuture<B, S::Error>;
-
-    /// Always: the service below is waited for when it is called.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
+        let config = self.without_trailers();
+        service_fn(move |request| Box::pin(answer(Arc::clone(&config), service.clone(), request)))
     }
 }
 
@@ -92,18 +63,14 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
-    let called = match applicability(&config, &parts) {
-        Ok(Applicability::None) => {
+    match whole_call(&config, &parts, bytes_of(&body)) {
+        Ok(None) => {
             ready(&mut inner).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
-            return Ok(response.map(Either::Left));
+            Ok(response.map(Either::Left))
         }
-        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
-        Err(problem) => Err(problem),
-    };
-    match called {
-        Ok(called) => {
-            let answered = own(&config, called, Request::from_parts(parts, body), inner).await?;
+        Ok(Some(call)) => {
+            let answered = own(&config, call, Request::from_parts(parts, body), inner).await?;
             Ok(answered.map(Either::Right))
         }
         Err(problem) => Ok(whole(render(&config, &problem))),
@@ -143,7 +110,7 @@ where
     B::Data: Into<Bytes> + Send,
     B::Error: Into<Error> + Send + Debug,
 {
-    lambda_runtime::run(RepeatedHeaders::streaming(service)).await
+    lambda_runtime::run(Streamed(service).map_request(request_of)).await
 }
 
 /// As [`run_with_streaming_response`], with as many invocations at once as
@@ -225,42 +192,41 @@ where
     B::Error: Into<Error> + Send + Debug,
 {
     check_concurrency()?;
-    Ok(Runtime::new(RepeatedHeaders::streaming(service)).layer(TracingLayer::new()))
+    Ok(Runtime::new(Streamed(service).map_request(request_of)).layer(TracingLayer::new()))
 }
 
-impl<S> RepeatedHeaders<Streamed<S>> {
-    /// The service that [`run_with_streaming_response`] runs, for tests and for your own runtimes.
-    ///
-    /// ```
-    /// use axum::Router;
-    /// use dynamodb_idempotency::lambda::RepeatedHeaders;
-    ///
-    /// async fn serve(router: Router) -> Result<(), lambda_http::Error> {
-    ///     lambda_http::lambda_runtime::run(RepeatedHeaders::streaming(router)).await
-    /// }
-    /// ```
-    pub const fn streaming(service: S) -> Self {
-        Self { inner: Streamed(service) }
-    }
-}
-
-/// `lambda_http`'s adapter for responses that stream. It can be sent to other threads whatever its
-/// bodies are. Made by [`RepeatedHeaders::streaming`].
+/// As [`adapter`](super::adapter), with responses that stream.
 ///
 /// ```
 /// use axum::Router;
-/// use dynamodb_idempotency::lambda::{RepeatedHeaders, Streamed};
+/// use dynamodb_idempotency::lambda;
 ///
-/// let service: RepeatedHeaders<Streamed<Router>> = RepeatedHeaders::streaming(Router::new());
+/// # fn example(router: Router) {
+/// let service = lambda::streaming_adapter(router);
+/// # }
 /// ```
-#[derive(Clone)]
-pub struct Streamed<S>(S);
-
-impl<S> Debug for Streamed<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Streamed").finish_non_exhaustive()
-    }
+pub fn streaming_adapter<S, B, E>(
+    service: S,
+) -> impl Service<
+    LambdaEvent<HttpEvent>,
+    Response = StreamResponse<impl Stream<Item = Result<B::Data, B::Error>>>,
+    Error = E,
+    Future: Send,
+>
+where
+    S: Service<Request, Response = Response<B>, Error = E>,
+    S::Future: Send + 'static,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<Error> + Send + Debug,
+{
+    Streamed(service).map_request(request_of)
 }
+
+/// `lambda_http`'s adapter for responses that stream. It can be sent to other threads whatever its
+/// bodies are.
+#[derive(Clone)]
+struct Streamed<S>(S);
 
 impl<S, B, E> Service<LambdaEvent<LambdaRequest>> for Streamed<S>
 where

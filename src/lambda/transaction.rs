@@ -1,18 +1,15 @@
 //! The wrapper around a `lambda_http` service whose whole effect is one transaction.
 
-use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use lambda_http::{Body, Request, Response};
+use futures_util::TryFutureExt;
+use lambda_http::{Body, Request, Response, service_fn};
 use tower_service::Service;
 
-use super::service::{ResponseFuture, bytes_of};
+use super::service::{LambdaResponse, bytes_of};
 use crate::engine::transaction::Transaction;
 use crate::http::{
-    Applicability, Config, Http, applicability, call, exchange_transaction, pass_transaction,
-    ready, render,
+    Config, Http, exchange_transaction, pass_transaction, ready, render, whole_call,
 };
 
 impl Http {
@@ -49,44 +46,21 @@ impl Http {
     ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))).await
     /// }
     /// ```
-    pub fn wrap_transaction<'a, S>(self, service: S) -> IdempotentTransaction<'a, S>
+    pub fn wrap_transaction<'a, S>(
+        self,
+        service: S,
+    ) -> impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone
     where
-        S: Service<Request, Response = Transaction<Response<Body>>> + 'a,
+        S: Service<Request, Response = Transaction<Response<Body>>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'a,
     {
-        IdempotentTransaction {
-            config: self.without_trailers(),
-            inner: service,
-            lifetime: PhantomData,
-        }
-    }
-}
-
-/// A `lambda_http` service of transactions that happen once; made by [`Http::wrap_transaction`].
-#[derive(Clone, Debug)]
-pub struct IdempotentTransaction<'a, S> {
-    config: Arc<Config>,
-    inner: S,
-    /// Of what the service borrows.
-    lifetime: PhantomData<fn() -> &'a ()>,
-}
-
-impl<'a, S> Service<Request> for IdempotentTransaction<'a, S>
-where
-    S: Service<Request, Response = Transaction<Response<Body>>> + Clone + Send + 'a,
-    S::Future: Send + 'a,
-    S::Error: Send + 'a,
-{
-    type Response = super::LambdaResponse;
-    type Error = S::Error;
-    type Future = ResponseFuture<'a, S::Error>;
-
-    /// Always: the handler is waited for when it is called.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(answer(Arc::clone(&self.config), self.inner.clone(), request))
+        let config = self.without_trailers();
+        service_fn(move |request| {
+            let answering = answer(Arc::clone(&config), service.clone(), request);
+            Box::pin(answering.map_ok(LambdaResponse::from))
+        })
     }
 }
 
@@ -97,27 +71,23 @@ async fn answer<S>(
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request, Response = Transaction<Response<Body>>> + Send,
-    S::Future: Future<Output = Result<Transaction<Response<Body>>, S::Error>> + Send,
+    S::Future: Send,
     S::Error: Send,
 {
     let (parts, body) = request.into_parts();
-    let called = match applicability(&config, &parts) {
-        Ok(Applicability::None) => {
+    match whole_call(&config, &parts, bytes_of(&body)) {
+        Ok(None) => {
             ready(&mut inner).await?;
             let passing = inner.call(Request::from_parts(parts, body));
-            return Ok(pass_transaction(&config, passing.await?));
+            Ok(pass_transaction(&config, passing.await?))
         }
-        Ok(Applicability::Key(key)) => call(&config, &parts, &key, bytes_of(&body)),
-        Err(problem) => Err(problem),
-    };
-    match called {
-        Ok(called) => {
+        Ok(Some(call)) => {
             // Called inside, so that a panic of the call itself counts too.
             let handler = async move {
                 ready(&mut inner).await?;
                 inner.call(Request::from_parts(parts, body)).await
             };
-            exchange_transaction(&config, called, handler).await
+            exchange_transaction(&config, call, handler).await
         }
         Err(problem) => Ok(render(&config, &problem)),
     }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,6 +14,7 @@ use super::message::Message;
 use super::source::Source;
 use super::{batch, response};
 use crate::engine::execution::Execution;
+use crate::future::ResponseFuture;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 
@@ -89,26 +89,6 @@ impl<S: Source, F> fmt::Debug for MessageService<S, F> {
     }
 }
 
-/// The future of a [`MessageService`]'s answer.
-#[must_use = "futures do nothing unless polled"]
-pub struct BatchFuture<T>(Running<T>);
-
-type Running<T> = Pin<Box<dyn Future<Output = Result<T, BatchError>> + Send>>;
-
-impl<T> Future for BatchFuture<T> {
-    type Output = Result<T, BatchError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl<T> fmt::Debug for BatchFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchFuture").finish_non_exhaustive()
-    }
-}
-
 impl<S, F, Fut, E> Service<LambdaEvent<JsonEvent>> for MessageService<S, F>
 where
     S: Source,
@@ -118,7 +98,7 @@ where
 {
     type Response = S::Response;
     type Error = BatchError;
-    type Future = BatchFuture<S::Response>;
+    type Future = ResponseFuture<S::Response, BatchError>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -126,7 +106,7 @@ where
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
         let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
-        BatchFuture(Box::pin(async move { answer(&config, &*handler, event).await }))
+        ResponseFuture::new(async move { answer(&config, &*handler, event).await })
     }
 }
 

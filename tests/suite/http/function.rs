@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dynamodb_idempotency::lambda::{HttpEvent, RepeatedHeaders};
+use dynamodb_idempotency::lambda::{self, HttpEvent};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lambda_http::request::LambdaRequest;
@@ -32,7 +32,7 @@ impl Function {
         S::Error: Debug + 'static,
         R: IntoResponse + 'static,
     {
-        Self::of::<HttpEvent, _, _>(move || RepeatedHeaders::from(service.clone()))
+        Self::of::<HttpEvent, _, _>(move || lambda::adapter(service.clone()))
     }
 
     /// Under `lambda_http::run`.

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::routing::any;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{AnsweredBy, Http};
-use dynamodb_idempotency::lambda::{HttpEvent, RepeatedHeaders};
+use dynamodb_idempotency::lambda::{HttpEvent, streaming_adapter};
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -106,8 +106,7 @@ impl Api {
                     router.oneshot(request.map(Body::from)).await.unwrap()
                 }
                 Place::Function => {
-                    let mut function =
-                        RepeatedHeaders::streaming(http.wrap_streaming(self.router()));
+                    let mut function = streaming_adapter(http.wrap_streaming(self.router()));
                     let event = Kind::HttpApi.event(&request).to_string();
                     let event: HttpEvent = serde_json::from_str(&event).unwrap();
                     let answer = function.call(LambdaEvent::new(event, context_of(30))).await;
