@@ -97,10 +97,10 @@ fn in_a_share(
         build(workspace, RELEASE)?;
     }
     println!("\n==> in a function of {megabytes} MB");
-    let memory =
-        memory::measure(workspace, &dynamodb_local::required(&workspace.target)?, options, &share)?;
-    let tables = format!("{}\n{}", machine::described(options)?, memory.tables());
-    document.replace("memory", &tables)?;
+    let machine = machine::described(options)?;
+    let server = dynamodb_local::required(&workspace.target)?;
+    let table = memory::table(workspace, &server, options, &share)?;
+    document.replace("memory", &format!("{machine}\n{table}"))?;
     pictures::draw(document)?;
     document.save()?;
     println!("\nwritten: docs/benchmarks.md");

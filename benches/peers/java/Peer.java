@@ -1,6 +1,6 @@
 // Powertools for Java at the work of `benches/src/bin/end-to-end.rs`: same arguments, same line.
 //
-// `Peer SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
+// `Peer SIDE ENDPOINT cold|starts|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
 //
 // What the annotation `@Idempotent` weaves around a method is called here by hand.
 
@@ -50,6 +50,7 @@ import software.amazon.lambda.powertools.idempotency.persistence.DynamoDBPersist
 public final class Peer {
   private static final String TABLE = "powertools-java";
   private static final int KEYS = 16;
+  private static final int LATER = 9;
   private static final int HOUR_MS = 3_600_000;
   private static final String ANSWER = "an answer of some forty bytes, no more, ok";
 
@@ -88,6 +89,10 @@ public final class Peer {
       peer.call(0);
       return;
     }
+    if (peer.kind.equals("starts")) {
+      peer.starts();
+      return;
+    }
     int warmUp = Integer.parseInt(args[4]);
     int calls = Integer.parseInt(args[5]);
     peer.prepare();
@@ -110,7 +115,7 @@ public final class Peer {
   }
 
   private String key(int n) {
-    return kind.equals("cold") || kind.equals("first") ? run + "-" + n : run + "-" + n % KEYS;
+    return run + "-" + (List.of("cold", "starts", "first").contains(kind) ? n : n % KEYS);
   }
 
   private static JsonNode order(String key) {
@@ -127,26 +132,47 @@ public final class Peer {
   }
 
   private long call(int n) throws Exception {
+    return call(
+        n,
+        switch (kind) {
+          case "cold" -> "first";
+          case "cached" -> "replay";
+          default -> kind;
+        });
+  }
+
+  private long call(int n, String expected) throws Exception {
     long start = System.nanoTime();
     String cameTo;
     try {
       cameTo = pay(key(n));
-    } catch (IdempotencyAlreadyInProgressException expected) {
+    } catch (IdempotencyAlreadyInProgressException atWork) {
       cameTo = "in-progress";
     } catch (Throwable error) {
       throw new IllegalStateException(error);
     }
     long took = System.nanoTime() - start;
-    String expected =
-        switch (kind) {
-          case "cold" -> "first";
-          case "cached" -> "replay";
-          default -> kind;
-        };
     if (!cameTo.equals(expected)) {
       throw new IllegalStateException(cameTo + " and not " + expected);
     }
     return took;
+  }
+
+  /** When the process is ready, by the system's clock, and its first requests. */
+  private void starts() throws Exception {
+    long ready = System.currentTimeMillis();
+    long first = call(0, "first");
+    long[] later = new long[LATER];
+    long[] replays = new long[LATER];
+    for (int n = 0; n < LATER; n++) {
+      later[n] = call(n + 1, "first");
+      replays[n] = call(n + 1, "replay");
+    }
+    Arrays.sort(later);
+    Arrays.sort(replays);
+    System.out.printf(
+        "{\"ready_at_us\": %d, \"first_us\": %f, \"later_us\": %f, \"replay_us\": %f}%n",
+        ready * 1000, first / 1e3, later[LATER / 2] / 1e3, replays[LATER / 2] / 1e3);
   }
 
   private void prepare() throws Exception {

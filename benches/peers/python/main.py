@@ -1,6 +1,6 @@
 """Powertools for Python at the work of `benches/src/bin/end-to-end.rs`: same arguments, same line.
 
-`main.py SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
+`main.py SIDE ENDPOINT cold|starts|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
 """
 
 import json
@@ -24,6 +24,7 @@ from botocore.config import Config
 
 TABLE = "powertools"
 KEYS = 16
+LATER = 9
 HOUR_MS = 3_600_000
 ANSWER = "an answer of some forty bytes, no more, ok"
 
@@ -59,10 +60,10 @@ def pay(order):
 
 
 def key(n):
-    return f"{run}-{n}" if case in ("cold", "first") else f"{run}-{n % KEYS}"
+    return f"{run}-{n}" if case in ("cold", "starts", "first") else f"{run}-{n % KEYS}"
 
 
-def call(n):
+def call(n, expected=case):
     order = {"id": key(n)}
     start = time.perf_counter_ns()
     try:
@@ -70,7 +71,7 @@ def call(n):
     except IdempotencyAlreadyInProgressError:
         came_to = "in-progress"
     took = time.perf_counter_ns() - start
-    expected = {"cold": "first", "cached": "replay"}.get(case, case)
+    expected = {"cold": "first", "cached": "replay"}.get(expected, expected)
     if came_to != expected:
         sys.exit(f"{came_to} and not {expected}")
     return took
@@ -106,6 +107,26 @@ def work(first, calls):
         return [took for all_of_one in pool.map(caller, range(callers)) for took in all_of_one]
 
 
+def starts():
+    """When the process is ready, by the system's clock, and its first requests."""
+    ready = time.time_ns()
+    first = call(0, "first")
+    later, replays = [], []
+    for n in range(1, LATER + 1):
+        later.append(call(n, "first"))
+        replays.append(call(n, "replay"))
+    print(
+        json.dumps(
+            {
+                "ready_at_us": ready // 1000,
+                "first_us": first / 1000,
+                "later_us": sorted(later)[LATER // 2] / 1000,
+                "replay_us": sorted(replays)[LATER // 2] / 1000,
+            }
+        )
+    )
+
+
 def rss_kb():
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
@@ -116,6 +137,9 @@ def main():
     logging.disable(logging.WARNING)
     if case == "cold":
         call(0)
+        return
+    if case == "starts":
+        starts()
         return
     prepare()
     work(0, warm_up)

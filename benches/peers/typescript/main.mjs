@@ -1,6 +1,6 @@
 // Powertools for TypeScript at the work of `benches/src/bin/end-to-end.rs`: same arguments, same line.
 //
-// `main.mjs SIDE ENDPOINT cold|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
+// `main.mjs SIDE ENDPOINT cold|starts|first|replay|in-progress|cached CALLERS WARM_UP CALLS`
 
 import { readFileSync } from 'node:fs';
 import { Agent } from 'node:http';
@@ -14,6 +14,7 @@ import { CreateTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
 const TABLE = 'powertools';
 const KEYS = 16;
+const LATER = 9;
 const HOUR_MS = 3_600_000;
 const ANSWER = 'an answer of some forty bytes, no more, ok';
 
@@ -42,9 +43,10 @@ const pay = makeIdempotent(
   { persistenceStore, config, keyPrefix: 'payments' },
 );
 
-const key = (n) => (kind === 'cold' || kind === 'first' ? `${run}-${n}` : `${run}-${n % KEYS}`);
+const isNew = ['cold', 'starts', 'first'].includes(kind);
+const key = (n) => `${run}-${isNew ? n : n % KEYS}`;
 
-async function call(n) {
+async function call(n, expected = { cold: 'first', cached: 'replay' }[kind] ?? kind) {
   const order = { id: key(n) };
   const start = process.hrtime.bigint();
   let cameTo;
@@ -55,7 +57,6 @@ async function call(n) {
     cameTo = 'in-progress';
   }
   const took = Number(process.hrtime.bigint() - start);
-  const expected = { cold: 'first', cached: 'replay' }[kind] ?? kind;
   if (cameTo !== expected) throw new Error(`${cameTo} and not ${expected}`);
   return took;
 }
@@ -92,12 +93,32 @@ async function work(first, calls) {
   return (await Promise.all(Array.from({ length: callers }, (_, number) => caller(number)))).flat();
 }
 
+/** When the process is ready, by the system's clock, and its first requests. */
+async function starts() {
+  const ready = Date.now();
+  const first = await call(0, 'first');
+  const [later, replays] = [[], []];
+  for (let n = 1; n <= LATER; n++) {
+    later.push(await call(n, 'first'));
+    replays.push(await call(n, 'replay'));
+  }
+  const median = (all) => all.sort((a, b) => a - b)[Math.floor(LATER / 2)] / 1000;
+  return {
+    ready_at_us: ready * 1000,
+    first_us: first / 1000,
+    later_us: median(later),
+    replay_us: median(replays),
+  };
+}
+
 function rssKb() {
   return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'ascii'))[1]);
 }
 
 if (kind === 'cold') {
   await call(0);
+} else if (kind === 'starts') {
+  console.log(JSON.stringify(await starts()));
 } else {
   await prepare();
   await work(0, warmUp);

@@ -4,11 +4,11 @@
 //! `ours`, `bare`, or `bare-threads`: the calls by hand on the runtime that `#[tokio::main]` gives
 //! unasked. Each caller makes so many calls to warm up, then those that are measured. `cold` is one
 //! first call on a table that is there, with a client as the environment says, and no line. `starts` is
-//! the start of such a process of ours and its first requests, `starts-ready` the same with `preflight()`.
+//! the start of such a process and its first requests, `starts-ready` the same of ours with `preflight()`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
@@ -37,14 +37,16 @@ fn main() -> Result<()> {
         other => bail!("no side `{other}`"),
     };
     let runtime = runtime.enable_all().build()?;
-    if let "starts" | "starts-ready" = name.as_str() {
-        println!("{}", runtime.block_on(starts(name == "starts-ready"))?);
-        return Ok(());
+    let run = format!("{side}-{}", std::process::id());
+    match name.as_str() {
+        "cold" => return runtime.block_on(cold(is_ours, run)),
+        "starts" | "starts-ready" => {
+            println!("{}", runtime.block_on(starts(is_ours, name == "starts-ready", &run))?);
+            return Ok(());
+        }
+        _ => {}
     }
-    let (case, run) = (name.parse()?, format!("{side}-{}", std::process::id()));
-    if name == "cold" {
-        return runtime.block_on(cold(is_ours, run));
-    }
+    let case = name.parse()?;
     let client = client(endpoint);
     let idempotency = Idempotency::builder(client.clone(), raw::TABLE)
         .local_cache(if case == Case::Cached { 1 << 20 } else { 0 })
@@ -59,33 +61,62 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One first call with a client as each side gets it from the environment.
-async fn cold(is_ours: bool, key: String) -> Result<()> {
-    if is_ours {
-        let came_to = ours(&Idempotency::from_env().await?, key).await?;
-        ensure!(came_to == Case::First, "{came_to:?} and no first call");
-        return Ok(());
+/// A side as it gets its client from the environment.
+enum Started {
+    Ours(Idempotency),
+    ByHand(Client),
+}
+
+impl Started {
+    async fn new(is_ours: bool) -> Result<Self> {
+        if is_ours {
+            return Ok(Self::Ours(Idempotency::from_env().await?));
+        }
+        let config = dynamodb_idempotency::sdk_config_loader().load().await;
+        Ok(Self::ByHand(Client::new(&config)))
     }
-    let client = Client::new(&dynamodb_idempotency::sdk_config_loader().load().await);
-    first_by_hand(&client, &pk(&key)).await
+
+    async fn preflight(&self) -> Result<()> {
+        let Self::Ours(idempotency) = self else { bail!("by hand nothing is checked") };
+        idempotency.preflight().scope("payments").await?;
+        Ok(())
+    }
+
+    async fn call(&self, key: &str, expected: Case) -> Result<()> {
+        let client = match self {
+            Self::Ours(idempotency) => {
+                let came_to = ours(idempotency, key.to_owned()).await?;
+                ensure!(came_to == expected, "{came_to:?} in the place of {expected:?}");
+                return Ok(());
+            }
+            Self::ByHand(client) => client,
+        };
+        match expected {
+            Case::First => first_by_hand(client, &pk(key)).await,
+            Case::Replay => replay_by_hand(client, &pk(key)).await,
+            Case::InProgress | Case::Cached => bail!("no call of a start"),
+        }
+    }
+}
+
+async fn cold(is_ours: bool, key: String) -> Result<()> {
+    Started::new(is_ours).await?.call(&key, Case::First).await
 }
 
 /// How often a later request is made, of which the median counts.
 const LATER: usize = 9;
 
-/// How long it takes to be ready, and the requests then.
-async fn starts(checks: bool) -> Result<serde_json::Value> {
-    let began = Instant::now();
-    let idempotency = Idempotency::from_env().await?;
+/// When it is ready, by the system's clock: only whoever started the process knows how long that took.
+/// And how long the requests take then.
+async fn starts(is_ours: bool, checks: bool, run: &str) -> Result<serde_json::Value> {
+    let started = Started::new(is_ours).await?;
     if checks {
-        idempotency.preflight().scope("payments").await?;
+        started.preflight().await?;
     }
-    let ready = began.elapsed();
-    let run = format!("starts-{}", std::process::id());
+    let ready = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let call = async |n: usize, expected: Case| {
         let began = Instant::now();
-        let came_to = ours(&idempotency, format!("{run}-{n}")).await?;
-        ensure!(came_to == expected, "{came_to:?} in the place of {expected:?}");
+        started.call(&format!("{run}-{n}"), expected).await?;
         anyhow::Ok(began.elapsed())
     };
     let first = call(0, Case::First).await?;
@@ -97,9 +128,9 @@ async fn starts(checks: bool) -> Result<serde_json::Value> {
     later.sort_unstable();
     replays.sort_unstable();
     Ok(json!({
-        "ready_us": ready.as_micros(),
+        "ready_at_us": ready.as_micros(),
         "first_us": first.as_micros(),
-        "warm_us": later[LATER / 2].as_micros(),
+        "later_us": later[LATER / 2].as_micros(),
         "replay_us": replays[LATER / 2].as_micros(),
     }))
 }
@@ -208,10 +239,7 @@ impl Work {
         let pk = pk(&self.key(n));
         match self.case {
             Case::First => first_by_hand(&self.client, &pk).await?,
-            Case::Replay => {
-                let answer = raw::answer(raw::refused(&self.client, &pk).await?, "json")?;
-                ensure!(serde_json::from_str::<String>(&answer)? == ANSWER, "another answer");
-            }
+            Case::Replay => replay_by_hand(&self.client, &pk).await?,
             Case::Cached => bail!("by hand there is no cache"),
             Case::InProgress => {
                 let item = raw::refused(&self.client, &pk).await?;
@@ -240,6 +268,12 @@ async fn ours(idempotency: &Idempotency, key: String) -> Result<Case> {
 async fn first_by_hand(client: &Client, pk: &str) -> Result<()> {
     raw::create(client, pk).await?;
     complete(client, pk).await
+}
+
+async fn replay_by_hand(client: &Client, pk: &str) -> Result<()> {
+    let answer = raw::answer(raw::refused(client, pk).await?, "json")?;
+    ensure!(serde_json::from_str::<String>(&answer)? == ANSWER, "another answer");
+    Ok(())
 }
 
 async fn complete(client: &Client, pk: &str) -> Result<()> {

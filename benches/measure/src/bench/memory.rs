@@ -1,111 +1,196 @@
 //! A function with the least memory that Lambda gives, and what that brings of the CPU.
 
-use std::{fmt::Write as _, time::Instant};
+use std::{
+    fmt::Write as _,
+    process::Command,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{
     RELEASE,
-    figures::{median, spread},
-    share::Share,
+    figures::median,
+    share::{Ended, Share},
     sockets::{OURS, Side, sides},
     tls::Front,
 };
 use crate::BenchOptions;
 use xtask::{command::output, dynamodb_local::Server, workspace::Workspace};
 
-/// Of the crate alone: how it starts, and what its requests take then.
-const STARTS: [(&str, &str); 2] = [("starts", "as it is"), ("starts-ready", "after `preflight()`")];
+const STARTS: &str = "starts";
 
-/// What is measured of a start; each a member of the program's answer.
-const PARTS: [(&str, &str); 4] = [
-    ("ready_us", "start to ready"),
-    ("first_us", "first request"),
-    ("warm_us", "a later first run"),
-    ("replay_us", "a replay"),
+/// The crate's second way to start.
+const READY: (&str, &str) = ("starts-ready", "the crate, after `preflight()`");
+
+/// As Lambda starts Java.
+const COMPILER: &str = "-XX:TieredStopAtLevel=1";
+
+/// What became of who has no figures.
+const TOO_LATE: &str = "no end within a minute";
+const TOO_LITTLE: &str = "killed: too little memory";
+
+/// The columns: each in milliseconds, taken from a start.
+type Column = (&'static str, fn(&Start) -> f64);
+const COLUMNS: [Column; 5] = [
+    ("start to first answer", |start| start.ready + start.first),
+    ("start to ready", |start| start.ready),
+    ("first request", |start| start.first),
+    ("a later first run", |start| start.later),
+    ("a replay", |start| start.replay),
 ];
 
-/// What was measured in a share of the machine.
-pub(super) struct Memory {
-    /// By side: milliseconds from the start of a process to its end, after one first call. None of a
-    /// side that does not live in so little memory.
-    cold: Vec<(&'static str, Vec<f64>)>,
-    /// By way to start: one answer a round.
-    starts: [Vec<Value>; STARTS.len()],
+/// What one process told of itself, in milliseconds.
+struct Start {
+    ready: f64,
+    first: f64,
+    later: f64,
+    replay: f64,
 }
 
-pub(super) fn measure(
+/// One way to start, and what came of it.
+struct Row {
+    program: Command,
+    label: &'static str,
+    starts: Vec<Start>,
+    /// What became of processes that made no end of it.
+    lost: Vec<&'static str>,
+}
+
+/// Starts all sides in turn in a share of the machine; a table of what they told.
+pub(super) fn table(
     workspace: &Workspace,
     server: &Server,
     options: &BenchOptions,
     share: &Share,
-) -> Result<Memory> {
+) -> Result<String> {
     let front = Front::start(workspace, server.endpoint())?;
     let java = if options.peers { Some(front.java_options()?) } else { None };
+    let java = java.map(|trust| format!("{COMPILER} {trust}"));
     let sides = sides(workspace, &[RELEASE], options)?;
-    let mut memory = Memory {
-        cold: sides.iter().map(|side| (side.label, Vec::new())).collect(),
-        starts: Default::default(),
-    };
-    let run = |side: &Side, case: &str| {
+    let program = |side: &Side, case: &str| {
         let mut program = side.run(&front.endpoint, case);
         program.args(["1", "0", "1"]).envs(front.environment());
         program.envs(java.iter().map(|options| ("JAVA_TOOL_OPTIONS", options)));
         program
     };
-    let Some(ours) = sides.iter().find(|side| side.argument == OURS) else {
-        bail!("the crate's own side is not there");
-    };
     for side in &sides {
         // Makes the table that the other cases find, and reads the program from the disk.
         output(side.run(server.endpoint(), "first").args(["1", "1", "1"]))?;
-        output(&mut run(side, "cold"))?;
+        output(&mut program(side, STARTS))?;
+    }
+    let mut rows = Vec::new();
+    for side in &sides {
+        rows.push(Row::new(program(side, STARTS), side.label));
+        if side.argument == OURS {
+            rows.push(Row::new(program(side, READY.0), READY.1));
+        }
     }
     for round in 1..=options.rounds {
         println!("    round {round} of {}", options.rounds);
-        for (side, (label, took)) in sides.iter().zip(&mut memory.cold) {
-            let start = Instant::now();
-            match output(&mut share.around(&run(side, "cold"))) {
-                Ok(_) => took.push(start.elapsed().as_secs_f64() * 1000.0),
-                Err(error) => println!("    {label}: {error}"),
-            }
-        }
-        for ((case, _), starts) in STARTS.iter().zip(&mut memory.starts) {
-            let said = output(&mut share.around(&run(ours, case)))?;
-            starts.push(serde_json::from_str(&said)?);
+        for row in &mut rows {
+            row.start(share).with_context(|| format!("{} did not start", row.label))?;
         }
     }
-    Ok(memory)
+    Ok(in_markdown(&rows))
 }
 
-impl Memory {
-    pub(super) fn tables(&self) -> String {
-        let mut tables = "| side | start to first answer |\n|---|--:|\n".to_owned();
-        for (label, took) in &self.cold {
-            let took = if took.is_empty() {
-                "no answer within a minute".to_owned()
-            } else {
-                format!("{:.0} ms ({})", median(took), spread(took))
-            };
-            // Writing to a string does not fail.
-            let _ = writeln!(tables, "| {label} | {took} |");
+impl Row {
+    fn new(program: Command, label: &'static str) -> Self {
+        Self { program, label, starts: Vec::new(), lost: Vec::new() }
+    }
+
+    fn start(&mut self, share: &Share) -> Result<()> {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
+        match share.run(&self.program)? {
+            Ended::Said(line) => self.starts.push(Start::read(&line, began)?),
+            Ended::TooLate => self.lost.push(TOO_LATE),
+            Ended::OutOfMemory => self.lost.push(TOO_LITTLE),
         }
-        let names = PARTS.map(|(_, name)| name).join(" | ");
-        let _ = write!(
-            tables,
-            "\n| the crate, built to deploy | {names} |\n|---|{}\n",
-            "--:|".repeat(PARTS.len())
-        );
-        for ((_, label), starts) in STARTS.iter().zip(&self.starts) {
-            let _ = write!(tables, "| {label} |");
-            for (part, _) in PARTS {
-                let values: Vec<_> =
-                    starts.iter().filter_map(|it| Some(it[part].as_f64()? / 1000.0)).collect();
-                let _ = write!(tables, " {:.1} ms ({}) |", median(&values), spread(&values));
-            }
-            tables.push('\n');
+        Ok(())
+    }
+
+    /// A figure; of who had none, why.
+    fn cell(&self, of: fn(&Start) -> f64) -> String {
+        let values: Vec<_> = self.starts.iter().map(of).collect();
+        let (lost, rounds) = (self.lost.len(), self.lost.len() + values.len());
+        match self.lost.last() {
+            None => milliseconds(&values),
+            Some(reason) if values.is_empty() => (*reason).to_owned(),
+            Some(reason) => format!("{}; {lost} of {rounds} {reason}", milliseconds(&values)),
         }
-        tables
+    }
+}
+
+impl Start {
+    /// Of a process that began at `began`, in milliseconds of the system's clock.
+    fn read(line: &str, began: f64) -> Result<Self> {
+        let told: Value = serde_json::from_str(line)?;
+        let part = |name: &str| {
+            let micros = told[name].as_f64().with_context(|| format!("no `{name}` in {line}"))?;
+            anyhow::Ok(micros / 1000.0)
+        };
+        Ok(Self {
+            ready: part("ready_at_us")? - began,
+            first: part("first_us")?,
+            later: part("later_us")?,
+            replay: part("replay_us")?,
+        })
+    }
+}
+
+fn in_markdown(rows: &[Row]) -> String {
+    let names = COLUMNS.map(|(name, _)| name).join(" | ");
+    let mut table = format!("| side | {names} |\n|---|{}\n", "--:|".repeat(COLUMNS.len()));
+    for row in rows {
+        let cells = COLUMNS.map(|(_, of)| row.cell(of)).join(" | ");
+        // Writing to a string does not fail.
+        let _ = writeln!(table, "| {} | {cells} |", row.label);
+    }
+    table
+}
+
+/// `22.3 ms (13.1 – 29.8)`, with the digits that matter.
+fn milliseconds(values: &[f64]) -> String {
+    let median = median(values);
+    let digits = usize::from(median < 100.0);
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{median:.digits$} ms ({least:.digits$} – {most:.digits$})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str =
+        r#"{"ready_at_us": 5000000, "first_us": 40000.0, "later_us": 9100, "replay_us": 3000}"#;
+
+    #[test]
+    fn a_start_counts_from_when_the_process_was_begun() {
+        let start = Start::read(LINE, 4900.0).unwrap();
+        let told = COLUMNS.map(|(_, of)| of(&start).round());
+        assert_eq!(told, [140.0, 100.0, 40.0, 9.0, 3.0]);
+        assert!(Start::read(r#"{"ready_at_us": 5000000}"#, 4900.0).is_err());
+    }
+
+    #[test]
+    fn who_is_ended_has_no_figure_but_a_reason() {
+        let starts = |n: u32| {
+            let began = (0..n).map(|round| 4900.0 - f64::from(round));
+            began.map(|began| Start::read(LINE, began).unwrap()).collect()
+        };
+        let row = |starts, lost| {
+            in_markdown(&[Row { program: Command::new("true"), label: "a peer", starts, lost }])
+        };
+        let reason = TOO_LITTLE;
+        let table = row(starts(3), vec![]);
+        assert!(table.ends_with("| 9.1 ms (9.1 – 9.1) | 3.0 ms (3.0 – 3.0) |\n"), "{table}");
+        assert!(table.contains("| a peer | 141 ms (140 – 142) |"), "{table}");
+        let table = row(starts(1), vec![reason; 2]);
+        assert!(table.contains(&format!("140 ms (140 – 140); 2 of 3 {reason}")), "{table}");
+        let table = row(vec![], vec![reason]);
+        assert!(table.contains(&format!("| a peer | {reason} | {reason} |")), "{table}");
     }
 }

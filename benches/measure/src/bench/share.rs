@@ -3,11 +3,15 @@
 use std::{
     ffi::OsString,
     fs,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
+
+use xtask::command::describe;
 
 /// At which Lambda gives a function one CPU (AWS Lambda's developer guide, "Configure Lambda function memory").
 const MEGABYTES_OF_A_CPU: u64 = 1769;
@@ -16,6 +20,12 @@ const MEGABYTES_OF_A_CPU: u64 = 1769;
 const PERIOD: u64 = 20_000;
 
 const ROOT: &str = "/sys/fs/cgroup";
+
+/// In too little memory a program may do nothing but read its pages again.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// By which the kernel ends a process where memory is out, and `timeout` one that is late.
+const SIGKILL: i32 = 9;
 
 /// A share of this machine, until it is dropped.
 pub(super) struct Share {
@@ -56,8 +66,27 @@ impl Share {
         Ok(())
     }
 
-    /// The same command within the share, for a minute at the most.
-    pub(super) fn around(&self, command: &Command) -> Command {
+    /// Runs a command within the share, for a minute at the most.
+    ///
+    /// # Errors
+    /// Where it does not start, or fails for a reason of its own.
+    pub(super) fn run(&self, command: &Command) -> Result<Ended> {
+        let began = Instant::now();
+        let output = self.around(command).stderr(Stdio::inherit()).output()?;
+        if output.status.success() {
+            return Ok(Ended::Said(String::from_utf8(output.stdout)?));
+        }
+        if began.elapsed() >= LIMIT {
+            return Ok(Ended::TooLate);
+        }
+        if is_killed(output.status) {
+            return Ok(Ended::OutOfMemory);
+        }
+        bail!("{}: {}", describe(command), output.status);
+    }
+
+    /// The same command, which enters the share before it begins.
+    fn around(&self, command: &Command) -> Command {
         let enter = self.groups.iter().map(|group| {
             let mut enter = OsString::from("echo $$ > '");
             enter.push(group.join("cgroup.procs"));
@@ -65,10 +94,10 @@ impl Share {
             enter
         });
         let mut script: OsString = enter.collect();
-        // In too little memory a program may do nothing but read its pages again.
-        script.push("exec timeout 60 \"$@\"");
-        let mut within = Command::new("sh");
-        within.arg("-c").arg(script).arg("sh").arg(command.get_program()).args(command.get_args());
+        script.push("exec \"$@\"");
+        let mut within = Command::new("timeout");
+        within.args(["--signal=KILL", &LIMIT.as_secs().to_string(), "sh", "-c"]);
+        within.arg(script).arg("sh").arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => within.env(name, value),
@@ -77,6 +106,20 @@ impl Share {
         }
         within
     }
+}
+
+/// How a process in a share ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// What it has written.
+    Said(String),
+    TooLate,
+    OutOfMemory,
+}
+
+/// `timeout` ends as its command did, or says so by its status, as a shell does.
+fn is_killed(status: ExitStatus) -> bool {
+    status.signal() == Some(SIGKILL) || status.code() == Some(128 + SIGKILL)
 }
 
 impl Drop for Share {
@@ -108,9 +151,16 @@ mod tests {
         let share = Share { groups: Vec::new() };
         let mut command = Command::new("printf");
         command.args(["%s/%s", "a b", "$c"]).env("NAME", "value");
-        let mut within = share.around(&command);
-        assert_eq!(within.output().unwrap().stdout, b"a b/$c");
+        assert_eq!(share.run(&command).unwrap(), Ended::Said("a b/$c".into()));
         let name = (std::ffi::OsStr::new("NAME"), Some(std::ffi::OsStr::new("value")));
-        assert!(within.get_envs().any(|env| env == name));
+        assert!(share.around(&command).get_envs().any(|env| env == name));
+    }
+
+    #[test]
+    fn a_command_that_is_killed_has_not_failed_for_a_reason_of_its_own() {
+        let share = Share { groups: Vec::new() };
+        let mut command = Command::new("sh");
+        assert_eq!(share.run(command.args(["-c", "kill -KILL $$"])).unwrap(), Ended::OutOfMemory);
+        assert!(share.run(&Command::new("false")).is_err());
     }
 }
