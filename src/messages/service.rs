@@ -34,6 +34,9 @@ use crate::json_event::JsonEvent;
 /// }]}"#.parse()?;
 /// let mut service = idempotency.sqs("payments").handler(async |message: Message<SqsMessage>, _| {
 ///     assert_eq!(message.key(), Some("order-42"));
+///     assert_eq!(message.payload(), br#"{"amount": 1200}"#);
+///     assert_eq!(message.json::<serde_json::Value>()?["amount"], 1200);
+///     assert_eq!(message.into_record().message_id.as_deref(), Some("m-1"));
 ///     Err::<(), Error>("declined".into())
 /// });
 /// let response = service.call(LambdaEvent::new(event, Context::default())).await?;

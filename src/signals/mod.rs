@@ -27,9 +27,12 @@
 //! };
 //!
 //! // What an exporter may have to be told of.
-//! let counters = [EXECUTIONS, TAKEOVERS];
-//! let histograms = [HANDLER_SECONDS, STORE_SECONDS, ANSWER_BYTES, CAPACITY_UNITS];
-//! assert!(counters.iter().chain(&histograms).all(|name| name.starts_with("idempotency_")));
+//! assert_eq!(EXECUTIONS, "idempotency_executions_total");
+//! assert_eq!(TAKEOVERS, "idempotency_takeovers_total");
+//! assert_eq!(HANDLER_SECONDS, "idempotency_handler_seconds");
+//! assert_eq!(STORE_SECONDS, "idempotency_store_seconds");
+//! assert_eq!(ANSWER_BYTES, "idempotency_answer_bytes");
+//! assert_eq!(CAPACITY_UNITS, "idempotency_capacity_units");
 //! ```
 
 mod metrics;

@@ -5,7 +5,10 @@ use std::error::Error;
 use super::Sandbox;
 use crate::idempotency::Idempotency;
 
-/// Runs an example on a sandbox of its own, and panics if it fails. Not part of the API.
+/// Runs an example on a sandbox of its own. Not part of the API.
+///
+/// # Panics
+/// If the example fails.
 #[track_caller]
 pub fn example<E>(example: E)
 where
