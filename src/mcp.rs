@@ -92,7 +92,10 @@ impl Operation<'_> {
             }
             Err(message) => error(INVALID_PARAMS, message, None),
         };
-        let (member, value) = answer.into_parts();
+        let (member, value) = match answer {
+            Ok(result) => ("result", result),
+            Err(error) => ("error", error),
+        };
         json!({"jsonrpc": "2.0", "id": request["id"], member: value})
     }
 }
@@ -121,28 +124,16 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A response but for its id.
-enum Answer {
-    Result(Value),
-    Error(Value),
-}
-
-impl Answer {
-    fn into_parts(self) -> (&'static str, Value) {
-        match self {
-            Self::Result(value) => ("result", value),
-            Self::Error(value) => ("error", value),
-        }
-    }
-}
+/// A response but for its id: its result, or its error.
+type Answer = Result<Value, Value>;
 
 fn answer_of<T: Serialize, E: Display>(called: Result<Outcome<T>, RunError<E>>) -> Answer {
     match called {
         Ok(outcome) => {
             let is_replayed = outcome.is_replayed();
             match serde_json::to_value(outcome.into_inner()) {
-                Ok(result) if is_replayed => Answer::Result(marked(result)),
-                Ok(result) => Answer::Result(result),
+                Ok(result) if is_replayed => Ok(marked(result)),
+                Ok(result) => Ok(result),
                 Err(fault) => {
                     error(INTERNAL_ERROR, &format!("the result is not JSON: {fault}"), None)
                 }
@@ -150,7 +141,7 @@ fn answer_of<T: Serialize, E: Display>(called: Result<Outcome<T>, RunError<E>>) 
         }
         Err(RunError::Handler(failed)) => {
             let content = json!([{"type": "text", "text": failed.to_string()}]);
-            Answer::Result(json!({"content": content, "isError": true}))
+            Ok(json!({"content": content, "isError": true}))
         }
         Err(RunError::Idempotency(fault)) => explained(&fault),
     }
@@ -197,13 +188,11 @@ fn explained(fault: &Error) -> Answer {
 fn error(code: i32, message: &str, fault: Option<&Error>) -> Answer {
     let mut error = json!({"code": code, "message": message});
     if let Some(fault) = fault {
-        let kind = format!("{:?}", fault.kind());
-        let name = kind.split(' ').next();
-        let mut data = json!({"kind": name, "retryable": fault.is_retryable()});
+        let mut data = json!({"kind": fault.kind().name(), "retryable": fault.is_retryable()});
         if let ErrorKind::InProgress { retry_after } = fault.kind() {
             data["retry_after_ms"] = json!(u64::try_from(retry_after.as_millis()).ok());
         }
         error["data"] = data;
     }
-    Answer::Error(error)
+    Err(error)
 }

@@ -142,6 +142,15 @@ pub enum ErrorKind {
     AnswerUnreadable,
 }
 
+impl ErrorKind {
+    /// Its name without its data, for alarms and clients that match it.
+    #[cfg(any(feature = "event", feature = "mcp"))]
+    pub(crate) fn name(self) -> String {
+        let shown = format!("{self:?}");
+        shown.split(' ').next().unwrap_or_default().to_owned()
+    }
+}
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { inner: Box::new(Inner { kind, message: message.into(), source: None }) }

@@ -49,7 +49,7 @@ pub use crate::json_event::JsonEvent;
 
 use self::service::Config;
 use crate::engine::execution::Execution;
-use crate::error::{ErrorKind, RunError};
+use crate::error::RunError;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
 
@@ -101,39 +101,17 @@ impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
         match error {
             RunError::Handler(error) => error.into(),
             RunError::Idempotency(error) => Self {
-                error_type: format!("Idempotency.{}", name(error.kind())),
+                error_type: format!("Idempotency.{}", error.kind().name()),
                 error_message: error.to_string(),
             },
         }
     }
 }
 
-/// The kind's name without its data.
-fn name(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::InvalidInput => "InvalidInput",
-        ErrorKind::Mismatch => "Mismatch",
-        ErrorKind::InProgress { .. } => "InProgress",
-        ErrorKind::Failed => "Failed",
-        ErrorKind::Abandoned => "Abandoned",
-        ErrorKind::LeaseLost => "LeaseLost",
-        ErrorKind::LeaseExpired => "LeaseExpired",
-        ErrorKind::DeadlineExceeded => "DeadlineExceeded",
-        ErrorKind::Configuration => "Configuration",
-        ErrorKind::Unavailable => "Unavailable",
-        ErrorKind::OutcomeUnknown => "OutcomeUnknown",
-        ErrorKind::UnknownRecord => "UnknownRecord",
-        ErrorKind::NewerRecord => "NewerRecord",
-        ErrorKind::AnswerUnavailable => "AnswerUnavailable",
-        ErrorKind::AnswerUnreadable => "AnswerUnreadable",
-        ErrorKind::StepsUnreadable => "StepsUnreadable",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, ErrorKind};
 
     #[test]
     fn alarms_can_match_the_kind_and_the_handlers_own_error_stays_its_own() {

@@ -127,50 +127,39 @@ where
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
         let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
-        ResponseFuture::new(async move { answer(&config, &*handler, event).await })
+        ResponseFuture::new(async move {
+            let (event, context) = (event.payload, event.context);
+            let payload: P = serde_json::from_str(event.get()).map_err(|source| {
+                invalid("the event is not of the type that the handler takes")
+                    .with_source(JsonFault::from(source))
+            })?;
+            let key = match (config.key_of)(&payload) {
+                Some(key) => key,
+                // The operation draws one.
+                None if config.idempotency.core.table.is_disabled => String::new(),
+                None => {
+                    return Err(invalid("the event has no idempotency key: nothing was run").into());
+                }
+            };
+            let fingerprint = match &config.fingerprint {
+                Some(fingerprint) => fingerprint(&event),
+                None => Fingerprint::builder().json(event.get().as_bytes()).finish(),
+            };
+            // What the handler does not need any more: an event may be some megabytes.
+            drop(event);
+            let operation = config
+                .idempotency
+                .operation(config.scope.clone())
+                .policy(|_| config.policy.clone())
+                .key(key)
+                .fingerprint(fingerprint);
+            let operation = match deadline(&context) {
+                Some(deadline) => operation.deadline(deadline),
+                None => operation,
+            };
+            operation.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
+        })
     }
-}
-
-async fn answer<P, F, Fut, T, E>(
-    config: &Config<P>,
-    handler: &F,
-    event: LambdaEvent<JsonEvent>,
-) -> Result<T, RunError<E>>
-where
-    P: DeserializeOwned,
-    F: Fn(LambdaEvent<P>, Execution) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    T: Serialize + DeserializeOwned + 'static,
-    E: 'static,
-{
-    let (event, context) = (event.payload, event.context);
-    let payload: P = serde_json::from_str(event.get()).map_err(|source| {
-        invalid("the event is not of the type that the handler takes")
-            .with_source(JsonFault::from(source))
-    })?;
-    let key = match (config.key_of)(&payload) {
-        Some(key) => key,
-        // The operation draws one.
-        None if config.idempotency.core.table.is_disabled => String::new(),
-        None => return Err(invalid("the event has no idempotency key: nothing was run").into()),
-    };
-    let fingerprint = match &config.fingerprint {
-        Some(fingerprint) => fingerprint(&event),
-        None => Fingerprint::builder().json(event.get().as_bytes()).finish(),
-    };
-    // What the handler does not need any more: an event may be some megabytes.
-    drop(event);
-    let operation = config
-        .idempotency
-        .operation(config.scope.clone())
-        .policy(|_| config.policy.clone())
-        .key(key)
-        .fingerprint(fingerprint);
-    let operation = match deadline(&context) {
-        Some(deadline) => operation.deadline(deadline),
-        None => operation,
-    };
-    operation.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
 }
 
 fn invalid(message: &str) -> Error {

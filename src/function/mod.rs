@@ -310,7 +310,30 @@ impl<'a> Operation<'a> {
             return Err(mistyped("reconcile", type_name::<HookResult<T, E>>()).into());
         }
         let span = call.signals.span();
-        execute(core, call, errors, hook, handler).instrument(span).await
+        async {
+            let acquisition = match hook {
+                None => acquire(core, call).await?,
+                Some(hook) => {
+                    let codec = Codec {
+                        completed: encode_value::<T>,
+                        failed: |error: &E| errors.encode(error),
+                    };
+                    match reconcile::acquire(core, call, |abandoned| hook.ask(abandoned), codec)
+                        .await?
+                    {
+                        Acquired::Unsettled(acquisition) => acquisition,
+                        Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
+                        Acquired::Failed(error) => return Err(RunError::Handler(error)),
+                    }
+                }
+            };
+            match run(&Json { errors, value: PhantomData }, acquisition, handler).await {
+                Ok(outcome) => outcome_of(errors, outcome),
+                Err(panicked) => resume_unwind(panicked.panic),
+            }
+        }
+        .instrument(span)
+        .await
     }
 
     /// What it asks of the table, as a handler with errors `E` needs it.
@@ -342,37 +365,6 @@ pub(crate) struct Ready<'a, E> {
 fn mistyped(method: &str, of_handler: &str) -> Error {
     let message = format!("`{method}` is of other types than the handler, which has {of_handler}");
     Error::new(ErrorKind::Configuration, message)
-}
-
-async fn execute<T, E, F, Fut>(
-    core: &Arc<Core>,
-    call: Call,
-    errors: ErrorCodec<E>,
-    hook: Option<Hook<'_>>,
-    handler: F,
-) -> Result<Outcome<T>, RunError<E>>
-where
-    F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    T: Serialize + DeserializeOwned + 'static,
-    E: 'static,
-{
-    let acquisition = match hook {
-        None => acquire(core, call).await?,
-        Some(hook) => {
-            let codec =
-                Codec { completed: encode_value::<T>, failed: |error: &E| errors.encode(error) };
-            match reconcile::acquire(core, call, |abandoned| hook.ask(abandoned), codec).await? {
-                Acquired::Unsettled(acquisition) => acquisition,
-                Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
-                Acquired::Failed(error) => return Err(RunError::Handler(error)),
-            }
-        }
-    };
-    match run(&Json { errors, value: PhantomData }, acquisition, handler).await {
-        Ok(outcome) => outcome_of(errors, outcome),
-        Err(panicked) => resume_unwind(panicked.panic),
-    }
 }
 
 /// What a call gets, by the types that its handler has.

@@ -3,16 +3,13 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use super::{ErrorCodec, Json, Operation, Outcome, Ready, outcome_of};
+use super::{Json, Operation, Outcome, Ready, outcome_of};
 use crate::answer::Draft;
-use crate::engine::call::Call;
-use crate::engine::core::Core;
 use crate::engine::transaction::{
     Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
@@ -105,34 +102,24 @@ impl Operation<'_> {
             return Err(Error::new(ErrorKind::Configuration, message).into());
         }
         let span = call.signals.span();
-        execute(core, call, errors, build).instrument(span).await
-    }
-}
-
-async fn execute<T, E, F, Fut>(
-    core: &Arc<Core>,
-    call: Call,
-    errors: ErrorCodec<E>,
-    build: F,
-) -> Result<Outcome<T>, TransactionError<E>>
-where
-    F: FnOnce() -> Fut,
-    Fut: Future<Output = Result<Transaction<T>, E>>,
-    T: Serialize + DeserializeOwned,
-{
-    let encoding = Json { errors, value: PhantomData };
-    let done = run_transaction(&encoding, core, call, async { build().await }).await;
-    match done.unwrap_or_else(|panicked| resume_unwind(panicked.panic)) {
-        TransactionOutcome::Ended(outcome) => {
-            outcome_of(errors, outcome).map_err(|error| match error {
-                RunError::Handler(error) => TransactionError::Handler(error),
-                RunError::Idempotency(error) => error.into(),
-            })
+        async {
+            let encoding = Json { errors, value: PhantomData };
+            let done = run_transaction(&encoding, core, call, async { build().await }).await;
+            match done.unwrap_or_else(|panicked| resume_unwind(panicked.panic)) {
+                TransactionOutcome::Ended(outcome) => {
+                    outcome_of(errors, outcome).map_err(|error| match error {
+                        RunError::Handler(error) => TransactionError::Handler(error),
+                        RunError::Idempotency(error) => error.into(),
+                    })
+                }
+                TransactionOutcome::ConditionFailed(failed) => {
+                    Err(TransactionError::ConditionFailed(failed))
+                }
+                TransactionOutcome::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
+            }
         }
-        TransactionOutcome::ConditionFailed(failed) => {
-            Err(TransactionError::ConditionFailed(failed))
-        }
-        TransactionOutcome::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
+        .instrument(span)
+        .await
     }
 }
 

@@ -94,29 +94,24 @@ where
     Fut: Future<Output = Result<Handled<B>, E>>,
 {
     let span = call.signals.span();
-    run(config, call, handler).instrument(span).await
-}
-
-async fn run<B, E, F, Fut>(config: &Config, call: Call, handler: F) -> Result<Response<B>, E>
-where
-    B: WholeBody + Sync,
-    F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<Handled<B>, E>>,
-{
-    let acquired = match &config.reconcile {
-        None => acquire(&config.idempotency.core, call).await,
-        Some(hook) => match reconcile::acquire(config, call, hook).await {
-            Ok(acquired) => acquired,
-            Err(response) => return Ok(response.map(B::from_text)),
-        },
-    };
-    let acquisition = match acquired {
-        Ok(acquisition) => acquisition,
-        Err(error) => return Ok(explain(config, &error)),
-    };
-    let responses = Responses { config, types: PhantomData };
-    let ran = runner::run(&responses, acquisition, handler).await;
-    render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
+    async {
+        let acquired = match &config.reconcile {
+            None => acquire(&config.idempotency.core, call).await,
+            Some(hook) => match reconcile::acquire(config, call, hook).await {
+                Ok(acquired) => acquired,
+                Err(response) => return Ok(response.map(B::from_text)),
+            },
+        };
+        let acquisition = match acquired {
+            Ok(acquisition) => acquisition,
+            Err(error) => return Ok(explain(config, &error)),
+        };
+        let responses = Responses { config, types: PhantomData };
+        let ran = runner::run(&responses, acquisition, handler).await;
+        render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
+    }
+    .instrument(span)
+    .await
 }
 
 /// Responses as they are stored.
@@ -223,19 +218,6 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// before DynamoDB is asked.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Config,
-    call: Call,
-    handler: F,
-) -> Result<Response<B>, E>
-where
-    B: WholeBody + Send,
-    F: Future<Output = Result<Transaction<Response<B>>, E>>,
-{
-    let span = call.signals.span();
-    run_transaction(config, call, handler).instrument(span).await
-}
-
-async fn run_transaction<B, E, F>(
-    config: &Config,
     mut call: Call,
     handler: F,
 ) -> Result<Response<B>, E>
@@ -243,24 +225,29 @@ where
     B: WholeBody + Send,
     F: Future<Output = Result<Transaction<Response<B>>, E>>,
 {
-    if config.reconcile.is_some() {
-        // The hook is for handlers that run; what one of these left, no transaction may repeat.
-        call.policy.takeover = Takeover::Reject;
+    let span = call.signals.span();
+    async {
+        if config.reconcile.is_some() {
+            // The hook is for handlers that run; what one of these left, no transaction may repeat.
+            call.policy.takeover = Takeover::Reject;
+        }
+        let responses = Responses { config, types: PhantomData::<fn() -> (B, E)> };
+        let core = &config.idempotency.core;
+        let ran = match transaction::run_transaction(&responses, core, call, handler).await {
+            Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
+            Ok(TransactionOutcome::ConditionFailed(failed)) => {
+                tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
+                return Ok(render(config, &problem::condition_failed()));
+            }
+            Ok(TransactionOutcome::Invalid(invalid)) => {
+                return Ok(explain(config, &problem::not_executable(invalid)));
+            }
+            Err(panicked) => Err(panicked),
+        };
+        render_outcome(config, ran, |response| AnsweredBy::Handler.mark(response))
     }
-    let responses = Responses { config, types: PhantomData::<fn() -> (B, E)> };
-    let core = &config.idempotency.core;
-    let ran = match transaction::run_transaction(&responses, core, call, handler).await {
-        Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
-        Ok(TransactionOutcome::ConditionFailed(failed)) => {
-            tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
-            return Ok(render(config, &problem::condition_failed()));
-        }
-        Ok(TransactionOutcome::Invalid(invalid)) => {
-            return Ok(explain(config, &problem::not_executable(invalid)));
-        }
-        Err(panicked) => Err(panicked),
-    };
-    render_outcome(config, ran, |response| AnsweredBy::Handler.mark(response))
+    .instrument(span)
+    .await
 }
 
 /// The response of a handler whose request passes through: what it wants written would be written

@@ -140,14 +140,9 @@ pub struct IdempotencyService<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for IdempotencyService<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    ReqBody: Body + From<Bytes> + Send + 'static,
-    ReqBody::Data: Send,
-    ReqBody::Error: Into<BoxError>,
-    ResBody: Body + Send + 'static,
-    ResBody::Data: Send,
-    ResBody::Error: Into<BoxError>,
+    S: Service<Request<ReqBody>, Error: Send + 'static, Future: Send>,
+    ReqBody: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
+    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
@@ -170,14 +165,9 @@ async fn answer<S, ReqBody, ResBody>(
 ) -> Result<Response<ResponseBody<ResBody>>, S::Error>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    ReqBody: Body + From<Bytes> + Send + 'static,
-    ReqBody::Data: Send,
-    ReqBody::Error: Into<BoxError>,
-    ResBody: Body + Send + 'static,
-    ResBody::Data: Send,
-    ResBody::Error: Into<BoxError>,
+    S: Service<Request<ReqBody>, Error: Send + 'static, Future: Send>,
+    ReqBody: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
+    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let IdempotencyLayer { config, effect, owners } = layer;
     let (parts, body) = request.into_parts();
@@ -249,13 +239,9 @@ pub(crate) async fn own<S, ReqBody, ResBody>(
     mut inner: S,
 ) -> Result<Response<AnswerBody<ResBody>>, S::Error>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
-    S::Future: Send,
-    S::Error: Send,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>, Error: Send, Future: Send> + Send,
     ReqBody: Send,
-    ResBody: Body + Send,
-    ResBody::Data: Send,
-    ResBody::Error: Into<BoxError>,
+    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
 {
     let most = if config.stream_large { config.policy.max_answer_bytes } else { usize::MAX };
     let answered = exchange(config, call, |execution| {
@@ -304,13 +290,9 @@ async fn own_transaction<S, ReqBody, ResBody>(
     mut inner: S,
 ) -> Result<Response<Bytes>, S::Error>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send,
-    S::Future: Send,
-    S::Error: Send,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>, Error: Send, Future: Send> + Send,
     ReqBody: Send,
-    ResBody: Body + Send,
-    ResBody::Data: Send,
-    ResBody::Error: Into<BoxError>,
+    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
 {
     let handler = async {
         ready(&mut inner).await?;

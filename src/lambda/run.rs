@@ -38,12 +38,10 @@ use crate::invocation::check_concurrency;
 ///
 /// # Panics
 /// As `lambda_http::run`: outside Lambda, where the runtime's environment variables are missing.
-pub async fn run<'a, S, R, E>(service: S) -> Result<(), Error>
+pub async fn run<'a, S>(service: S) -> Result<(), Error>
 where
-    S: Service<Request, Response = R, Error = E>,
+    S: Service<Request, Response: IntoResponse, Error: Debug + Into<Diagnostic>>,
     S::Future: Send + 'a,
-    R: IntoResponse,
-    E: Debug + Into<Diagnostic>,
 {
     lambda_runtime::run(Adapter::from(service).map_request(request_of)).await
 }
@@ -78,12 +76,11 @@ where
 /// # Panics
 /// As `lambda_http::run_concurrent`: outside Lambda, where the runtime's environment variables are
 /// missing.
-pub async fn run_concurrent<S, R, E>(service: S) -> Result<(), Error>
+pub async fn run_concurrent<S>(service: S) -> Result<(), Error>
 where
-    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
+    S: Service<Request, Error: Debug + Into<Diagnostic> + Send + 'static> + Clone + Send + 'static,
+    S::Response: IntoResponse + Send + Sync + 'static,
     S::Future: Send + 'static,
-    R: IntoResponse + Send + Sync + 'static,
-    E: Debug + Into<Diagnostic> + Send + 'static,
 {
     runtime(service)?.run_concurrent().await
 }
@@ -116,7 +113,7 @@ where
 ///
 /// # Panics
 /// As `run_concurrent`.
-pub fn runtime<S, R, E>(
+pub fn runtime<S>(
     service: S,
 ) -> Result<
     Runtime<
@@ -128,10 +125,9 @@ pub fn runtime<S, R, E>(
     Error,
 >
 where
-    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
+    S: Service<Request, Error: Debug + Into<Diagnostic> + Send + 'static> + Clone + Send + 'static,
+    S::Response: IntoResponse + Send + Sync + 'static,
     S::Future: Send + 'static,
-    R: IntoResponse + Send + Sync + 'static,
-    E: Debug + Into<Diagnostic> + Send + 'static,
 {
     check_concurrency()?;
     let service = Adapter::from(service).map_request(request_of);
@@ -153,14 +149,11 @@ where
 ///     lambda_http::lambda_runtime::run(lambda::adapter(wrapped)).await
 /// }
 /// ```
-pub fn adapter<'a, S, R, E>(
+pub fn adapter<'a, S>(
     service: S,
-) -> impl Service<LambdaEvent<HttpEvent>, Response: Serialize, Error = E, Future: Send + 'a>
+) -> impl Service<LambdaEvent<HttpEvent>, Response: Serialize, Error = S::Error, Future: Send + 'a>
 where
-    S: Service<Request, Response = R, Error = E>,
-    S::Future: Send + 'a,
-    R: IntoResponse + 'a,
-    E: 'a,
+    S: Service<Request, Response: IntoResponse, Future: Send + 'a> + 'a,
 {
     Adapter::from(service).map_request(request_of)
 }

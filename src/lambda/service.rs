@@ -1,19 +1,18 @@
 //! The wrapper around a `lambda_http` service.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{FutureExt, TryFutureExt};
+use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
 
 use crate::answer::{BodyRef, HttpBody};
-use crate::engine::runner::panic_text;
-use crate::http::{Config, Handled, Http, WholeBody, exchange, ready, render, whole_call};
+use crate::engine::runner::{Panic, panic_text};
+use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call};
 
 impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
@@ -27,9 +26,34 @@ impl Http {
         S: Service<Request, Response: IntoResponse, Error: Send, Future: Send> + Clone + Send + 'a,
     {
         let config = self.without_trailers();
-        service_fn(move |request| {
-            let answering = answer(Arc::clone(&config), service.clone(), request);
-            Box::pin(answering.map_ok(LambdaResponse))
+        service_fn(move |request: Request| {
+            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (mut parts, body) = request.into_parts();
+            Box::pin(async move {
+                let call = match whole_call(&config, &parts, &body) {
+                    Ok(Some(call)) => call,
+                    Ok(None) => {
+                        ready(&mut inner).await?;
+                        // Turned into a future at once: the handler's own type of response need not be
+                        // `Send`.
+                        let passing = inner.call(Request::from_parts(parts, body)).await;
+                        return Ok(LambdaResponse(passing.map(IntoResponse::into_response)?.await));
+                    }
+                    Err(problem) => return Ok(LambdaResponse(render(&config, &problem))),
+                };
+                let answered = exchange(&config, call, |execution| {
+                    parts.extensions.insert(execution.clone());
+                    let request = Request::from_parts(parts, body);
+                    async move {
+                        if let Err(error) = ready(&mut inner).await {
+                            execution.nothing_executed();
+                            return Err(error);
+                        }
+                        Ok(whole(inner.call(request).await.map(turning)?).await)
+                    }
+                });
+                answered.await.map(LambdaResponse)
+            })
         })
     }
 }
@@ -131,65 +155,20 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-async fn answer<S>(
-    config: Arc<Config>,
-    mut inner: S,
-    request: Request,
-) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request> + Send,
-    S::Response: IntoResponse,
-    S::Future: Send,
-    S::Error: Send,
-{
-    let (mut parts, body) = request.into_parts();
-    let call = match whole_call(&config, &parts, bytes_of(&body)) {
-        Ok(Some(call)) => call,
-        Ok(None) => {
-            ready(&mut inner).await?;
-            // Turned into a future at once: the handler's own type of response need not be `Send`.
-            let passing = inner.call(Request::from_parts(parts, body));
-            return Ok(passing.await.map(IntoResponse::into_response)?.await);
-        }
-        Err(problem) => return Ok(render(&config, &problem)),
-    };
-    exchange(&config, call, |execution| {
-        parts.extensions.insert(execution.clone());
-        let request = Request::from_parts(parts, body);
-        async move {
-            if let Err(error) = ready(&mut inner).await {
-                execution.nothing_executed();
-                return Err(error);
-            }
-            let answering = inner.call(request);
-            Ok(whole(answering.await.map(Turning::of)?).await)
-        }
-    })
-    .await
-}
-
 /// A handler's answer on its way into the form in which Lambda takes it; the panic, where turning it
 /// has panicked at once.
-enum Turning {
-    Under(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
-    Panicked(Box<dyn Any + Send>),
-}
+type Turning = Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>;
 
-impl Turning {
-    fn of(answer: impl IntoResponse) -> Self {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| answer.into_response())) {
-            Ok(turning) => Self::Under(turning),
-            Err(panic) => Self::Panicked(panic),
-        }
-    }
+fn turning(answer: impl IntoResponse) -> Turning {
+    catch_unwind(AssertUnwindSafe(|| answer.into_response()))
 }
 
 /// Holds the handler's answer whole. `lambda_http` panics where its body ends with an error: the
 /// handler has run, and only its answer is lost.
 async fn whole(turning: Turning) -> Handled<Body> {
     let turned = match turning {
-        Turning::Under(turning) => AssertUnwindSafe(turning).catch_unwind().await,
-        Turning::Panicked(panic) => Err(panic),
+        Ok(turning) => AssertUnwindSafe(turning).catch_unwind().await,
+        Err(panic) => Err(panic),
     };
     match turned {
         Ok(response) => Handled::Response(response),
@@ -198,15 +177,6 @@ async fn whole(turning: Turning) -> Handled<Body> {
             tracing::error!(error, "the body of a handler's response ended with an error");
             Handled::Broken(None)
         }
-    }
-}
-
-pub(super) fn bytes_of(body: &Body) -> &[u8] {
-    match body {
-        Body::Text(text) => text.as_bytes(),
-        Body::Binary(bytes) => bytes,
-        // Nothing, or a kind that does not exist yet.
-        _ => &[],
     }
 }
 

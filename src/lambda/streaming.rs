@@ -16,8 +16,7 @@ use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_
 use tower_service::Service;
 
 use super::run::{HttpEvent, request_of};
-use super::service::bytes_of;
-use crate::http::{BoxError, Config, Http, ResponseBody, own, ready, render, whole, whole_call};
+use crate::http::{BoxError, Http, ResponseBody, own, ready, render, whole, whole_call};
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -45,35 +44,23 @@ impl Http {
         B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
         let config = self.without_trailers();
-        service_fn(move |request| Box::pin(answer(Arc::clone(&config), service.clone(), request)))
-    }
-}
-
-async fn answer<S, B>(
-    config: Arc<Config>,
-    mut inner: S,
-    request: Request,
-) -> Result<Response<ResponseBody<B>>, S::Error>
-where
-    S: Service<Request, Response = Response<B>> + Send,
-    S::Future: Send,
-    S::Error: Send,
-    B: Body + Send,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
-{
-    let (parts, body) = request.into_parts();
-    match whole_call(&config, &parts, bytes_of(&body)) {
-        Ok(None) => {
-            ready(&mut inner).await?;
-            let response = inner.call(Request::from_parts(parts, body)).await?;
-            Ok(response.map(Either::Left))
-        }
-        Ok(Some(call)) => {
-            let answered = own(&config, call, Request::from_parts(parts, body), inner).await?;
-            Ok(answered.map(Either::Right))
-        }
-        Err(problem) => Ok(whole(render(&config, &problem))),
+        service_fn(move |request: Request| {
+            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (parts, body) = request.into_parts();
+            Box::pin(async move {
+                Ok(match whole_call(&config, &parts, &body) {
+                    Ok(None) => {
+                        ready(&mut inner).await?;
+                        inner.call(Request::from_parts(parts, body)).await?.map(Either::Left)
+                    }
+                    Ok(Some(call)) => {
+                        let request = Request::from_parts(parts, body);
+                        own(&config, call, request, inner).await?.map(Either::Right)
+                    }
+                    Err(problem) => whole(render(&config, &problem)),
+                })
+            })
+        })
     }
 }
 
@@ -101,14 +88,11 @@ where
 /// # Panics
 /// As `lambda_http::run_with_streaming_response`: outside Lambda, where the runtime's environment
 /// variables are missing.
-pub async fn run_with_streaming_response<S, B, E>(service: S) -> Result<(), Error>
+pub async fn run_with_streaming_response<S, B>(service: S) -> Result<(), Error>
 where
-    S: Service<Request, Response = Response<B>, Error = E>,
+    S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic>>,
     S::Future: Send + 'static,
-    E: Debug + Into<Diagnostic>,
-    B: Body + Unpin + Send + 'static,
-    B::Data: Into<Bytes> + Send,
-    B::Error: Into<Error> + Send + Debug,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     lambda_runtime::run(Streamed(service).map_request(request_of)).await
 }
@@ -135,14 +119,12 @@ where
 ///
 /// # Panics
 /// As `run_concurrent`.
-pub async fn run_with_streaming_response_concurrent<S, B, E>(service: S) -> Result<(), Error>
+pub async fn run_with_streaming_response_concurrent<S, B>(service: S) -> Result<(), Error>
 where
-    S: Service<Request, Response = Response<B>, Error = E> + Clone + Send + 'static,
+    S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic> + Send + 'static>,
+    S: Clone + Send + 'static,
     S::Future: Send + 'static,
-    E: Debug + Into<Diagnostic> + Send + 'static,
-    B: Body + Unpin + Send + 'static,
-    B::Data: Into<Bytes> + Send,
-    B::Error: Into<Error> + Send + Debug,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     streaming_runtime(service)?.run_concurrent().await
 }
@@ -172,7 +154,7 @@ where
 ///
 /// # Panics
 /// As `run_concurrent`.
-pub fn streaming_runtime<S, B, E>(
+pub fn streaming_runtime<S, B>(
     service: S,
 ) -> Result<
     Runtime<
@@ -184,12 +166,10 @@ pub fn streaming_runtime<S, B, E>(
     Error,
 >
 where
-    S: Service<Request, Response = Response<B>, Error = E> + Clone + Send + 'static,
+    S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic> + Send + 'static>,
+    S: Clone + Send + 'static,
     S::Future: Send + 'static,
-    E: Debug + Into<Diagnostic> + Send + 'static,
-    B: Body + Unpin + Send + 'static,
-    B::Data: Into<Bytes> + Send,
-    B::Error: Into<Error> + Send + Debug,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     check_concurrency()?;
     Ok(Runtime::new(Streamed(service).map_request(request_of)).layer(TracingLayer::new()))
@@ -205,20 +185,18 @@ where
 /// let service = lambda::streaming_adapter(router);
 /// # }
 /// ```
-pub fn streaming_adapter<S, B, E>(
+pub fn streaming_adapter<S, B>(
     service: S,
 ) -> impl Service<
     LambdaEvent<HttpEvent>,
     Response = StreamResponse<impl Stream<Item = Result<B::Data, B::Error>>>,
-    Error = E,
+    Error = S::Error,
     Future: Send,
 >
 where
-    S: Service<Request, Response = Response<B>, Error = E>,
+    S: Service<Request, Response = Response<B>>,
     S::Future: Send + 'static,
-    B: Body + Unpin + Send + 'static,
-    B::Data: Into<Bytes> + Send,
-    B::Error: Into<Error> + Send + Debug,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     Streamed(service).map_request(request_of)
 }
@@ -228,19 +206,17 @@ where
 #[derive(Clone)]
 struct Streamed<S>(S);
 
-impl<S, B, E> Service<LambdaEvent<LambdaRequest>> for Streamed<S>
+impl<S, B> Service<LambdaEvent<LambdaRequest>> for Streamed<S>
 where
-    S: Service<Request, Response = Response<B>, Error = E>,
+    S: Service<Request, Response = Response<B>>,
     S::Future: Send + 'static,
-    B: Body + Unpin + Send + 'static,
-    B::Data: Into<Bytes> + Send,
-    B::Error: Into<Error> + Send + Debug,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     type Response = <StreamAdapter<'static, S, B> as Service<LambdaEvent<LambdaRequest>>>::Response;
-    type Error = E;
+    type Error = S::Error;
     type Future = <StreamAdapter<'static, S, B> as Service<LambdaEvent<LambdaRequest>>>::Future;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), E>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.0.poll_ready(context)
     }
 

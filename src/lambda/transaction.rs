@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::TryFutureExt;
 use lambda_http::{Body, Request, Response, service_fn};
 use tower_service::Service;
 
-use super::service::{LambdaResponse, bytes_of};
+use super::service::LambdaResponse;
 use crate::engine::transaction::Transaction;
-use crate::http::{
-    Config, Http, exchange_transaction, pass_transaction, ready, render, whole_call,
-};
+use crate::http::{Http, exchange_transaction, pass_transaction, ready, render, whole_call};
 
 impl Http {
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction. The rules are
@@ -57,38 +54,28 @@ impl Http {
             + 'a,
     {
         let config = self.without_trailers();
-        service_fn(move |request| {
-            let answering = answer(Arc::clone(&config), service.clone(), request);
-            Box::pin(answering.map_ok(LambdaResponse::from))
+        service_fn(move |request: Request| {
+            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (parts, body) = request.into_parts();
+            Box::pin(async move {
+                let answered = match whole_call(&config, &parts, &body) {
+                    Ok(None) => {
+                        ready(&mut inner).await?;
+                        let passing = inner.call(Request::from_parts(parts, body)).await?;
+                        pass_transaction(&config, passing)
+                    }
+                    Ok(Some(call)) => {
+                        // Called inside, so that a panic of the call itself counts too.
+                        let handler = async move {
+                            ready(&mut inner).await?;
+                            inner.call(Request::from_parts(parts, body)).await
+                        };
+                        exchange_transaction(&config, call, handler).await?
+                    }
+                    Err(problem) => render(&config, &problem),
+                };
+                Ok(answered.into())
+            })
         })
-    }
-}
-
-async fn answer<S>(
-    config: Arc<Config>,
-    mut inner: S,
-    request: Request,
-) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request, Response = Transaction<Response<Body>>> + Send,
-    S::Future: Send,
-    S::Error: Send,
-{
-    let (parts, body) = request.into_parts();
-    match whole_call(&config, &parts, bytes_of(&body)) {
-        Ok(None) => {
-            ready(&mut inner).await?;
-            let passing = inner.call(Request::from_parts(parts, body));
-            Ok(pass_transaction(&config, passing.await?))
-        }
-        Ok(Some(call)) => {
-            // Called inside, so that a panic of the call itself counts too.
-            let handler = async move {
-                ready(&mut inner).await?;
-                inner.call(Request::from_parts(parts, body)).await
-            };
-            exchange_transaction(&config, call, handler).await
-        }
-        Err(problem) => Ok(render(&config, &problem)),
     }
 }

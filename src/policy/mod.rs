@@ -152,55 +152,49 @@ impl Policy {
 
     /// Whether the settings can hold, each for itself and beside the others and `clock_tolerance`.
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
-        let invalid = |message| Err(Error::new(ErrorKind::Configuration, message));
         let second = Duration::from_secs(1);
-        if self.retention > MAX_LENGTH {
-            return invalid("Policy::retention is above 100 years");
-        }
-        if self.completion_timeout > MAX_LENGTH {
-            return invalid("Policy::completion_timeout is above 100 years");
-        }
-        if self.retention < second {
-            return invalid("Policy::retention is below 1 s");
-        }
-        if self.retention < self.completion_timeout {
-            return invalid(
-                "Policy::retention is below Policy::completion_timeout: an answer that is confirmed late \
-                 would be over by then",
-            );
-        }
+        let (lease, length) = match self.lease {
+            Lease::Invocation => ("Lease::Invocation", None),
+            Lease::Fixed(length) => ("Lease::Fixed", Some(length)),
+            Lease::Renewed(length) => ("Lease::Renewed", Some(length)),
+        };
         // The store's clock is known to the second, less the tolerance: of a shorter lease it may not be
         // certain that anything is left, and a renewal could come too late.
         let shortest = clock_tolerance + 2 * second;
-        match self.lease {
-            Lease::Fixed(length) if length < 3 * second => {
-                return invalid("Lease::Fixed is below 3 s");
+        let is_below = |least| length.is_some_and(|length| length < least);
+        let settings = [
+            (self.retention > MAX_LENGTH, "Policy::retention", "is above 100 years"),
+            (
+                self.completion_timeout > MAX_LENGTH,
+                "Policy::completion_timeout",
+                "is above 100 years",
+            ),
+            (self.retention < second, "Policy::retention", "is below 1 s"),
+            (
+                self.retention < self.completion_timeout,
+                "Policy::retention",
+                "is below Policy::completion_timeout: an answer that is confirmed late would be over by \
+                 then",
+            ),
+            (is_below(3 * second), lease, "is below 3 s"),
+            (length > Some(MAX_LENGTH), lease, "is above 100 years"),
+            (is_below(shortest), lease, "is below Builder::clock_tolerance and 2 s"),
+            (
+                !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes),
+                "Policy::max_answer_bytes",
+                "is not between 1 KiB and 1 GiB",
+            ),
+            (
+                self.failure == Failure::Retain { max_attempts: 0 },
+                "Failure::Retain",
+                "needs max_attempts of at least 1",
+            ),
+        ];
+        match settings.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            Some((_, name, what)) => {
+                Err(Error::new(ErrorKind::Configuration, format!("{name} {what}")))
             }
-            Lease::Renewed(length) if length < 3 * second => {
-                return invalid("Lease::Renewed is below 3 s");
-            }
-            Lease::Fixed(length) if length > MAX_LENGTH => {
-                return invalid("Lease::Fixed is above 100 years");
-            }
-            Lease::Renewed(length) if length > MAX_LENGTH => {
-                return invalid("Lease::Renewed is above 100 years");
-            }
-            Lease::Fixed(length) if length < shortest => {
-                return invalid("Lease::Fixed is below Builder::clock_tolerance and 2 s");
-            }
-            Lease::Renewed(length) if length < shortest => {
-                return invalid("Lease::Renewed is below Builder::clock_tolerance and 2 s");
-            }
-            Lease::Invocation | Lease::Fixed(_) | Lease::Renewed(_) => {}
-        }
-        if !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes) {
-            return invalid("Policy::max_answer_bytes is not between 1 KiB and 1 GiB");
-        }
-        match self.failure {
-            Failure::Retain { max_attempts: 0 } => {
-                invalid("Failure::Retain needs max_attempts of at least 1")
-            }
-            Failure::Release | Failure::Retain { .. } | Failure::Replay => Ok(()),
+            None => Ok(()),
         }
     }
 }
