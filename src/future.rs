@@ -19,8 +19,7 @@ use std::task::{Context, Poll};
 /// let event = LambdaEvent::new(JsonEvent::of("a.csv")?, Context::default());
 /// let answer: ResponseFuture<usize, RunError<std::io::Error>> = service.call(event);
 /// assert_eq!(answer.await?, 5);
-/// # Ok(())
-/// # });
+/// # Ok(()) });
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<T, E>(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>);
