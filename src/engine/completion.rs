@@ -312,8 +312,13 @@ impl Execution {
         if self.inner.steps.may_be_stored() { Leaving::Keep } else { Leaving::Release }
     }
 
-    /// Sends a failure's write until it is confirmed, refused, or out of time.
-    async fn leave(&self, leaving: Leaving, response: Option<AttributeValue>) {
+    /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
+    /// [`acquire`](crate::engine::acquire::acquire) is.
+    fn leave(&self, leaving: Leaving, response: Option<AttributeValue>) -> BoxFuture<'_, ()> {
+        self.write_failure(leaving, response).boxed()
+    }
+
+    async fn write_failure(&self, leaving: Leaving, response: Option<AttributeValue>) {
         let command = self.end().leave(self.inner.core.table.clock.moment(), leaving);
         let mut wire = self.wire();
         let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(response)).await;

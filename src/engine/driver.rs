@@ -29,14 +29,16 @@ impl From<Error> for Unsent {
 }
 
 /// What goes out with the writes of one call.
-pub(crate) trait Contents {
+pub(crate) trait Contents: Send {
     /// The answer for a write that has one; made, and its parts stored, before the write is sent. An
     /// error stands for DynamoDB's: the write is not sent.
     async fn response(
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent>;
+    ) -> Result<Option<AttributeValue>, Unsent>
+    where
+        Self: Sized;
 
     /// The caller's items, for a transaction.
     fn items(&self) -> &[TransactWriteItem] {
@@ -199,12 +201,11 @@ impl<'a> Wire<'a> {
         limit: Duration,
         contents: &mut C,
     ) -> Reply {
-        if !self.is_giving_back(write) {
-            return self.write(write, limit, contents).await;
-        }
-        let before = self.error.take();
+        let before = self.is_giving_back(write).then(|| self.error.take());
         let reply = self.write(write, limit, contents).await;
-        self.not_given_back = std::mem::replace(&mut self.error, before);
+        if let Some(before) = before {
+            self.not_given_back = std::mem::replace(&mut self.error, before);
+        }
         reply
     }
 
@@ -214,28 +215,43 @@ impl<'a> Wire<'a> {
         limit: Duration,
         contents: &mut C,
     ) -> Reply {
+        let outcome = match self.response(write, limit, contents).await {
+            Ok(response) => return self.put(write, response, limit, contents).await,
+            Err(Unsent::Error(error)) => self.failed(error),
+            Err(Unsent::ItemsRefused(refusal)) => {
+                self.refusal = Some(refusal);
+                Outcome::ItemsRefused
+            }
+        };
+        Reply { outcome, is_in_doubt: false, time: None }
+    }
+
+    async fn response<C: Contents>(
+        &mut self,
+        write: &Write,
+        limit: Duration,
+        contents: &mut C,
+    ) -> Result<Option<AttributeValue>, Unsent> {
         let is_takeover = write.form == Form::Update
             && write.record.owner == self.me
             && matches!(write.record.state, State::Pending { .. });
-        let allowed = if is_takeover { self.take_over() } else { Ok(()) };
-        let response = match allowed {
-            Ok(()) if self.is_giving_back(write) => Ok(self.failure_taken()),
-            Ok(()) => contents.response(write, limit).await,
-            Err(error) => Err(Unsent::Error(error)),
-        };
-        let response = match response {
-            Ok(response) => response,
-            Err(unsent) => {
-                let outcome = match unsent {
-                    Unsent::Error(error) => self.failed(error),
-                    Unsent::ItemsRefused(refusal) => {
-                        self.refusal = Some(refusal);
-                        Outcome::ItemsRefused
-                    }
-                };
-                return Reply { outcome, is_in_doubt: false, time: None };
-            }
-        };
+        if is_takeover {
+            self.take_over()?;
+        }
+        if self.is_giving_back(write) {
+            return Ok(self.failure_taken());
+        }
+        contents.response(write, limit).await
+    }
+
+    /// Once for all kinds of contents: it is most of what a function has of this loop.
+    async fn put(
+        &mut self,
+        write: &Write,
+        response: Option<AttributeValue>,
+        limit: Duration,
+        contents: &mut dyn Contents,
+    ) -> Reply {
         self.asked = self.core.ask(self.key);
         if write.form == Form::Transaction {
             return self.transact(write, response, limit, contents).await;
@@ -284,12 +300,12 @@ impl<'a> Wire<'a> {
         checked
     }
 
-    async fn transact<C: Contents>(
+    async fn transact(
         &mut self,
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-        contents: &mut C,
+        contents: &mut dyn Contents,
     ) -> Reply {
         let table = &self.core.table;
         let fingerprint = self.fingerprint.to_store();

@@ -6,6 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
 use crate::engine::driver::Bare;
 use crate::engine::execution::Execution;
 use crate::mutant::{Mutant, mutant};
@@ -94,7 +97,12 @@ impl Execution {
         }
     }
 
-    async fn renew(&self, limit: Duration) -> Renewal {
+    /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
+    fn renew(&self, limit: Duration) -> BoxFuture<'_, Renewal> {
+        self.write_renewal(limit).boxed()
+    }
+
+    async fn write_renewal(&self, limit: Duration) -> Renewal {
         let clock = &self.inner.core.table.clock;
         let renewal = self.end().renewal(clock.moment());
         match self.stamp(renewal, limit).await {

@@ -42,7 +42,7 @@ where
     F: Fn(&E) -> Option<Answer>,
 {
     let mut acquirer = Acquirer::new(core, &call, true)?;
-    let found = acquirer.acquire().await;
+    let found = acquirer.begin().await;
     let mut acquisition = acquirer.call().told(found)?;
     let mut said = None;
     loop {

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::config::{
     BehaviorVersion, Builder, ConfigBag, Credentials, Intercept, Region, RuntimeComponents,
 };
 use aws_sdk_dynamodb::error::BoxError;
-use aws_sdk_dynamodb::operation::list_tables::ListTablesInput;
+use aws_sdk_dynamodb::operation::get_item::GetItemInput;
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::{ErrorKind, Idempotency};
 
@@ -99,7 +99,7 @@ impl Intercept for Strict {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        assert!(context.input().downcast_ref::<ListTablesInput>().is_none(), "nobody asked for it");
+        assert!(context.input().downcast_ref::<GetItemInput>().is_none(), "nobody asked for it");
         Ok(())
     }
 

@@ -74,7 +74,8 @@ impl Call {
 
 /// Tries until the call owns its key or has an answer; where the policy wants that of an outage,
 /// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
-/// compiled without what is in this one.
+/// compiled without what is in this one. The compiler makes the body of an `async fn` anew for each crate
+/// that awaits it; a function that boxes it is made once.
 pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
     let acquiring = async move {
         let mut acquirer = Acquirer::new(core, &call, false)?;
@@ -116,7 +117,12 @@ impl<'a> Acquirer<'a> {
         self.call
     }
 
-    pub(crate) async fn acquire(&mut self) -> Result<Acquisition, Error> {
+    /// Boxed, as [`acquire`] is.
+    pub(crate) fn begin(&mut self) -> BoxFuture<'_, Result<Acquisition, Error>> {
+        self.acquire().boxed()
+    }
+
+    async fn acquire(&mut self) -> Result<Acquisition, Error> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
 use super::carried::Resolved;
 use super::{Acquirer, Acquisition};
 use crate::engine::hook::{Abandoned, Settlement, Verdict};
@@ -17,7 +20,7 @@ impl Acquirer<'_> {
     }
 
     /// Goes on after [`Acquisition::Reconcile`] with the hook's resolution.
-    pub(crate) async fn resume(&mut self, verdict: Verdict) -> Result<Acquisition, Error> {
+    pub(crate) fn resume(&mut self, verdict: Verdict) -> BoxFuture<'_, Result<Acquisition, Error>> {
         let steps = self.wire.last.as_ref().and_then(|record| record.steps.as_ref());
         let steps_bytes = steps.map_or(0, Checkpoints::bytes);
         let (resolution, settlement) = match verdict {
@@ -31,7 +34,7 @@ impl Acquirer<'_> {
         let resolved = |settlement| Resolved { settlement, response: None, steps_bytes };
         self.carried.resolved = settlement.map(resolved);
         let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
-        self.go_on(command).await
+        self.go_on(command).boxed()
     }
 
     /// How long a hook may take: the answer has to get out before the deadline.

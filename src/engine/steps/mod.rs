@@ -6,6 +6,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -119,7 +121,16 @@ impl Execution {
     }
 
     /// Stores what a step came to, or that it is done where the result itself cannot be stored.
-    async fn store(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
+    /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
+    fn store<'a>(
+        &'a self,
+        name: &'a str,
+        json: Result<String, String>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.store_result(name, json).boxed()
+    }
+
+    async fn store_result(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
         if !self.is_protected() {
             return Ok(());
         }

@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use super::commits::{CommitOutcome, commit_unknown, given_up};
@@ -118,13 +120,20 @@ impl Execution {
         self.commit_answer(commit).await
     }
 
-    pub(crate) async fn commit_answer(&self, commit: Commit<'_>) -> Result<(), CommitError> {
-        let committed = Box::pin(self.commit_in_turn(commit)).await;
-        if self.is_lease_lost() {
-            self.inner.handler.wake();
-            self.halt().await;
-        }
-        committed
+    /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
+    pub(crate) fn commit_answer<'a>(
+        &'a self,
+        commit: Commit<'a>,
+    ) -> BoxFuture<'a, Result<(), CommitError>> {
+        let committing = async move {
+            let committed = self.commit_in_turn(commit).await;
+            if self.is_lease_lost() {
+                self.inner.handler.wake();
+                self.halt().await;
+            }
+            committed
+        };
+        committing.boxed()
     }
 
     async fn commit_in_turn(&self, commit: Commit<'_>) -> Result<(), CommitError> {
@@ -238,12 +247,15 @@ impl Execution {
 
     /// The handler has returned: what its commits have come to, if the operation is over by them.
     /// One that its caller has not waited for is put beyond doubt first.
-    pub(crate) async fn close(&self) -> Option<CommitOutcome> {
-        let outcome = Box::pin(self.close_in_turn()).await;
-        if let Some(outcome) = &outcome {
-            self.note_outcome(outcome);
-        }
-        outcome
+    pub(crate) fn close(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
+        let closing = async {
+            let outcome = self.close_in_turn().await;
+            if let Some(outcome) = &outcome {
+                self.note_outcome(outcome);
+            }
+            outcome
+        };
+        closing.boxed()
     }
 
     async fn close_in_turn(&self) -> Option<CommitOutcome> {
@@ -264,7 +276,11 @@ impl Execution {
 
     /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
     /// is over by them.
-    pub(crate) async fn expire(&self) -> Option<CommitOutcome> {
+    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
+        self.expire_in_turn().boxed()
+    }
+
+    async fn expire_in_turn(&self) -> Option<CommitOutcome> {
         self.ended_as(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;

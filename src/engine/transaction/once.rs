@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 use super::preview::preview;
 use super::{items, token};
@@ -23,59 +25,59 @@ use crate::record::{self, Claim, Item, Owner, Record};
 use crate::signals::Ending;
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
-pub(crate) enum Instead<T> {
-    Stored(T, Answer),
+pub(crate) enum Instead {
+    Stored(Answer),
     /// It goes out, and nothing is stored.
-    Unstored(T),
+    Unstored,
     Invalid(InvalidTransaction),
 }
 
 /// What a transaction has come to.
 #[must_use]
-pub(crate) enum Once<T> {
+pub(crate) enum Once {
     /// The effect and the answer are in the tables.
     Executed,
-    /// A condition did not hold, and this is the answer.
-    Instead(T),
-    /// So it is, and this answer is none to be stored.
-    InsteadUnstored(T),
+    /// A condition did not hold, and another answer is in the table.
+    Instead,
+    /// So it is, and that answer is none to be stored.
+    InsteadUnstored,
     /// There was a record: never `Acquired`.
     Found(Acquisition),
     ConditionFailed(ConditionFailed),
     Invalid(InvalidTransaction),
 }
 
-/// Writes `items` and the completed record, unless the record shows that this has been done.
-pub(crate) async fn once<T>(
-    core: &Arc<Core>,
-    call: Call,
-    draft: Draft<'_>,
-    items: Vec<TransactWriteItem>,
-    instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
-) -> Result<Once<T>, Error> {
-    let form = Form::Transaction;
-    let mut once = Caller::new(core, &call, |completed_at| Goal::Transact { completed_at, form })?;
-    let done = once.run(draft, items, instead).await;
-    once.report(&done);
-    done
+/// What the transaction itself has come to.
+#[must_use]
+pub(crate) enum Try {
+    Told(Once),
+    /// Of the caller's items: there may be another answer for that.
+    ConditionFailed(ConditionFailed),
 }
 
 /// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
 /// refusal. `None` where what the call says itself counts.
-pub(crate) async fn look_up(core: &Arc<Core>, call: Call) -> Result<Option<Acquisition>, Error> {
-    let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
-    let found = caller.find().await;
-    let ending = match &found {
-        Ok(Some(found)) => found.ending(),
-        Ok(None) => Some(Ending::NotWritten),
-        Err(error) => Some(Ending::of_error(error)),
+/// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
+pub(crate) fn look_up(
+    core: &Arc<Core>,
+    call: Call,
+) -> BoxFuture<'_, Result<Option<Acquisition>, Error>> {
+    let looking = async move {
+        let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
+        let found = caller.find().await;
+        let ending = match &found {
+            Ok(Some(found)) => found.ending(),
+            Ok(None) => Some(Ending::NotWritten),
+            Err(error) => Some(Ending::of_error(error)),
+        };
+        call.ended(ending.unwrap_or(Ending::NotWritten));
+        found
     };
-    call.ended(ending.unwrap_or(Ending::NotWritten));
-    found
+    looking.boxed()
 }
 
 /// A call whose whole operation is one transaction.
-struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
     call: &'a Call,
     claim: Claim,
@@ -179,14 +181,43 @@ impl<'a> Caller<'a> {
         Ok(Self { core, call, claim, completed_at, machine, wire, is_written: false })
     }
 
-    async fn run<T>(
+    /// With a transaction of its own to write.
+    pub(crate) fn of_items(core: &'a Arc<Core>, call: &'a Call) -> Result<Self, Error> {
+        let form = Form::Transaction;
+        Self::new(core, call, |completed_at| Goal::Transact { completed_at, form })
+    }
+
+    /// Writes `items` and the completed record, unless the record shows that this has been done. Boxed, as
+    /// [`acquire`](crate::engine::acquire::acquire) is.
+    pub(crate) fn transact<'s>(
+        &'s mut self,
+        draft: Draft<'s>,
+        items: Vec<TransactWriteItem>,
+    ) -> BoxFuture<'s, Result<Try, Error>> {
+        self.write(draft, items).boxed()
+    }
+
+    /// Ends what a condition of the caller's has refused: by another answer, where there is one.
+    pub(crate) fn end(
+        &mut self,
+        failed: ConditionFailed,
+        instead: Option<Instead>,
+    ) -> BoxFuture<'_, Result<Once, Error>> {
+        match instead {
+            Some(Instead::Stored(answer)) => self.store_instead(answer).boxed(),
+            Some(Instead::Unstored) => self.refused(Once::InsteadUnstored).boxed(),
+            Some(Instead::Invalid(invalid)) => self.refused(Once::Invalid(invalid)).boxed(),
+            None => self.refused(Once::ConditionFailed(failed)).boxed(),
+        }
+    }
+
+    async fn write(
         &mut self,
         draft: Draft<'_>,
         mut items: Vec<TransactWriteItem>,
-        instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
-    ) -> Result<Once<T>, Error> {
+    ) -> Result<Try, Error> {
         if let Some(answer) = self.call.cached(self.core) {
-            return Ok(Once::Found(Acquisition::Replay(answer)));
+            return Ok(Try::Told(Once::Found(Acquisition::Replay(answer))));
         }
         let changed = self.call.answers.stored(&draft);
         let draft = changed.as_ref().map_or(draft, Answer::draft);
@@ -195,14 +226,15 @@ impl<'a> Caller<'a> {
             // Nothing is sent, but it may have been executed long ago.
             Err(unstorable) => {
                 let found = look_up_quietly(self.core, self.call).await?;
-                return Ok(found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found));
+                let once = found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found);
+                return Ok(Try::Told(once));
             }
         };
         let record = self.record(packed.response.clone());
         let key = &self.claim.key;
         let others = match items::prepare(&self.core.table, key, &record, &mut items) {
             Ok(bytes) => bytes,
-            Err(invalid) => return Ok(Once::Invalid(invalid)),
+            Err(invalid) => return Ok(Try::Told(Once::Invalid(invalid))),
         };
         // Parts are dear: none are written before it is clear that they are needed.
         let first = match packed.parts {
@@ -215,33 +247,19 @@ impl<'a> Caller<'a> {
         let command = self.machine.started(self.core.table.clock.moment(), first);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         if stop != Stop::AskInstead {
-            return self.told(stop).await;
+            return self.told(stop).await.map(Try::Told);
         }
-        self.items_refused(instead).await
-    }
-
-    /// Another answer is stored in the transaction's place, where the caller has one.
-    async fn items_refused<T>(
-        &mut self,
-        instead: impl FnOnce(&ConditionFailed) -> Option<Instead<T>>,
-    ) -> Result<Once<T>, Error> {
-        let told = match self.wire.refusal.take() {
-            Some(ItemsRefusal::ConditionFailed(failed)) => match instead(&failed) {
-                Some(Instead::Stored(answer, response)) => {
-                    return self.store_instead(answer, response).await;
-                }
-                Some(Instead::Unstored(answer)) => Once::InsteadUnstored(answer),
-                Some(Instead::Invalid(invalid)) => Once::Invalid(invalid),
-                None => Once::ConditionFailed(failed),
-            },
-            Some(ItemsRefusal::Invalid(invalid)) => Once::Invalid(invalid),
-            None => return Err(self.wire.take_error()),
-        };
-        self.refused(told).await
+        match self.wire.refusal.take() {
+            Some(ItemsRefusal::ConditionFailed(failed)) => Ok(Try::ConditionFailed(failed)),
+            Some(ItemsRefusal::Invalid(invalid)) => {
+                self.refused(Once::Invalid(invalid)).await.map(Try::Told)
+            }
+            None => Err(self.wire.take_error()),
+        }
     }
 
     /// The items were refused, and that is told once no earlier try can land.
-    async fn refused<T>(&mut self, told: Once<T>) -> Result<Once<T>, Error> {
+    async fn refused(&mut self, told: Once) -> Result<Once, Error> {
         let command = self.machine.no_instead(self.core.table.clock.moment());
         let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
         match stop {
@@ -252,7 +270,7 @@ impl<'a> Caller<'a> {
 
     /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
     /// of the transaction has.
-    async fn store_instead<T>(&mut self, answer: T, stored: Answer) -> Result<Once<T>, Error> {
+    async fn store_instead(&mut self, stored: Answer) -> Result<Once, Error> {
         let now = self.core.table.clock.moment();
         self.completed_at = self.machine.next_completion(now);
         let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
@@ -266,7 +284,7 @@ impl<'a> Caller<'a> {
             Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         Ok(match self.told(stop).await? {
-            Once::Executed => Once::Instead(answer),
+            Once::Executed => Once::Instead,
             told => told,
         })
     }
@@ -280,18 +298,18 @@ impl<'a> Caller<'a> {
         let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
         match stop {
             Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
-            stop => match self.told::<()>(stop).await? {
+            stop => match self.told(stop).await? {
                 Once::Found(found) => Ok(Some(found)),
                 Once::Executed
-                | Once::Instead(())
-                | Once::InsteadUnstored(())
+                | Once::Instead
+                | Once::InsteadUnstored
                 | Once::ConditionFailed(_)
                 | Once::Invalid(_) => Ok(None),
             },
         }
     }
 
-    async fn told<T>(&mut self, stop: Stop) -> Result<Once<T>, Error> {
+    async fn told(&mut self, stop: Stop) -> Result<Once, Error> {
         let Stop::Tell(told) = stop else {
             let message = "the record is one that this owner has never written";
             return Err(Error::new(ErrorKind::UnknownRecord, message));
@@ -321,16 +339,16 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn report<T>(&self, done: &Result<Once<T>, Error>) {
+    pub(crate) fn report(&self, done: &Result<Once, Error>) {
         let granted = self.machine.granted();
         let taken = granted.taken.as_ref().map(|taken| taken.state);
         let ending = match done {
-            Ok(Once::Executed | Once::Instead(_) | Once::InsteadUnstored(_))
+            Ok(Once::Executed | Once::Instead | Once::InsteadUnstored)
                 if self.core.table.is_disabled =>
             {
                 Ending::Unprotected
             }
-            Ok(Once::Executed | Once::Instead(_)) if self.is_written => match taken {
+            Ok(Once::Executed | Once::Instead) if self.is_written => match taken {
                 Some(State::Pending { .. }) => Ending::Takeover,
                 _ if granted.attempt > 1 => Ending::Retry,
                 _ => Ending::First,

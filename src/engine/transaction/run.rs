@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::once::{Instead, Once, look_up, once};
-use super::{OnConditionFailed, Transaction};
+use super::Transaction;
+use super::once::{Caller, Instead, Once, Try, look_up};
 use crate::answer::Draft;
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
@@ -117,32 +117,38 @@ async fn write<A: TransactionEncoding, E>(
         Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
     };
     let storage = if core.table.is_disabled { Storage::Unprotected } else { Storage::Stored };
+    let mut caller = Caller::of_items(core, &call)?;
+    let mut other = None;
+    let done = match caller.transact(draft, items).await {
+        Ok(Try::Told(once)) => Ok(once),
+        Ok(Try::ConditionFailed(failed)) => {
+            other = on_condition_failed.and_then(|answer| answer(&failed));
+            let instead = other.as_ref().map(|answer| instead(encoding, answer));
+            caller.end(failed, instead).await
+        }
+        Err(error) => Err(error),
+    };
+    caller.report(&done);
     let returned = |value, storage| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
-    let instead = |failed: &_| instead(encoding, on_condition_failed, failed);
-    let done = Box::pin(once(core, call, draft, items, instead)).await?;
-    Ok(match done {
-        Once::Executed => returned(response, storage),
-        Once::Instead(answer) => returned(answer, storage),
-        Once::InsteadUnstored(answer) => returned(answer, Storage::NotStored),
-        Once::Found(found) => TransactionOutcome::Ended(told(found)),
-        Once::ConditionFailed(failed) => TransactionOutcome::ConditionFailed(failed),
-        Once::Invalid(invalid) => TransactionOutcome::Invalid(invalid),
+    Ok(match (done?, other) {
+        (Once::Executed, _) => returned(response, storage),
+        (Once::Instead, Some(answer)) => returned(answer, storage),
+        (Once::InsteadUnstored, Some(answer)) => returned(answer, Storage::NotStored),
+        (Once::Found(found), _) => TransactionOutcome::Ended(told(found)),
+        (Once::ConditionFailed(failed), _) => TransactionOutcome::ConditionFailed(failed),
+        (Once::Invalid(invalid), _) => TransactionOutcome::Invalid(invalid),
+        // Neither is told of a call that has no other answer.
+        (Once::Instead | Once::InsteadUnstored, None) => failed().into(),
     })
 }
 
-/// The answer for a condition that failed, if the caller has one.
-fn instead<A: TransactionEncoding>(
-    encoding: &A,
-    on_condition_failed: Option<OnConditionFailed<A::Value>>,
-    failed: &ConditionFailed,
-) -> Option<Instead<A::Value>> {
-    let answer = on_condition_failed.and_then(|answer| answer(failed))?;
-    if !encoding.is_stored(&answer) {
-        return Some(Instead::Unstored(answer));
+/// The caller's answer for a condition that failed.
+fn instead<A: TransactionEncoding>(encoding: &A, answer: &A::Value) -> Instead {
+    if !encoding.is_stored(answer) {
+        return Instead::Unstored;
     }
-    let stored = encoding.draft(&answer).map(|draft| draft.to_answer());
-    Some(match stored {
-        Ok(stored) => Instead::Stored(answer, stored),
+    match encoding.draft(answer) {
+        Ok(draft) => Instead::Stored(draft.to_answer()),
         Err(invalid) => Instead::Invalid(invalid),
-    })
+    }
 }
