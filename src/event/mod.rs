@@ -87,8 +87,8 @@ impl Idempotency {
                 scope: scope.into(),
                 policy: self.core.policy.clone(),
                 fingerprint: None,
-                key_of: Arc::new(move |payload| key_of(payload).into()),
             }),
+            key_of: Arc::new(move |payload| key_of(payload).into()),
             handler: Arc::new(handler),
         }
     }

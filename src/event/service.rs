@@ -47,31 +47,20 @@ use crate::policy::Policy;
 /// # Ok(()) });
 /// ```
 pub struct Event<P, F> {
-    pub(super) config: Arc<Config<P>>,
+    pub(super) config: Arc<Config>,
+    pub(super) key_of: KeyOf<P>,
     pub(super) handler: Arc<F>,
 }
 
 type KeyOf<P> = Arc<dyn Fn(&P) -> Option<String> + Send + Sync>;
 type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
 
-pub(super) struct Config<P> {
+#[derive(Clone)]
+pub(super) struct Config {
     pub(super) idempotency: Idempotency,
     pub(super) scope: Scope,
     pub(super) policy: Policy,
     pub(super) fingerprint: Option<EventFingerprint>,
-    pub(super) key_of: KeyOf<P>,
-}
-
-impl<P> Clone for Config<P> {
-    fn clone(&self) -> Self {
-        Self {
-            idempotency: self.idempotency.clone(),
-            scope: self.scope.clone(),
-            policy: self.policy.clone(),
-            fingerprint: self.fingerprint.clone(),
-            key_of: Arc::clone(&self.key_of),
-        }
-    }
 }
 
 impl<P, F> Event<P, F> {
@@ -96,7 +85,11 @@ impl<P, F> Event<P, F> {
 
 impl<P, F> Clone for Event<P, F> {
     fn clone(&self) -> Self {
-        Self { config: Arc::clone(&self.config), handler: Arc::clone(&self.handler) }
+        Self {
+            config: Arc::clone(&self.config),
+            key_of: Arc::clone(&self.key_of),
+            handler: Arc::clone(&self.handler),
+        }
     }
 }
 
@@ -126,14 +119,14 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
-        let (config, handler) = (Arc::clone(&self.config), Arc::clone(&self.handler));
+        let Self { config, key_of, handler } = self.clone();
         ResponseFuture::new(async move {
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
                 invalid("the event is not of the type that the handler takes")
                     .with_source(JsonFault::from(source))
             })?;
-            let key = match (config.key_of)(&payload) {
+            let key = match key_of(&payload) {
                 Some(key) => key,
                 // The operation draws one.
                 None if config.idempotency.core.table.is_disabled => String::new(),

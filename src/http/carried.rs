@@ -10,7 +10,7 @@ use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either};
 
-use super::Config;
+use super::Http;
 use super::answer_body::{BoxError, ResponseBody, whole};
 use super::exchange::{pass_transaction, render};
 use super::problem::{Problem, ProblemKind};
@@ -49,7 +49,7 @@ impl Drop for Load {
 
 /// What a handler below the layer wants written. A response without a transaction leaves nothing.
 pub(super) async fn transaction<B>(
-    config: &Config,
+    config: &Http,
     mut response: Response<B>,
 ) -> Transaction<Response<Bytes>>
 where
@@ -74,10 +74,7 @@ where
 }
 
 /// What a request gets that passes through: nothing is written for it.
-pub(super) async fn passed<B>(
-    config: &Config,
-    mut response: Response<B>,
-) -> Response<ResponseBody<B>>
+pub(super) async fn passed<B>(config: &Http, mut response: Response<B>) -> Response<ResponseBody<B>>
 where
     B: Body,
 {
@@ -92,7 +89,7 @@ where
 }
 
 /// The whole response; or what the client gets where its body ends with an error.
-async fn read<B>(config: &Config, response: Response<B>) -> Result<Response<Bytes>, Response<Bytes>>
+async fn read<B>(config: &Http, response: Response<B>) -> Result<Response<Bytes>, Response<Bytes>>
 where
     B: Body,
     B::Error: Into<BoxError>,

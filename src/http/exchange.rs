@@ -12,7 +12,7 @@ use super::answer::{self, BodyBefore, WholeBody};
 use super::grpc::{self, Trailers};
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
-use super::{AnsweredBy, Config, reconcile};
+use super::{AnsweredBy, Http, reconcile};
 use crate::answer::{Answer, Draft, HttpAnswer};
 use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
@@ -35,7 +35,7 @@ pub(crate) enum Handled<B> {
 }
 
 impl<B: WholeBody> Handled<B> {
-    fn verdict(&self, config: &Config) -> Verdict {
+    fn verdict(&self, config: &Http) -> Verdict {
         match self {
             Self::Response(response) if config.grpc => {
                 config.statuses.judge(grpc::status(response))
@@ -62,7 +62,7 @@ impl<B: WholeBody> Handled<B> {
     }
 
     /// What the client gets.
-    fn into_response(self, config: &Config) -> Response<B> {
+    fn into_response(self, config: &Http) -> Response<B> {
         match self {
             Self::Response(response) | Self::Flowing(response) => {
                 AnsweredBy::Handler.mark(response)
@@ -84,7 +84,7 @@ pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Er
 /// Runs the handler once for the call's key, or answers in its place. The handler's own error
 /// passes through.
 pub(crate) async fn exchange<B, E, F, Fut>(
-    config: &Config,
+    config: &Http,
     call: Call,
     handler: F,
 ) -> Result<Response<B>, E>
@@ -116,7 +116,7 @@ where
 
 /// Responses as they are stored.
 struct Responses<'a, T> {
-    config: &'a Config,
+    config: &'a Http,
     types: PhantomData<fn() -> T>,
 }
 
@@ -177,7 +177,7 @@ impl<B: WholeBody, E> TransactionEncoding for Responses<'_, (B, E)> {
 
 /// What the client gets. The handler's own error passes through.
 fn render_outcome<B: WholeBody, V, E>(
-    config: &Config,
+    config: &Http,
     ran: Ran<V, E>,
     own: impl FnOnce(V) -> Response<B>,
 ) -> Result<Response<B>, E> {
@@ -200,7 +200,7 @@ fn render_outcome<B: WholeBody, V, E>(
 }
 
 /// The response that this very request has committed.
-fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
+fn committed<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     match answer {
         Answer::Http(answer) => {
             let restored =
@@ -217,7 +217,7 @@ fn committed<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 /// Takes a request whose whole effect is one transaction through the protocol. The handler runs
 /// before DynamoDB is asked.
 pub(crate) async fn exchange_transaction<B, E, F>(
-    config: &Config,
+    config: &Http,
     mut call: Call,
     handler: F,
 ) -> Result<Response<B>, E>
@@ -253,7 +253,7 @@ where
 /// The response of a handler whose request passes through: what it wants written would be written
 /// without any protection, and so is not written at all.
 pub(crate) fn pass_transaction<B: WholeBody>(
-    config: &Config,
+    config: &Http,
     transaction: Transaction<Response<B>>,
 ) -> Response<B> {
     if transaction.items.is_empty() {
@@ -264,7 +264,7 @@ pub(crate) fn pass_transaction<B: WholeBody>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
+fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
@@ -283,7 +283,7 @@ fn replay<B: WholeBody>(config: &Config, answer: Answer) -> Response<B> {
 }
 
 /// The response of a replay, as the user wants it.
-fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Response<B>> {
+fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Option<Response<B>> {
     let Some(change) = &config.on_replay else { return answer::replay(answer) };
     let before = BodyBefore::of(&answer.body);
     let changed = change(answer::replay(answer)?);
@@ -291,11 +291,11 @@ fn replayed<B: WholeBody>(config: &Config, answer: HttpAnswer) -> Option<Respons
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.
-fn explain<B: WholeBody>(config: &Config, error: &Error) -> Response<B> {
+fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.scope.operation()), error))
 }
 
-pub(crate) fn render<B: WholeBody>(config: &Config, problem: &Problem) -> Response<B> {
+pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response<B> {
     let response = match &config.renderer {
         Some(renderer) => renderer(problem),
         None if config.grpc => grpc::problem(problem),

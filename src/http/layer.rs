@@ -20,7 +20,7 @@ use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
-use super::{Config, Http, carried};
+use super::{Http, carried};
 use crate::engine::call::Call;
 use crate::engine::runner::panic_text;
 use crate::future::ResponseFuture;
@@ -47,7 +47,7 @@ use crate::future::ResponseFuture;
 /// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
-    config: Arc<Config>,
+    config: Arc<Http>,
     effect: Effect,
     owners: TaskTracker,
 }
@@ -58,7 +58,7 @@ impl Http {
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
     /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
     pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self.config), Effect::Handler)
+        IdempotencyLayer::new(Arc::new(self), Effect::Handler)
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Effect {
 }
 
 impl IdempotencyLayer {
-    pub(super) fn new(config: Arc<Config>, effect: Effect) -> Self {
+    pub(super) fn new(config: Arc<Http>, effect: Effect) -> Self {
         Self { config, effect, owners: TaskTracker::new() }
     }
 
@@ -233,7 +233,7 @@ where
 
 /// Takes the call through the protocol.
 pub(crate) async fn own<S, ReqBody, ResBody>(
-    config: &Config,
+    config: &Http,
     call: Call,
     mut request: Request<ReqBody>,
     mut inner: S,
@@ -284,7 +284,7 @@ where
 
 /// Takes the call of a handler that is one transaction through the protocol.
 async fn own_transaction<S, ReqBody, ResBody>(
-    config: &Config,
+    config: &Http,
     call: Call,
     request: Request<ReqBody>,
     mut inner: S,

@@ -112,24 +112,22 @@ impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
-            config: Config {
-                idempotency: self.clone(),
-                scope: scope.into(),
-                policy: self.core.policy.clone(),
-                methods: vec![Method::POST, Method::PATCH],
-                key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
-                key_required: true,
-                tenant: TenantRule::None,
-                fingerprint: None,
-                statuses: Statuses::default(),
-                reconcile: None,
-                renderer: None,
-                on_store: None,
-                on_replay: None,
-                max_body_bytes: DEFAULT_MAX_BODY_BYTES,
-                stream_large: false,
-                grpc: false,
-            },
+            idempotency: self.clone(),
+            scope: scope.into(),
+            policy: self.core.policy.clone(),
+            methods: vec![Method::POST, Method::PATCH],
+            key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
+            key_required: true,
+            tenant: TenantRule::None,
+            fingerprint: None,
+            statuses: Statuses::default(),
+            reconcile: None,
+            renderer: None,
+            on_store: None,
+            on_replay: None,
+            max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+            stream_large: false,
+            grpc: false,
         }
     }
 }
@@ -159,11 +157,6 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 #[derive(Clone)]
 #[must_use = "wrap a service with it"]
 pub struct Http {
-    pub(crate) config: Config,
-}
-
-#[derive(Clone)]
-pub(crate) struct Config {
     idempotency: Idempotency,
     scope: Scope,
     policy: Policy,
@@ -216,19 +209,19 @@ enum TenantRule {
 impl Http {
     /// Changes the inherited policy for these requests.
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.config.policy = change(self.config.policy);
+        self.policy = change(self.policy);
         self
     }
 
     /// The methods that are made idempotent. Default `POST` and `PATCH`.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.config.methods = methods.into_iter().collect();
+        self.methods = methods.into_iter().collect();
         self
     }
 
     /// The header that carries the key. Default `Idempotency-Key`.
     pub fn header(mut self, name: HeaderName) -> Self {
-        self.config.key = KeyRule::Header(name);
+        self.key = KeyRule::Header(name);
         self
     }
 
@@ -246,14 +239,14 @@ impl Http {
     /// # }
     /// ```
     pub fn key(mut self, find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.config.key = KeyRule::Found(Arc::new(find));
+        self.key = KeyRule::Found(Arc::new(find));
         self
     }
 
     /// Whether a request without a key is refused with 400, or passes through without any
     /// protection. Default: refused.
     pub fn key_required(mut self, required: bool) -> Self {
-        self.config.key_required = required;
+        self.key_required = required;
         self
     }
 
@@ -280,7 +273,7 @@ impl Http {
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.config.tenant = TenantRule::Required(Arc::new(move |parts| tenant(parts).into()));
+        self.tenant = TenantRule::Required(Arc::new(move |parts| tenant(parts).into()));
         self
     }
 
@@ -291,7 +284,7 @@ impl Http {
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.config.tenant = TenantRule::Optional(Arc::new(move |parts| tenant(parts).into()));
+        self.tenant = TenantRule::Optional(Arc::new(move |parts| tenant(parts).into()));
         self
     }
 
@@ -312,7 +305,7 @@ impl Http {
         mut self,
         fingerprint: impl Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync + 'static,
     ) -> Self {
-        self.config.fingerprint = Some(Arc::new(fingerprint));
+        self.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 
@@ -344,7 +337,7 @@ impl Http {
     /// # }
     /// ```
     pub fn stored(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.config.statuses = Statuses::new(stored);
+        self.statuses = Statuses::new(stored);
         self
     }
 
@@ -366,7 +359,7 @@ impl Http {
         mut self,
         renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.config.renderer = Some(Arc::new(renderer));
+        self.renderer = Some(Arc::new(renderer));
         self
     }
 
@@ -393,7 +386,7 @@ impl Http {
         mut self,
         change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.config.on_store = Some(answer::on_store(change));
+        self.on_store = Some(answer::on_store(change));
         self
     }
 
@@ -414,7 +407,7 @@ impl Http {
         mut self,
         change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.config.on_replay = Some(Arc::new(change));
+        self.on_replay = Some(Arc::new(change));
         self
     }
 
@@ -422,7 +415,7 @@ impl Http {
     /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
     /// more than Lambda accepts.
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
-        self.config.max_body_bytes = bytes;
+        self.max_body_bytes = bytes;
         self
     }
 
@@ -440,7 +433,7 @@ impl Http {
     /// For [`layer`](Self::layer) and `wrap_streaming`. With [`wrap`](Self::wrap) Lambda only
     /// accepts whole bodies.
     pub fn stream_large_answers(mut self, stream: bool) -> Self {
-        self.config.stream_large = stream;
+        self.stream_large = stream;
         self
     }
 
@@ -457,31 +450,23 @@ impl Http {
     /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` always
     /// refuse gRPC, and so do handlers that are one transaction.
     pub fn grpc(mut self, serve: bool) -> Self {
-        self.config.grpc = serve;
+        self.grpc = serve;
         self
     }
 
-    /// This configuration, where trailers are not carried.
-    #[cfg(any(feature = "axum", feature = "lambda"))]
-    pub(crate) fn without_trailers(self) -> Arc<Config> {
-        Arc::new(Config { grpc: false, ..self.config })
-    }
-}
-
-impl fmt::Debug for Http {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
-    }
-}
-
-impl Config {
     /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
     fn is_off(&self) -> bool {
         self.idempotency.core.table.is_disabled
     }
+
+    /// This configuration, where trailers are not carried.
+    #[cfg(any(feature = "axum", feature = "lambda"))]
+    pub(crate) fn without_trailers(self) -> Arc<Self> {
+        Arc::new(Self { grpc: false, ..self })
+    }
 }
 
-impl fmt::Debug for Config {
+impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
             .field("scope", &self.scope)

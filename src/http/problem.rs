@@ -95,65 +95,48 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    const fn title(self) -> &'static str {
+    /// Its status and its title.
+    const fn meaning(self) -> (StatusCode, &'static str) {
+        use StatusCode as S;
         match self {
-            Self::KeyMissing => "Idempotency key is missing",
-            Self::KeyInvalid => "Idempotency key is invalid",
-            Self::TenantMissing => "Tenant is missing",
-            Self::TenantInvalid => "Tenant is invalid",
-            Self::SignatureInvalid => "Webhook signature is invalid",
-            Self::BodyUnreadable => "Request body could not be read",
-            Self::BodyTooLarge => "Request body is too large",
-            Self::GrpcUnsupported => "gRPC is not supported here",
-            Self::Mismatch => "Idempotency key is already used",
-            Self::InProgress => "A request with this idempotency key is in progress",
-            Self::LeaseLost => "Another request with this idempotency key took over",
-            Self::Abandoned => "An earlier request ended without an answer",
-            Self::ConditionFailed => "A condition of the request does not hold",
-            Self::Failed => "An earlier request failed",
-            Self::AnswerUnavailable => "The request completed, its answer is not available",
-            Self::OutcomeUnknown => "The outcome is not known",
-            Self::HandlerPanicked | Self::BodyBroken => "Internal server error",
-            Self::RecordNotUnderstood => "The stored record is not understood",
-            Self::Misconfigured => "Idempotency is not set up",
-            Self::Unavailable => "Idempotency store is unavailable",
-            Self::LeaseExpired => "The request took too long",
-            Self::DeadlineExceeded => "No time is left for the request",
-            Self::ShuttingDown => "The server is shutting down",
-            Self::NewerRecord => "A newer version has this idempotency key",
-            Self::StepsUnreadable => "An earlier request cannot be continued here",
-            Self::ReconcileFailed => "The outcome of an earlier request is not known",
-        }
-    }
-
-    const fn status(self) -> StatusCode {
-        match self {
-            Self::KeyMissing
-            | Self::KeyInvalid
-            | Self::TenantMissing
-            | Self::TenantInvalid
-            | Self::BodyUnreadable => StatusCode::BAD_REQUEST,
-            Self::SignatureInvalid => StatusCode::UNAUTHORIZED,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::GrpcUnsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Mismatch => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::InProgress | Self::LeaseLost | Self::Abandoned | Self::ConditionFailed => {
-                StatusCode::CONFLICT
+            Self::KeyMissing => (S::BAD_REQUEST, "Idempotency key is missing"),
+            Self::KeyInvalid => (S::BAD_REQUEST, "Idempotency key is invalid"),
+            Self::TenantMissing => (S::BAD_REQUEST, "Tenant is missing"),
+            Self::TenantInvalid => (S::BAD_REQUEST, "Tenant is invalid"),
+            Self::BodyUnreadable => (S::BAD_REQUEST, "Request body could not be read"),
+            Self::SignatureInvalid => (S::UNAUTHORIZED, "Webhook signature is invalid"),
+            Self::InProgress => (S::CONFLICT, "A request with this idempotency key is in progress"),
+            Self::LeaseLost => (S::CONFLICT, "Another request with this idempotency key took over"),
+            Self::Abandoned => (S::CONFLICT, "An earlier request ended without an answer"),
+            Self::ConditionFailed => (S::CONFLICT, "A condition of the request does not hold"),
+            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "Request body is too large"),
+            Self::GrpcUnsupported => (S::UNSUPPORTED_MEDIA_TYPE, "gRPC is not supported here"),
+            Self::Mismatch => (S::UNPROCESSABLE_ENTITY, "Idempotency key is already used"),
+            Self::Failed => (S::INTERNAL_SERVER_ERROR, "An earlier request failed"),
+            Self::AnswerUnavailable => {
+                (S::INTERNAL_SERVER_ERROR, "The request completed, its answer is not available")
             }
-            Self::Failed
-            | Self::AnswerUnavailable
-            | Self::OutcomeUnknown
-            | Self::HandlerPanicked
-            | Self::BodyBroken
-            | Self::RecordNotUnderstood
-            | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable
-            | Self::LeaseExpired
-            | Self::DeadlineExceeded
-            | Self::ShuttingDown
-            | Self::NewerRecord
-            | Self::StepsUnreadable
-            | Self::ReconcileFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Self::OutcomeUnknown => (S::INTERNAL_SERVER_ERROR, "The outcome is not known"),
+            Self::HandlerPanicked | Self::BodyBroken => {
+                (S::INTERNAL_SERVER_ERROR, "Internal server error")
+            }
+            Self::RecordNotUnderstood => {
+                (S::INTERNAL_SERVER_ERROR, "The stored record is not understood")
+            }
+            Self::Misconfigured => (S::INTERNAL_SERVER_ERROR, "Idempotency is not set up"),
+            Self::Unavailable => (S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable"),
+            Self::LeaseExpired => (S::SERVICE_UNAVAILABLE, "The request took too long"),
+            Self::DeadlineExceeded => (S::SERVICE_UNAVAILABLE, "No time is left for the request"),
+            Self::ShuttingDown => (S::SERVICE_UNAVAILABLE, "The server is shutting down"),
+            Self::NewerRecord => {
+                (S::SERVICE_UNAVAILABLE, "A newer version has this idempotency key")
+            }
+            Self::StepsUnreadable => {
+                (S::SERVICE_UNAVAILABLE, "An earlier request cannot be continued here")
+            }
+            Self::ReconcileFailed => {
+                (S::SERVICE_UNAVAILABLE, "The outcome of an earlier request is not known")
+            }
         }
     }
 }
@@ -197,13 +180,13 @@ impl Problem {
     /// The status code that goes with the kind.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.kind.status()
+        self.kind.meaning().0
     }
 
     /// The short text that is the same for every problem of the kind.
     #[must_use]
     pub fn title(&self) -> &'static str {
-        self.kind.title()
+        self.kind.meaning().1
     }
 
     /// The URI of the kind: the place of its documentation.

@@ -12,7 +12,7 @@ use http::Response;
 use super::answer_body::BoxError;
 use super::exchange::{panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
-use super::{AnsweredBy, Config, HookAnswer, Http, ReconcileHook, answer};
+use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::hook::{Abandoned, Reconciled};
@@ -49,7 +49,7 @@ impl Http {
         Fut: Future<Output = Result<HookAnswer, E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.config.reconcile = Some(Arc::new(move |abandoned| {
+        self.reconcile = Some(Arc::new(move |abandoned| {
             let asked = hook(abandoned);
             Box::pin(async move { asked.await.map_err(Into::into) })
         }));
@@ -67,7 +67,7 @@ enum Ended {
 /// Acquires the key of a request, and asks the hook where its handler vanished. The outer error is
 /// the response that settles the request.
 pub(super) async fn acquire(
-    config: &Config,
+    config: &Http,
     call: Call,
     hook: &ReconcileHook,
 ) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
@@ -100,7 +100,7 @@ async fn ask(
     }
 }
 
-fn explain(config: &Config, ended: Ended) -> Response<Bytes> {
+fn explain(config: &Http, ended: Ended) -> Response<Bytes> {
     let operation = config.scope.operation();
     let problem = match ended {
         Ended::Failed(response) => return AnsweredBy::Hook.mark(response),

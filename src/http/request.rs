@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 
 use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
-use super::{Config, KeyRule, Tenant, TenantRule, key_header};
+use super::{Http, KeyRule, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers};
 use crate::engine::call::Call;
 use crate::error::ErrorKind;
@@ -26,7 +26,7 @@ pub(super) enum RequestKey {
 
 /// Looks at the head alone, before the body is read. `None` where the handler gets the request untouched:
 /// it has another method, or no key where none is needed.
-pub(super) fn key(config: &Config, parts: &Parts) -> Result<Option<RequestKey>, Problem> {
+pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Problem> {
     if !config.methods.contains(&parts.method) {
         return Ok(None);
     }
@@ -55,10 +55,7 @@ fn grpc_refused() -> Problem {
 }
 
 /// The key of a request that needs one.
-fn required(
-    config: &Config,
-    found: Result<Option<String>, &'static str>,
-) -> Result<String, Problem> {
+fn required(config: &Http, found: Result<Option<String>, &'static str>) -> Result<String, Problem> {
     match found {
         Ok(Some(key)) => Ok(key),
         _ if config.is_off() => key_of_its_own(),
@@ -83,14 +80,14 @@ fn key_of_its_own() -> Result<String, Problem> {
 }
 
 /// Whether the request's body is needed before its handler runs.
-pub(super) fn reads_body(config: &Config) -> bool {
+pub(super) fn reads_body(config: &Http) -> bool {
     !config.is_off() || matches!(config.key, KeyRule::InBody(_))
 }
 
 /// The call that a request with its body makes. Where idempotency is switched off the body does not
 /// count, and what the request lacks is made up for; but for a signature.
 pub(super) fn call(
-    config: &Config,
+    config: &Http,
     parts: &Parts,
     key: &RequestKey,
     body: &[u8],
@@ -131,7 +128,7 @@ pub(super) fn call(
 /// The call that a request makes whose body is there; `None` as for [`key`].
 #[cfg(feature = "lambda")]
 pub(crate) fn whole_call(
-    config: &Config,
+    config: &Http,
     parts: &Parts,
     body: &[u8],
 ) -> Result<Option<Call>, Problem> {
@@ -139,7 +136,7 @@ pub(crate) fn whole_call(
 }
 
 /// The scope with the request's tenant.
-fn scope_of(config: &Config, parts: &Parts) -> Result<Scope, Problem> {
+fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
     let (found, is_required) = match &config.tenant {
         TenantRule::None => (Tenant::Unknown, false),
         TenantRule::Optional(find) => (find(parts), false),
@@ -161,7 +158,7 @@ fn scope_of(config: &Config, parts: &Parts) -> Result<Scope, Problem> {
     }
 }
 
-fn record_key(config: &Config, scope: &Scope, key: &str) -> Result<RecordKey, Problem> {
+fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Problem> {
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     RecordKey::new(scope, key, config.policy.key_form, max_bytes).map_err(|error| {
         match error.kind() {

@@ -59,18 +59,14 @@ const STRIPE_TOLERANCE: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 #[must_use = "give it to Http::webhook"]
 pub struct Webhook {
-    scheme: Scheme,
+    /// Whose they are.
+    sender: &'static str,
+    check: Arc<Check>,
     id: EventId,
 }
 
-#[derive(Clone)]
-enum Scheme {
-    Stripe(Vec<Secret>),
-    GitHub(Vec<Secret>),
-    Own(IsSigned),
-}
-
-type IsSigned = Arc<dyn Fn(&Parts, &[u8]) -> bool + Send + Sync>;
+/// Whether a request is its sender's, by its head, its body and the time.
+type Check = dyn Fn(&Parts, &[u8], Timestamp) -> Checked + Send + Sync;
 
 #[derive(Clone)]
 enum EventId {
@@ -85,7 +81,9 @@ impl Webhook {
     ///
     /// The age is judged by the store's time.
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        Self { scheme: Scheme::Stripe(collect(secrets)), id: EventId::Json("/id".to_owned()) }
+        let (id, secrets) = (EventId::Json("/id".to_owned()), collect(secrets));
+        let check = move |parts: &Parts, body: &[u8], now| by_stripe(&secrets, parts, body, now);
+        Self { sender: "stripe", check: Arc::new(check), id }
     }
 
     /// GitHub's: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which a
@@ -93,7 +91,9 @@ impl Webhook {
     /// can send it again as another one, so serve it by HTTPS only.
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let id = EventId::Header(HeaderName::from_static("x-github-delivery"));
-        Self { scheme: Scheme::GitHub(collect(secrets)), id }
+        let secrets = collect(secrets);
+        let check = move |parts: &Parts, body: &[u8], _| by_github(&secrets, parts, body);
+        Self { sender: "github", check: Arc::new(check), id }
     }
 
     /// Another sender's: `is_signed` checks a request's head and its body, byte for byte as it
@@ -111,7 +111,10 @@ impl Webhook {
     /// });
     /// ```
     pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
-        Self { scheme: Scheme::Own(Arc::new(is_signed)), id: EventId::Json("/id".to_owned()) }
+        let check = move |parts: &Parts, body: &[u8], _| {
+            if is_signed(parts, body) { Ok(()) } else { Err("it is not the sender's") }
+        };
+        Self { sender: "signed", check: Arc::new(check), id: EventId::Json("/id".to_owned()) }
     }
 
     /// The event's id is this member of the JSON body, a string or a whole number, by its pointer
@@ -141,13 +144,7 @@ impl Webhook {
 
     /// The event's id, of a request that its sender has signed.
     fn read(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<Option<String>, Problem> {
-        let checked = match &self.scheme {
-            Scheme::Stripe(secrets) => by_stripe(secrets, parts, body, now),
-            Scheme::GitHub(secrets) => by_github(secrets, parts, body),
-            Scheme::Own(is_signed) if is_signed(parts, body) => Ok(()),
-            Scheme::Own(_) => Err("it is not the sender's"),
-        };
-        checked.map_err(|reason| {
+        (self.check)(parts, body, now).map_err(|reason| {
             tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
             let detail = "The request is not signed by the sender, or was signed too long ago.";
             Problem::new(ProblemKind::SignatureInvalid, detail)
@@ -158,12 +155,7 @@ impl Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match &self.scheme {
-            Scheme::Stripe(_) => "stripe",
-            Scheme::GitHub(_) => "github",
-            Scheme::Own(_) => "signed",
-        };
-        f.debug_tuple("Webhook").field(&scheme).finish()
+        f.debug_tuple("Webhook").field(&self.sender).finish()
     }
 }
 
@@ -203,9 +195,9 @@ impl Http {
     /// # }
     /// ```
     pub fn webhook(mut self, webhook: Webhook) -> Self {
-        self.config.key =
+        self.key =
             KeyRule::InBody(Arc::new(move |parts, body, now| webhook.read(parts, body, now)));
-        self.config.fingerprint = Some(Arc::new(|_, _| Fingerprint::EMPTY));
+        self.fingerprint = Some(Arc::new(|_, _| Fingerprint::EMPTY));
         self
     }
 }
