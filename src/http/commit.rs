@@ -41,20 +41,17 @@ impl Execution {
         response: &Response<B>,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), CommitError> {
-        self.commit_answer(commit(response, items.into_iter().collect())).await
-    }
-}
-
-fn commit<B: AsRef<[u8]>>(response: &Response<B>, items: Vec<TransactWriteItem>) -> Commit<'_> {
-    let (status, headers) = (response.status(), response.headers());
-    let body = answer::body_of(response.body().as_ref());
-    let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    let whole =
-        HttpAnswer { status: status.as_u16(), headers: all.collect(), body: body.to_body() };
-    Commit {
-        kind: AnswerKind::Http,
-        answer: Answer::Http(whole),
-        stored: answer::draft_of(status, headers, None, body),
-        items,
+        let (status, headers) = (response.status(), response.headers());
+        let body = answer::body_of(response.body().as_ref());
+        let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let whole =
+            HttpAnswer { status: status.as_u16(), headers: all.collect(), body: body.to_body() };
+        let commit = Commit {
+            kind: AnswerKind::Http,
+            answer: Answer::Http(whole),
+            stored: answer::draft_of(status, headers, None, body),
+            items: items.into_iter().collect(),
+        };
+        self.commit_answer(commit).await
     }
 }

@@ -96,15 +96,14 @@ where
     let span = call.signals.span();
     async {
         let acquired = match &config.reconcile {
-            None => acquire(&config.idempotency.core, call).await,
-            Some(hook) => match reconcile::acquire(config, call, hook).await {
-                Ok(acquired) => acquired,
-                Err(response) => return Ok(response.map(B::from_text)),
-            },
+            None => acquire(&config.idempotency.core, call)
+                .await
+                .map_err(|error| explain(config, &error)),
+            Some(hook) => reconcile::acquire(config, call, hook).await,
         };
         let acquisition = match acquired {
             Ok(acquisition) => acquisition,
-            Err(error) => return Ok(explain(config, &error)),
+            Err(response) => return Ok(response.map(B::from_text)),
         };
         let responses = Responses { config, types: PhantomData };
         let ran = runner::run(&responses, acquisition, handler).await;
@@ -291,7 +290,7 @@ fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Option<Response<
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.
-fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B> {
+pub(super) fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.scope.operation()), error))
 }
 

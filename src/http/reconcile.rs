@@ -1,6 +1,5 @@
 //! What became of a request whose handler vanished, as the business knows it.
 
-use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,15 +9,15 @@ use futures_util::FutureExt;
 use http::Response;
 
 use super::answer_body::BoxError;
-use super::exchange::{panicked, render};
+use super::exchange::{explain, panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
-use crate::engine::hook::{Abandoned, Reconciled};
+use crate::engine::hook::Abandoned;
 use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::engine::runner::panic_text;
-use crate::error::{Error, RunError};
+use crate::error::RunError;
 
 impl Http {
     /// Asks `hook` about a request whose handler let its lease end without an answer, instead of
@@ -57,63 +56,48 @@ impl Http {
     }
 }
 
-/// How a hook may end but with an answer.
-enum Ended {
-    Failed(Response<Bytes>),
-    Error(BoxError),
-    Panic(Box<dyn Any + Send>),
-}
-
-/// Acquires the key of a request, and asks the hook where its handler vanished. The outer error is
-/// the response that settles the request.
+/// Acquires the key of a request, and asks the hook where its handler vanished. The error is the
+/// response that settles the request.
 pub(super) async fn acquire(
     config: &Http,
     call: Call,
     hook: &ReconcileHook,
-) -> Result<Result<Acquisition, Error>, Response<Bytes>> {
+) -> Result<Acquisition, Response<Bytes>> {
     let codec = Codec {
         completed: answer::stored::<Bytes>,
-        failed: |ended: &Ended| match ended {
-            Ended::Failed(response) => Some(answer::stored(response)),
-            Ended::Error(_) | Ended::Panic(_) => None,
-        },
+        failed: |response: &Response<Bytes>| Some(answer::stored(response)),
     };
     let core = &config.idempotency.core;
-    match reconcile::acquire(core, call, |abandoned| ask(hook, abandoned), codec).await {
-        Ok(Acquired::Unsettled(acquisition)) => Ok(Ok(acquisition)),
-        Ok(Acquired::Completed(response)) => Err(AnsweredBy::Hook.mark(response)),
-        Ok(Acquired::Failed(ended)) | Err(RunError::Handler(ended)) => Err(explain(config, ended)),
-        Err(RunError::Idempotency(error)) => Ok(Err(error)),
+    match reconcile::acquire(core, call, |abandoned| ask(config, hook, abandoned), codec).await {
+        Ok(Acquired::Unsettled(acquisition)) => Ok(acquisition),
+        Ok(Acquired::Completed(response) | Acquired::Failed(response)) => {
+            Err(AnsweredBy::Hook.mark(response))
+        }
+        Err(RunError::Handler(response)) => Err(response),
+        Err(RunError::Idempotency(error)) => Err(explain(config, &error)),
     }
 }
 
+/// The error is the response of a hook that has failed.
 async fn ask(
+    config: &Http,
     hook: &ReconcileHook,
     abandoned: Abandoned,
-) -> Result<Reconciled<Response<Bytes>, Ended>, Ended> {
-    let asked = AssertUnwindSafe(async { hook(abandoned).await }).catch_unwind().await;
-    match asked.map_err(Ended::Panic)?.map_err(Ended::Error)? {
-        Reconciled::Completed(response) => Ok(Reconciled::Completed(response)),
-        Reconciled::Failed(response) => Ok(Reconciled::Failed(Ended::Failed(response))),
-        Reconciled::Execute => Ok(Reconciled::Execute),
-        Reconciled::Refuse => Ok(Reconciled::Refuse),
-    }
-}
-
-fn explain(config: &Http, ended: Ended) -> Response<Bytes> {
+) -> Result<HookAnswer, Response<Bytes>> {
     let operation = config.scope.operation();
-    let problem = match ended {
-        Ended::Failed(response) => return AnsweredBy::Hook.mark(response),
-        Ended::Error(error) => {
+    let asked = AssertUnwindSafe(async { hook(abandoned).await }).catch_unwind().await;
+    let problem = match asked {
+        Ok(Ok(said)) => return Ok(said),
+        Ok(Err(error)) => {
             tracing::error!(operation, %error, "a reconcile hook failed: nothing was written");
             let detail = "The reason is in the server's log.";
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
         }
-        Ended::Panic(panic) => {
+        Err(panic) => {
             let panic = panic_text(panic.as_ref());
             tracing::error!(operation, panic, "a reconcile hook panicked: nothing was written");
             panicked()
         }
     };
-    render(config, &problem)
+    Err(render(config, &problem))
 }

@@ -3,8 +3,8 @@
 //! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
 //!    an argument. A request that has none gets a 500 that says why. Use `Option<Execution>` for
 //!    handlers that such requests reach too.
-//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`] and [`CommitError`] are responses: a handler
-//!    returns them by `?`. They are the same problems that the layer sends.
+//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`], [`CommitError`] and [`TransactionError`] are
+//!    responses: a handler returns them by `?`. They are the same problems that the layer sends.
 //! 3. [`Execution::commit_into_response`] commits anything that axum can make a response of, and
 //!    [`Execution::step_into_response`] makes a step of it.
 //! 4. A handler whose whole effect is one transaction returns it: see
@@ -63,7 +63,9 @@ use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
 use crate::engine::execution::Execution;
-use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError};
+use crate::error::{
+    CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError, TransactionError,
+};
 
 /// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
@@ -177,6 +179,18 @@ impl IntoResponse for CommitError {
                 Error::new(ErrorKind::Configuration, self.to_string()).into_response()
             }
             Self::NotApplied(error) | Self::Ended(error) => in_handler(error).into_response(),
+        }
+    }
+}
+
+/// The closure's own error, or the [problem](Problem) of ours, as of a [`CommitError`].
+impl<E: IntoResponse> IntoResponse for TransactionError<E> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Handler(error) => error.into_response(),
+            Self::ConditionFailed(failed) => CommitError::ConditionFailed(failed).into_response(),
+            Self::Invalid(invalid) => CommitError::Invalid(invalid).into_response(),
+            Self::Idempotency(error) => error.into_response(),
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::routing::post as on_post;
 use bytes::Bytes;
 use dynamodb_idempotency::http::Problem;
 use dynamodb_idempotency::{
-    CommitError, Execution, InvalidTransaction, RunError, Scope, StepError,
+    CommitError, Execution, InvalidTransaction, RunError, Scope, StepError, Transaction,
 };
 use futures::{StreamExt, stream};
 
@@ -241,6 +241,29 @@ async fn a_commit_that_is_refused_is_a_problem() {
         let told = problem(&client::send(server, &post(key, body)).await, status, kind);
         assert!(!told["detail"].to_string().contains("item"), "{told}");
     }
+    assert_eq!(store.counted("e").await, 0);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_refused_is_a_problem() {
+    let store = Store::open_in_real_time().await;
+    let (idempotency, table) = (store.idempotency(), store.table().to_owned());
+    let transfer = move |body: Bytes| {
+        let items = vec![count(&table, "e"), check(&table, "nothing")];
+        let idempotency = idempotency.clone();
+        async move {
+            let operation = idempotency.operation("transfer").key("k");
+            let built = async || match &body[..] {
+                b"\"declined\"" => Err(StatusCode::IM_A_TEAPOT),
+                _ => Ok(Transaction::new("transferred".to_owned()).items(items)),
+            };
+            operation.run_transaction(built).await
+        }
+    };
+    let server = listen(Router::new().route("/payments", on_post(transfer))).await;
+    let sent = async |body: &'static str| client::send(server, &post("", body)).await;
+    problem(&sent("\"never\"").await, 409, "ConditionFailed");
+    assert_eq!(sent("\"declined\"").await.status(), 418);
     assert_eq!(store.counted("e").await, 0);
 }
 
