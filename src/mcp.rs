@@ -160,24 +160,9 @@ fn marked(mut result: Value) -> Value {
 
 /// What the client may know of an error; the rest goes to the log.
 fn explained(fault: &Error) -> Answer {
-    let (code, is_said) = match fault.kind() {
-        ErrorKind::InvalidInput | ErrorKind::Mismatch => (INVALID_PARAMS, true),
-        ErrorKind::InProgress { .. }
-        | ErrorKind::Failed
-        | ErrorKind::Abandoned
-        | ErrorKind::LeaseLost
-        | ErrorKind::LeaseExpired
-        | ErrorKind::DeadlineExceeded
-        | ErrorKind::OutcomeUnknown => (INTERNAL_ERROR, true),
-        ErrorKind::Unavailable
-        | ErrorKind::AnswerUnavailable
-        | ErrorKind::AnswerUnreadable
-        | ErrorKind::NewerRecord
-        | ErrorKind::StepsUnreadable
-        | ErrorKind::UnknownRecord
-        | ErrorKind::Configuration => (INTERNAL_ERROR, false),
-    };
-    if is_said {
+    let is_the_calls = matches!(fault.kind(), ErrorKind::InvalidInput | ErrorKind::Mismatch);
+    let code = if is_the_calls { INVALID_PARAMS } else { INTERNAL_ERROR };
+    if fault.kind().is_told() {
         return error(code, &fault.to_string(), Some(fault));
     }
     let source = std::error::Error::source(fault);

@@ -142,6 +142,31 @@ pub enum ErrorKind {
     AnswerUnreadable,
 }
 
+#[cfg(any(feature = "http", feature = "mcp"))]
+impl ErrorKind {
+    /// Whether a client may read an error of this kind; otherwise its reason is for the log alone.
+    pub(crate) const fn is_told(self) -> bool {
+        match self {
+            Self::InvalidInput
+            | Self::Mismatch
+            | Self::InProgress { .. }
+            | Self::Failed
+            | Self::Abandoned
+            | Self::LeaseLost
+            | Self::LeaseExpired
+            | Self::DeadlineExceeded
+            | Self::OutcomeUnknown => true,
+            Self::Unavailable
+            | Self::AnswerUnavailable
+            | Self::AnswerUnreadable
+            | Self::NewerRecord
+            | Self::StepsUnreadable
+            | Self::UnknownRecord
+            | Self::Configuration => false,
+        }
+    }
+}
+
 impl ErrorKind {
     /// Its name without its data, for alarms and clients that match it.
     #[cfg(any(feature = "event", feature = "mcp"))]

@@ -315,9 +315,3 @@ impl<E> From<Error> for TransactionError<E> {
         Self::Idempotency(error)
     }
 }
-
-impl<E> From<InvalidTransaction> for TransactionError<E> {
-    fn from(invalid: InvalidTransaction) -> Self {
-        Self::Invalid(invalid)
-    }
-}

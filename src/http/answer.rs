@@ -37,7 +37,15 @@ pub(crate) trait WholeBody {
     fn as_stored(&self) -> BodyRef<'_>;
     fn from_stored(body: HttpBody) -> Self;
     /// From a rendered problem.
-    fn from_text(text: Bytes) -> Self;
+    fn from_text(text: Bytes) -> Self
+    where
+        Self: Sized,
+    {
+        Self::from_stored(match String::from_utf8(text.into()) {
+            Ok(text) => HttpBody::Text(text),
+            Err(error) => HttpBody::Binary(error.into_bytes()),
+        })
+    }
 }
 
 pub(super) fn body_of(bytes: &[u8]) -> BodyRef<'_> {
@@ -59,10 +67,6 @@ impl WholeBody for Bytes {
             HttpBody::Text(text) => text.into(),
             HttpBody::Binary(bytes) => bytes.into(),
         }
-    }
-
-    fn from_text(text: Bytes) -> Self {
-        text
     }
 }
 

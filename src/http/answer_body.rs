@@ -174,10 +174,6 @@ impl<B> WholeBody for AnswerBody<B> {
     fn from_stored(body: HttpBody) -> Self {
         Self::whole(Bytes::from_stored(body))
     }
-
-    fn from_text(text: Bytes) -> Self {
-        Self::whole(text)
-    }
 }
 
 impl<B> fmt::Debug for AnswerBody<B> {

@@ -201,7 +201,11 @@ where
         match effect {
             Effect::Handler => own(&config, call, request, inner).await,
             Effect::Transaction => {
-                let answered = own_transaction(&config, call, request, inner).await;
+                let handler = async {
+                    ready(&mut inner).await?;
+                    Ok(carried::transaction(&config, inner.call(request).await?).await)
+                };
+                let answered = exchange_transaction(&config, call, handler).await;
                 answered.map(|response| response.map(AnswerBody::whole))
             }
         }
@@ -280,25 +284,6 @@ where
         }
         response
     })
-}
-
-/// Takes the call of a handler that is one transaction through the protocol.
-async fn own_transaction<S, ReqBody, ResBody>(
-    config: &Http,
-    call: Call,
-    request: Request<ReqBody>,
-    mut inner: S,
-) -> Result<Response<Bytes>, S::Error>
-where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>, Error: Send, Future: Send> + Send,
-    ReqBody: Send,
-    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
-{
-    let handler = async {
-        ready(&mut inner).await?;
-        Ok(carried::transaction(config, inner.call(request).await?).await)
-    };
-    exchange_transaction(config, call, handler).await
 }
 
 /// The task's answer; its panic goes on here.

@@ -239,29 +239,28 @@ pub(super) const SOON: Duration = Duration::from_secs(1);
 /// What the client may know of an error; the rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
-        let said = |kind| Self::new(kind, error.to_string());
-        let unsaid = |kind| Self::new(kind, "The reason is in the server's log.");
-        match error.kind() {
-            ErrorKind::InvalidInput => said(ProblemKind::KeyInvalid),
-            ErrorKind::Mismatch => said(ProblemKind::Mismatch),
-            ErrorKind::InProgress { retry_after } => {
-                said(ProblemKind::InProgress).retry_after(retry_after)
-            }
-            ErrorKind::Failed => said(ProblemKind::Failed),
-            ErrorKind::Abandoned => said(ProblemKind::Abandoned),
-            ErrorKind::LeaseLost => said(ProblemKind::LeaseLost).retry_after(SOON),
-            ErrorKind::LeaseExpired => said(ProblemKind::LeaseExpired).retry_after(SOON),
-            ErrorKind::DeadlineExceeded => said(ProblemKind::DeadlineExceeded).retry_after(SOON),
-            ErrorKind::Unavailable => unsaid(ProblemKind::Unavailable).retry_after(SOON),
-            ErrorKind::OutcomeUnknown => said(ProblemKind::OutcomeUnknown),
-            ErrorKind::AnswerUnavailable => unsaid(ProblemKind::AnswerUnavailable),
-            ErrorKind::NewerRecord => unsaid(ProblemKind::NewerRecord).retry_after(SOON),
-            ErrorKind::StepsUnreadable => unsaid(ProblemKind::StepsUnreadable).retry_after(SOON),
+        let (kind, retry_after) = match error.kind() {
+            ErrorKind::InvalidInput => (ProblemKind::KeyInvalid, None),
+            ErrorKind::Mismatch => (ProblemKind::Mismatch, None),
+            ErrorKind::InProgress { retry_after } => (ProblemKind::InProgress, Some(retry_after)),
+            ErrorKind::Failed => (ProblemKind::Failed, None),
+            ErrorKind::Abandoned => (ProblemKind::Abandoned, None),
+            ErrorKind::LeaseLost => (ProblemKind::LeaseLost, Some(SOON)),
+            ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, Some(SOON)),
+            ErrorKind::DeadlineExceeded => (ProblemKind::DeadlineExceeded, Some(SOON)),
+            ErrorKind::Unavailable => (ProblemKind::Unavailable, Some(SOON)),
+            ErrorKind::OutcomeUnknown => (ProblemKind::OutcomeUnknown, None),
+            ErrorKind::AnswerUnavailable => (ProblemKind::AnswerUnavailable, None),
+            ErrorKind::NewerRecord => (ProblemKind::NewerRecord, Some(SOON)),
+            ErrorKind::StepsUnreadable => (ProblemKind::StepsUnreadable, Some(SOON)),
             ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
-                unsaid(ProblemKind::RecordNotUnderstood)
+                (ProblemKind::RecordNotUnderstood, None)
             }
-            ErrorKind::Configuration => unsaid(ProblemKind::Misconfigured),
-        }
+            ErrorKind::Configuration => (ProblemKind::Misconfigured, None),
+        };
+        let reason = error.kind().is_told().then(|| error.to_string().into());
+        let detail = reason.unwrap_or("The reason is in the server's log.".into());
+        Self { kind, detail, retry_after }
     }
 }
 

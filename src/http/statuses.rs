@@ -29,13 +29,9 @@ pub(super) enum Verdict {
 
 impl Statuses {
     pub(super) fn new(stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        let interim = [
-            StatusCode::CONTINUE,
-            StatusCode::SWITCHING_PROTOCOLS,
-            StatusCode::PROCESSING,
-            StatusCode::EARLY_HINTS,
-        ];
-        let stores_interim = interim.into_iter().any(|status| ask(&stored, status) == Some(true));
+        let mut interim =
+            [100, 101, 102, 103].into_iter().filter_map(|code| StatusCode::from_u16(code).ok());
+        let stores_interim = interim.any(|status| ask(&stored, status) == Some(true));
         Self { stored: Arc::new(stored), stores_interim }
     }
 
@@ -75,39 +71,18 @@ fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> 
 /// Successes, redirects and final errors: but not a refusal, and not what asks the client to send the
 /// same again later.
 fn stored_by_default(status: StatusCode) -> bool {
-    let try_again = [
-        StatusCode::REQUEST_TIMEOUT,
-        StatusCode::CONFLICT,
-        StatusCode::TOO_EARLY,
-        StatusCode::TOO_MANY_REQUESTS,
-    ];
-    (200..500).contains(&status.as_u16()) && !is_refusal(status) && !try_again.contains(&status)
+    let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
+    (200..500).contains(&status.as_u16()) && !is_refusal(status) && !try_again
 }
 
 /// Whether a status says that the request was refused before anything was done: by what it lacks, or
 /// by a precondition (RFC 9110, section 13.2.1, has those judged before the method is performed), which
 /// may come out otherwise the next time.
 fn is_refusal(status: StatusCode) -> bool {
-    let refusals = [
-        StatusCode::NOT_MODIFIED,
-        StatusCode::BAD_REQUEST,
-        StatusCode::UNAUTHORIZED,
-        StatusCode::FORBIDDEN,
-        StatusCode::METHOD_NOT_ALLOWED,
-        StatusCode::NOT_ACCEPTABLE,
-        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-        StatusCode::LENGTH_REQUIRED,
-        StatusCode::PRECONDITION_FAILED,
-        StatusCode::PAYLOAD_TOO_LARGE,
-        StatusCode::URI_TOO_LONG,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        StatusCode::EXPECTATION_FAILED,
-        StatusCode::MISDIRECTED_REQUEST,
-        StatusCode::UNPROCESSABLE_ENTITY,
-        StatusCode::PRECONDITION_REQUIRED,
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-    ];
-    refusals.contains(&status)
+    matches!(
+        status.as_u16(),
+        304 | 400 | 401 | 403 | 405 | 406 | 407 | 411..=415 | 417 | 421 | 422 | 428 | 431
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
@@ -195,13 +194,6 @@ impl WholeBody for Body {
             HttpBody::Empty => Self::Empty,
             HttpBody::Text(text) => Self::Text(text),
             HttpBody::Binary(bytes) => Self::Binary(bytes),
-        }
-    }
-
-    fn from_text(text: Bytes) -> Self {
-        match String::from_utf8(text.into()) {
-            Ok(text) => Self::Text(text),
-            Err(error) => Self::Binary(error.into_bytes()),
         }
     }
 }
