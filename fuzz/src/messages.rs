@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::{
-    Consumer, Envelope, FailureAction, Message, MessageKey, MissingKey, Order, Source,
+    Consumer, Envelope, FailureAction, Message, MessageKey, MissingKey, Order,
 };
 use lambda_runtime::{Context, LambdaEvent, Service};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub fn event(input: &[u8]) {
     each_rule(&event, |scope| IDEMPOTENCY.s3(scope));
 }
 
-fn each_rule<S: Source>(event: &JsonEvent, consumer: impl Fn(&'static str) -> Consumer<S>) {
+fn each_rule<R: Send + 'static>(event: &JsonEvent, consumer: impl Fn(&'static str) -> Consumer<R>) {
     let consumer = || consumer("fuzz").partial_response(true);
     let by_source = [
         consumer(),
@@ -86,9 +86,9 @@ pub fn message(input: &[u8]) {
 type Seen = (Option<String>, Vec<u8>);
 
 /// Key and payload of each message that a handler was given, and the answer to Lambda.
-fn delivered<S: Source>(
+fn delivered<R: Send + 'static>(
     event: &JsonEvent,
-    consumer: Consumer<S>,
+    consumer: Consumer<R>,
 ) -> (Vec<Seen>, Option<impl Serialize>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let see = Arc::clone(&seen);

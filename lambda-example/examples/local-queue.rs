@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{Credentials, Region};
 use dynamodb_idempotency::event::JsonEvent;
-use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier, MessageService, Sqs};
+use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier};
 use dynamodb_idempotency::{Idempotency, Lease, sdk_config_loader};
 use lambda_example::{Ledger, book, payment_events};
 use lambda_http::lambda_runtime::{Context, LambdaEvent};
@@ -285,7 +285,7 @@ fn settle(
     answer: &BatchResponse,
     chance: &mut Chance,
 ) -> Vec<String> {
-    let failed: Vec<_> = answer.item_identifiers().map(ItemIdentifier::to_string).collect();
+    let failed: Vec<_> = answer.batch_item_failures.iter().map(ItemIdentifier::to_string).collect();
     let (mut again, mut later) = (Vec::new(), Vec::new());
     for sent in batch {
         if failed.contains(&sent.id) {
@@ -301,14 +301,13 @@ fn settle(
 }
 
 /// One invocation of the function; `None` if it dies.
-async fn invoke<F>(
-    service: &MessageService<Sqs, F>,
+async fn invoke<S>(
+    service: &S,
     stage: &Stage,
     batch: &[Sent],
 ) -> Result<Option<BatchResponse>, Error>
 where
-    MessageService<Sqs, F>:
-        Service<LambdaEvent<JsonEvent>, Response = BatchResponse, Error: Into<Error>>,
+    S: Service<LambdaEvent<JsonEvent>, Response = BatchResponse, Error: Into<Error>> + Clone,
 {
     let records: Vec<Value> = batch.iter().map(record).collect();
     let mut context = Context::default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{Consumer, Message, MessageKey, Sqs};
+use dynamodb_idempotency::messages::{Consumer, Message, MessageKey};
 use dynamodb_idempotency::{Execution, Idempotency};
 use lambda_http::Error;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const PAYMENT_EVENTS_SCOPE: &str = "payment-events";
 
 /// How the queue is consumed: the key is the payment that the body names.
-pub fn payment_events(idempotency: &Idempotency) -> Consumer<Sqs> {
+pub fn payment_events(idempotency: &Idempotency) -> Consumer<SqsMessage> {
     let consumer = idempotency.sqs(PAYMENT_EVENTS_SCOPE).key(MessageKey::json("/payment"));
     consumer.policy(|policy| policy.retention(RETENTION))
 }

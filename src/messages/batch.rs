@@ -10,7 +10,7 @@ use super::consumer::Config;
 use super::message::Message;
 use super::response::ItemIdentifier;
 use super::schedule::{Schedule, Slot, Verdict};
-use super::source::{Incoming, Source};
+use super::source::Incoming;
 use super::work::{Time, Work, perform, prepare};
 use crate::clock::{Clock, End};
 use crate::engine::execution::Execution;
@@ -36,15 +36,14 @@ impl Times {
 
 /// Runs each message by its turn; gives those that are not done, in order. `None` is one that has no
 /// identifier.
-pub(super) async fn run<S, F, Fut, E>(
-    config: &Config<S>,
+pub(super) async fn run<R, F, Fut, E>(
+    config: &Config<R>,
     handler: &F,
-    messages: Vec<Incoming<S::Record>>,
+    messages: Vec<Incoming<R>>,
     deadline: Option<End>,
 ) -> Vec<Option<ItemIdentifier>>
 where
-    S: Source,
-    F: Fn(Message<S::Record>, Execution) -> Fut,
+    F: Fn(Message<R>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
@@ -97,14 +96,14 @@ where
 }
 
 /// What did not run to its end has said nothing of itself.
-fn log_unfinished<S: Source>(config: &Config<S>, verdicts: &[Verdict]) {
+fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
     let count = |of: Verdict| verdicts.iter().filter(|verdict| **verdict == of).count();
     let (held, no_turn, cut_off) =
         (count(Verdict::Held), count(Verdict::NoTurn), count(Verdict::CutOff));
     if held + no_turn + cut_off > 0 {
         tracing::warn!(
             operation = config.scope.operation(),
-            source = S::NAME,
+            source = config.source.name,
             held,
             no_turn,
             cut_off,

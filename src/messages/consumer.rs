@@ -4,11 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lambda_events::dynamodb::EventRecord;
+use aws_lambda_events::eventbridge::EventBridgeEvent;
+use aws_lambda_events::kafka::KafkaRecord;
+use aws_lambda_events::kinesis::KinesisEventRecord;
+use aws_lambda_events::s3::S3EventRecord;
+use aws_lambda_events::sns::SnsRecord;
+use aws_lambda_events::sqs::SqsMessage;
+
 use super::envelope::Envelope;
 use super::key::MessageKey;
 use super::message::Message;
 use super::settings::{FailureAction, MissingKey, Order};
-use super::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};
+use super::source::{self, Source};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -20,11 +28,11 @@ const DEFAULT_CONCURRENCY: usize = 10;
 const DEFAULT_DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 macro_rules! entries {
-    ($($(#[$doc:meta])* $name:ident: $source:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident: $record:ident),* $(,)?) => {
         impl Idempotency {$(
             $(#[$doc])*
-            pub fn $name(&self, scope: impl Into<Scope>) -> Consumer<$source> {
-                Consumer::new(self, scope.into())
+            pub fn $name(&self, scope: impl Into<Scope>) -> Consumer<$record> {
+                Consumer::new(self, source::$name::SOURCE, scope.into())
             }
         )*}
     };
@@ -44,7 +52,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    sqs: Sqs,
+    sqs: SqsMessage,
     /// Consumes records of Amazon Kinesis Data Streams under `scope`. Key by default: the broker's
     /// id.
     ///
@@ -58,7 +66,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    kinesis: Kinesis,
+    kinesis: KinesisEventRecord,
     /// Consumes records of DynamoDB Streams under `scope`. Key by default: the broker's id.
     ///
     /// ```
@@ -71,7 +79,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    dynamodb_streams: DynamoDbStreams,
+    dynamodb_streams: EventRecord,
     /// Consumes records of Apache Kafka, Amazon MSK or self-managed, under `scope`. Key by default:
     /// the header `Idempotency-Key`.
     ///
@@ -85,7 +93,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    kafka: Kafka,
+    kafka: KafkaRecord,
     /// Consumes notifications of Amazon SNS under `scope`. Key by default: the message attribute
     /// `Idempotency-Key`.
     ///
@@ -99,7 +107,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    sns: Sns,
+    sns: SnsRecord,
     /// Consumes events of Amazon EventBridge under `scope`. Key by default: the broker's id.
     ///
     /// ```
@@ -112,7 +120,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    eventbridge: EventBridge,
+    eventbridge: EventBridgeEvent,
     /// Consumes event notifications of Amazon S3 under `scope`. Key by default: the broker's id.
     ///
     /// ```
@@ -125,10 +133,10 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    s3: S3,
+    s3: S3EventRecord,
 }
 
-/// How messages of the source `S` are consumed; made by [`Idempotency::sqs`] and its siblings.
+/// How messages of a source are consumed, each of which is an `R`; made by [`Idempotency::sqs`] and its siblings.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -145,19 +153,18 @@ entries! {
 /// # }
 /// ```
 #[must_use = "give it a handler"]
-pub struct Consumer<S: Source> {
-    pub(super) config: Config<S>,
-}
+pub struct Consumer<R>(pub(super) Config<R>);
 
 type MessageFingerprint<R> = Arc<dyn Fn(&Message<R>) -> Fingerprint + Send + Sync>;
 
-pub(super) struct Config<S: Source> {
+pub(super) struct Config<R> {
+    pub(super) source: Source<R>,
     pub(super) idempotency: Idempotency,
     pub(super) scope: Scope,
     pub(super) policy: Policy,
-    pub(super) key: MessageKey<S::Record>,
+    pub(super) key: MessageKey<R>,
     pub(super) envelope: Option<Envelope>,
-    pub(super) fingerprint: Option<MessageFingerprint<S::Record>>,
+    pub(super) fingerprint: Option<MessageFingerprint<R>>,
     pub(super) order: Order,
     pub(super) concurrency: usize,
     pub(super) deadline_margin: Duration,
@@ -168,31 +175,30 @@ pub(super) struct Config<S: Source> {
     pub(super) exhausted: FailureAction,
 }
 
-impl<S: Source> Consumer<S> {
-    fn new(idempotency: &Idempotency, scope: Scope) -> Self {
-        Self {
-            config: Config {
-                policy: idempotency.core.policy.clone(),
-                idempotency: idempotency.clone(),
-                scope,
-                key: S::default_key(),
-                envelope: None,
-                fingerprint: None,
-                order: Order::Source,
-                concurrency: DEFAULT_CONCURRENCY,
-                deadline_margin: DEFAULT_DEADLINE_MARGIN,
-                partial_response: S::PARTIAL_BY_DEFAULT,
-                missing_key: MissingKey::Fail,
-                malformed: FailureAction::Report,
-                mismatched: FailureAction::Report,
-                exhausted: FailureAction::Report,
-            },
-        }
+impl<R> Consumer<R> {
+    fn new(idempotency: &Idempotency, source: Source<R>, scope: Scope) -> Self {
+        Self(Config {
+            policy: idempotency.core.policy.clone(),
+            idempotency: idempotency.clone(),
+            scope,
+            key: (source.key)(),
+            envelope: None,
+            fingerprint: None,
+            order: Order::Source,
+            concurrency: DEFAULT_CONCURRENCY,
+            deadline_margin: DEFAULT_DEADLINE_MARGIN,
+            partial_response: source.partial_response,
+            missing_key: MissingKey::Fail,
+            malformed: FailureAction::Report,
+            mismatched: FailureAction::Report,
+            exhausted: FailureAction::Report,
+            source,
+        })
     }
 
     /// Where the idempotency key of a message is. Default: see the source's entry.
-    pub fn key(mut self, key: MessageKey<S::Record>) -> Self {
-        self.config.key = key;
+    pub fn key(mut self, key: MessageKey<R>) -> Self {
+        self.0.key = key;
         self
     }
 
@@ -207,7 +213,7 @@ impl<S: Source> Consumer<S> {
     /// ```
     pub fn key_with<Key: Into<Option<String>>>(
         self,
-        find: impl Fn(&Message<S::Record>) -> Key + Send + Sync + 'static,
+        find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {
         self.key(MessageKey::with(find))
     }
@@ -216,7 +222,7 @@ impl<S: Source> Consumer<S> {
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.config.policy = change(self.config.policy);
+        self.0.policy = change(self.0.policy);
         self
     }
 
@@ -236,9 +242,9 @@ impl<S: Source> Consumer<S> {
     /// ```
     pub fn fingerprint(
         mut self,
-        fingerprint: impl Fn(&Message<S::Record>) -> Fingerprint + Send + Sync + 'static,
+        fingerprint: impl Fn(&Message<R>) -> Fingerprint + Send + Sync + 'static,
     ) -> Self {
-        self.config.fingerprint = Some(Arc::new(fingerprint));
+        self.0.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 
@@ -247,13 +253,13 @@ impl<S: Source> Consumer<S> {
     ///
     /// Their futures share one task: a handler that blocks its thread delays the others.
     pub fn concurrency(mut self, limit: usize) -> Self {
-        self.config.concurrency = limit.max(1);
+        self.0.concurrency = limit.max(1);
         self
     }
 
     /// In which order messages run. Default [`Order::Source`].
     pub fn order(mut self, order: Order) -> Self {
-        self.config.order = order;
+        self.0.order = order;
         self
     }
 
@@ -264,7 +270,7 @@ impl<S: Source> Consumer<S> {
     /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
     /// the rest of the batch is not lost. Its key is free when the lease ends.
     pub fn deadline_margin(mut self, margin: Duration) -> Self {
-        self.config.deadline_margin = margin;
+        self.0.deadline_margin = margin;
         self
     }
 
@@ -275,13 +281,13 @@ impl<S: Source> Consumer<S> {
     /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
     /// mapping.** Without it, Lambda takes every response for success and failed messages are lost.
     pub fn partial_response(mut self, partial: bool) -> Self {
-        self.config.partial_response = partial;
+        self.0.partial_response = partial;
         self
     }
 
     /// What a message without a key gets. Default [`MissingKey::Fail`].
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
-        self.config.missing_key = missing;
+        self.0.missing_key = missing;
         self
     }
 
@@ -289,14 +295,14 @@ impl<S: Source> Consumer<S> {
     /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
     /// it is needed. Default [`FailureAction::Report`].
     pub fn malformed(mut self, action: FailureAction) -> Self {
-        self.config.malformed = action;
+        self.0.malformed = action;
         self
     }
 
     /// What happens to a message whose key was used before with another payload. Default
     /// [`FailureAction::Report`].
     pub fn mismatched(mut self, action: FailureAction) -> Self {
-        self.config.mismatched = action;
+        self.0.mismatched = action;
         self
     }
 
@@ -304,33 +310,28 @@ impl<S: Source> Consumer<S> {
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
     /// its record stays FAILED. Default [`FailureAction::Report`].
     pub fn exhausted(mut self, action: FailureAction) -> Self {
-        self.config.exhausted = action;
+        self.0.exhausted = action;
         self
     }
 }
 
-impl Consumer<Sqs> {
+impl Consumer<SqsMessage> {
     /// Opens the envelope of messages: key, payload and fingerprint are those of its content. A
     /// message without the envelope is [`malformed`](Self::malformed).
     pub fn envelope(mut self, envelope: Envelope) -> Self {
-        self.config.envelope = Some(envelope);
+        self.0.envelope = Some(envelope);
         self
     }
 }
 
-impl<S: Source> fmt::Debug for Consumer<S> {
+impl<R> fmt::Debug for Consumer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
-    }
-}
-
-impl<S: Source> fmt::Debug for Config<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(config) = self;
         f.debug_struct("Consumer")
-            .field("source", &S::NAME)
-            .field("scope", &self.scope)
-            .field("key", &self.key)
-            .field("policy", &self.policy)
+            .field("source", &config.source.name)
+            .field("scope", &config.scope)
+            .field("key", &config.key)
+            .field("policy", &config.policy)
             .finish_non_exhaustive()
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::key::Attributes;
+use super::key::BINARY;
 use super::object::Object;
-use super::source::{Body, eventbridge_body, sns_type};
+use super::source::{Body, eventbridge, sns};
 use crate::error::JsonFault;
 
 /// What a queue's message body is wrapped in.
@@ -63,22 +63,19 @@ impl Envelope {
                     Err(format!("the body is not a notification of SNS's: {fault}"))
                 }
             },
-            Self::EventBridge => eventbridge_body(text)
+            Self::EventBridge => eventbridge::read(text)
+                .map(|(body, _)| body)
                 .map_err(|fault| format!("the body is not an event of EventBridge's: {fault}")),
         }
     }
 }
 
 fn opened(notification: Notification) -> Result<Body, String> {
-    sns_type(&notification.kind)?;
-    let mut attributes = Attributes::default();
-    for (name, Object(Attribute { kind, value })) in
-        notification.message_attributes.unwrap_or_default()
-    {
-        let is_text = kind != "Binary";
-        attributes
-            .push(&name, if is_text { Ok(value) } else { Err("is binary, and a key is text") });
-    }
+    sns::check_type(&notification.kind)?;
+    let attributes = notification.message_attributes.unwrap_or_default().into_iter();
+    let attributes = attributes.map(|(name, Object(Attribute { kind, value }))| {
+        (name, if kind == "Binary" { Err(BINARY) } else { Ok(value) })
+    });
     let payload = notification.message.into_bytes();
-    Ok(Body::new(payload, attributes, Some(notification.message_id)))
+    Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
 }

@@ -164,16 +164,14 @@ impl<R> fmt::Debug for MessageKey<R> {
     }
 }
 
-/// Named values beside the payload.
-#[derive(Clone, Debug, Default)]
+/// Why an attribute of bytes is no key.
+pub(crate) const BINARY: &str = "is binary, and a key is text";
+
+/// Named values beside the payload; an error says why a value is no text.
+#[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<(String, Result<String, &'static str>)>);
 
 impl Attributes {
-    /// Adds one; the error says why its value is no text.
-    pub(crate) fn push(&mut self, name: &str, value: Result<String, &'static str>) {
-        self.0.push((name.to_owned(), value));
-    }
-
     fn find(&self, name: &str) -> Result<String, NoKey> {
         let mut found = self.0.iter().filter(|(other, _)| other == name);
         let (first, second) = (found.next(), found.next());
@@ -187,6 +185,12 @@ impl Attributes {
                 Err(NoKey::Invalid(format!("the message has several attributes `{name}`")))
             }
         }
+    }
+}
+
+impl FromIterator<(String, Result<String, &'static str>)> for Attributes {
+    fn from_iter<I: IntoIterator<Item = (String, Result<String, &'static str>)>>(all: I) -> Self {
+        Self(all.into_iter().collect())
     }
 }
 
@@ -221,11 +225,11 @@ mod tests {
 
     #[test]
     fn an_attribute_has_to_be_there_once_and_to_be_text() {
-        let mut attributes = Attributes::default();
-        attributes.push("one", Ok("1".into()));
-        attributes.push("two", Ok("2".into()));
-        attributes.push("two", Ok("2".into()));
-        attributes.push("bytes", Err("is binary"));
+        let text = |text: &str| Ok(text.to_owned());
+        let all =
+            [("one", text("1")), ("two", text("2")), ("two", text("2")), ("bytes", Err(BINARY))];
+        let attributes: Attributes =
+            all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
         assert_eq!(attributes.find("one").as_deref(), Ok("1"));
         assert!(matches!(attributes.find("One"), Err(NoKey::Missing(_))));
         for name in ["two", "bytes"] {

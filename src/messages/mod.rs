@@ -87,7 +87,5 @@ pub use self::envelope::Envelope;
 pub use self::error::BatchError;
 pub use self::key::MessageKey;
 pub use self::message::Message;
-pub use self::response::{BatchItemFailure, BatchResponse, ItemIdentifier};
-pub use self::service::MessageService;
+pub use self::response::{BatchResponse, ItemIdentifier};
 pub use self::settings::{FailureAction, MissingKey, Order};
-pub use self::source::{DynamoDbStreams, EventBridge, Kafka, Kinesis, S3, Sns, Source, Sqs};

@@ -1,8 +1,8 @@
 //! The response to Lambda for a batch.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::error::BatchError;
@@ -16,7 +16,7 @@ use super::error::BatchError;
 /// use dynamodb_idempotency::messages::BatchResponse;
 ///
 /// let response = BatchResponse::default();
-/// assert_eq!(response.item_identifiers().count(), 0);
+/// assert_eq!(response.batch_item_failures, []);
 /// assert_eq!(serde_json::json!(response), serde_json::json!({"batchItemFailures": []}));
 /// ```
 #[derive(Clone, Debug, Default, Serialize)]
@@ -24,34 +24,15 @@ use super::error::BatchError;
 #[non_exhaustive]
 pub struct BatchResponse {
     /// Those that failed, were in progress elsewhere, or had no turn. For a stream, the first.
-    pub batch_item_failures: Vec<BatchItemFailure>,
+    #[serde(serialize_with = "named")]
+    pub batch_item_failures: Vec<ItemIdentifier>,
     /// The state of a tumbling window, as the event brought it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<Box<RawValue>>,
 }
 
-impl BatchResponse {
-    /// The identifiers, in the order of the batch.
-    pub fn item_identifiers(&self) -> impl Iterator<Item = &ItemIdentifier> {
-        self.batch_item_failures.iter().map(|failure| &failure.item_identifier)
-    }
-}
-
-/// One message that must be delivered again.
-///
-/// ```
-/// use dynamodb_idempotency::messages::{BatchResponse, ItemIdentifier};
-///
-/// fn failed(response: &BatchResponse) -> Vec<&ItemIdentifier> {
-///     response.batch_item_failures.iter().map(|failure| &failure.item_identifier).collect()
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct BatchItemFailure {
-    /// Which one.
-    pub item_identifier: ItemIdentifier,
+fn named<S: Serializer>(items: &[ItemIdentifier], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(items.iter().map(|item| BTreeMap::from([("itemIdentifier", item)])))
 }
 
 /// The name by which a source knows a message of its batch.
@@ -87,8 +68,8 @@ impl std::fmt::Display for ItemIdentifier {
 }
 
 /// How much a source wants to know of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reporting {
+#[derive(Clone, Copy)]
+pub(super) enum Reporting {
     /// Each message that is not done.
     Items,
     /// The first that is not done: all from there on come again.
@@ -99,7 +80,7 @@ pub enum Reporting {
 
 /// Makes the answer of a batch from the messages that are not done, in order; `None` is one that has
 /// no name.
-pub(crate) fn report(
+pub(super) fn report(
     reporting: Reporting,
     failed: Vec<Option<ItemIdentifier>>,
     total: usize,
@@ -120,12 +101,8 @@ pub(crate) fn report(
         return Err(BatchError::Nameless { failed: count, total });
     }
     let mut seen = HashSet::new();
-    let batch_item_failures = failed
-        .drain(..)
-        .flatten()
-        .filter(|item| seen.insert(item.clone()))
-        .map(|item_identifier| BatchItemFailure { item_identifier })
-        .collect();
+    let batch_item_failures =
+        failed.drain(..).flatten().filter(|item| seen.insert(item.clone())).collect();
     Ok(BatchResponse { batch_item_failures, state })
 }
 

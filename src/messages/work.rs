@@ -13,7 +13,7 @@ use super::key::NoKey;
 use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
-use super::source::{Body, Content, Source, Unreadable};
+use super::source::{Body, Content, Unreadable};
 use crate::answer::Answers;
 use crate::clock::End;
 use crate::engine::call::Call;
@@ -36,10 +36,7 @@ pub(super) enum Work<R> {
 }
 
 /// Finds a message's key, or why it is not to run.
-pub(super) fn prepare<S: Source>(
-    config: &Config<S>,
-    content: Result<Content<S::Record>, Unreadable>,
-) -> Work<S::Record> {
+pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
     let refuse = |reason| Work::Refuse { reason, action: config.malformed };
     let (mut message, body) = match content.and_then(|content| open(config, content)) {
         Ok(opened) => opened,
@@ -71,11 +68,10 @@ pub(super) fn prepare<S: Source>(
     }
 }
 
-fn open<S: Source>(
-    config: &Config<S>,
-    content: Content<S::Record>,
-) -> Result<(Message<S::Record>, Body), Unreadable> {
-    let Content { record, mut body } = content;
+fn open<R>(
+    config: &Config<R>,
+    (record, mut body): (R, Body),
+) -> Result<(Message<R>, Body), Unreadable> {
     if let Some(envelope) = config.envelope {
         body = envelope.open(&body)?;
     }
@@ -83,9 +79,9 @@ fn open<S: Source>(
     Ok((Message { record, payload, key: None }, body))
 }
 
-fn identify<S: Source>(
-    config: &Config<S>,
-    message: &Message<S::Record>,
+fn identify<R>(
+    config: &Config<R>,
+    message: &Message<R>,
     body: &Body,
 ) -> Result<(String, Fingerprint), NoKey> {
     let key = config.key.find(message, body)?;
@@ -122,21 +118,20 @@ impl<E: fmt::Display> fmt::Display for NotDone<E> {
 }
 
 /// Does it; whether the message is done and need not come again.
-pub(super) async fn perform<S, F, Fut, E>(
-    config: &Config<S>,
+pub(super) async fn perform<R, F, Fut, E>(
+    config: &Config<R>,
     handler: &F,
     item: Option<&ItemIdentifier>,
-    work: Work<S::Record>,
+    work: Work<R>,
     time: Time,
 ) -> bool
 where
-    S: Source,
-    F: Fn(Message<S::Record>, Execution) -> Fut,
+    F: Fn(Message<R>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
     let Time { deadline, last_start } = time;
-    let log = Log { operation: config.scope.operation(), service: S::NAME, item };
+    let log = Log { operation: config.scope.operation(), service: config.source.name, item };
     let running = async {
         match work {
             Work::Refuse { reason, action } => log.disposed(action, &reason),
@@ -152,7 +147,7 @@ where
                         execution.report();
                         log.ended(config, done.map_err(RunError::Handler))
                     }
-                    Err(error) => log.ended::<S, E>(config, Err(error.into())),
+                    Err(error) => log.ended::<R, E>(config, Err(error.into())),
                 }
             }
             Work::Run { message, fingerprint } => {
@@ -199,8 +194,8 @@ impl<'de> Deserialize<'de> for Done {
 }
 
 /// An execution that no record stands for. Its key is drawn anew, so that it meets no other one.
-fn without_record<S: Source>(
-    config: &Config<S>,
+fn without_record<R>(
+    config: &Config<R>,
     fingerprint: Fingerprint,
     deadline: Option<End>,
 ) -> Result<Execution, Error> {
@@ -220,9 +215,9 @@ struct Log<'a> {
 
 impl Log<'_> {
     /// Tells how a run ended; whether the message is done by it.
-    fn ended<S: Source, E: fmt::Display>(
+    fn ended<R, E: fmt::Display>(
         &self,
-        config: &Config<S>,
+        config: &Config<R>,
         result: Result<(), RunError<E>>,
     ) -> bool {
         let error = match result {

@@ -1,45 +1,32 @@
-//! Amazon EventBridge.
+//! Amazon EventBridge: one event an invocation, which Lambda retries.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Content, Incoming, Source, Split, decode, other_source};
+use super::{Batch, Body, Incoming, Source, decode, other_source};
 use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::object::Object;
-use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
-use crate::messages::settings::Order;
+use crate::messages::response::{ItemIdentifier, Reporting};
 
-/// Amazon EventBridge: one event an invocation, which Lambda retries.
-#[derive(Clone, Copy, Debug)]
-pub struct EventBridge;
+const NAME: &str = "Amazon EventBridge";
 
-impl Source for EventBridge {
-    type Record = EventBridgeEvent;
-    type Response = ();
-}
+pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
+    name: NAME,
+    reporting: Reporting::Event,
+    partial_response: false,
+    key: MessageKey::broker_id,
+    split: |event, _| split(event),
+};
 
-impl Split for EventBridge {
-    const NAME: &'static str = "Amazon EventBridge";
-    const REPORTING: Reporting = Reporting::Event;
-    const PARTIAL_BY_DEFAULT: bool = false;
-
-    fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        let (body, id) =
-            read(event).map_err(|fault| other_source(Self::NAME, &fault.to_string()))?;
-        let item = id.map(ItemIdentifier::Id);
-        let content = decode(event, Self::NAME).map(|record| Content { record, body });
-        Ok(Batch { messages: vec![Incoming { item, group: None, content }], state: None })
-    }
-
-    fn default_key() -> MessageKey<EventBridgeEvent> {
-        MessageKey::broker_id()
-    }
-
-    fn respond(_: BatchResponse) {}
+fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
+    let (body, id) = read(event).map_err(|fault| other_source(NAME, &fault.to_string()))?;
+    let content = decode(event, NAME).map(|record| (record, body));
+    let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, content }];
+    Ok(Batch { messages, state: None })
 }
 
 #[derive(Deserialize)]
@@ -51,14 +38,9 @@ struct Event {
     detail: Box<RawValue>,
 }
 
-/// What an event says: its detail. Its own id and time are not part of it, so that the same event
-/// sent twice with one key is the same request.
-pub(crate) fn body(event: &str) -> Result<Body, JsonFault> {
-    read(event).map(|(body, _)| body)
-}
-
-/// What an event says, and its id.
-fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
+/// What an event says, its detail, and its id. Its own id and time are not part of what it says, so that
+/// the same event sent twice with one key is the same request.
+pub(in crate::messages) fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
     let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
     let id = id.filter(|id| !id.is_empty());
     let payload = detail.get().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Apache Kafka, Amazon MSK or self-managed.
+//! Apache Kafka (Amazon MSK, self-managed): in order of each partition, or of each record key.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{
-    Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, decode, named, other_source,
-};
+use super::{Batch, Body, Content, Incoming, Raw, Source, decode, named, other_source};
 use crate::error::JsonFault;
 use crate::messages::error::BatchError;
-use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::key::MessageKey;
 use crate::messages::object::Object;
-use crate::messages::response::{BatchResponse, ItemIdentifier, Reporting};
+use crate::messages::response::{ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
-/// Apache Kafka (Amazon MSK, self-managed): in order of each partition, or of each record key.
-#[derive(Clone, Copy, Debug)]
-pub struct Kafka;
+const NAME: &str = "Kafka";
 
-impl Source for Kafka {
-    type Record = KafkaRecord;
-    type Response = BatchResponse;
-}
+pub(in crate::messages) const SOURCE: Source<KafkaRecord> = Source {
+    name: NAME,
+    reporting: Reporting::Items,
+    // Only provisioned pollers with `ReportBatchItemFailures` read it; for others it would be
+    // nothing but success.
+    partial_response: false,
+    key: MessageKey::default_attribute,
+    split,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,45 +39,26 @@ struct Topics {
     records: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
 }
 
-impl Split for Kafka {
-    const NAME: &'static str = "Kafka";
-    const REPORTING: Reporting = Reporting::Items;
-    // Only provisioned pollers with `ReportBatchItemFailures` read it; for others it would be
-    // nothing but success.
-    const PARTIAL_BY_DEFAULT: bool = false;
-
-    fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError> {
-        let event: Topics = match serde_json::from_str(event) {
-            Ok(Object(event)) => event,
-            Err(error) => {
-                return Err(other_source(Self::NAME, &JsonFault::from(error).to_string()));
-            }
-        };
-        match event.event_source.as_deref() {
-            None | Some("aws:kafka" | "SelfManagedKafka") => {}
-            Some(other) => return Err(other_source(Self::NAME, &named(other))),
-        }
-        let cluster =
-            event.event_source_arn.or_else(|| event.bootstrap_servers.as_deref().map(sorted));
-        let Some(partitions) = event.records else {
-            return Err(other_source(Self::NAME, "it has no map of `records`"));
-        };
-        let records = partitions.iter().flat_map(|(partition, records)| {
-            records.iter().map(move |record| (partition, Raw::new(record)))
-        });
-        let messages = records
-            .map(|(partition, raw)| incoming(&raw, partition, cluster.as_deref(), order))
-            .collect();
-        Ok(Batch { messages, state: None })
+fn split(event: &str, order: Order) -> Result<Batch<KafkaRecord>, BatchError> {
+    let Object(event) = serde_json::from_str::<Object<Topics>>(event)
+        .map_err(|error| other_source(NAME, &JsonFault::from(error).to_string()))?;
+    match event.event_source.as_deref() {
+        None | Some("aws:kafka" | "SelfManagedKafka") => {}
+        Some(other) => return Err(other_source(NAME, &named(other))),
     }
-
-    fn default_key() -> MessageKey<KafkaRecord> {
-        MessageKey::default_attribute()
-    }
-
-    fn respond(response: BatchResponse) -> BatchResponse {
-        response
-    }
+    let cluster = event.event_source_arn.or_else(|| event.bootstrap_servers.as_deref().map(sorted));
+    let Some(partitions) = event.records else {
+        return Err(other_source(NAME, "it has no map of `records`"));
+    };
+    let records = partitions
+        .iter()
+        .flat_map(|(partition, records)| records.iter().map(move |record| (partition, record)));
+    let messages = records
+        .map(|(partition, record)| {
+            incoming(&Raw::new(record), partition, cluster.as_deref(), order)
+        })
+        .collect();
+    Ok(Batch { messages, state: None })
 }
 
 /// A list of servers in an order that does not change.
@@ -107,17 +89,15 @@ fn incoming(
     Incoming { item, group, content: content(raw, broker_id) }
 }
 
-fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Result<Content<KafkaRecord>, Unreadable> {
-    let mut attributes = Attributes::default();
+fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Content<KafkaRecord> {
     let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
-    for header in headers.into_iter().flatten().filter_map(Value::as_object).flatten() {
-        attributes.push(header.0, text(header.1));
-    }
-    let record: KafkaRecord = decode(raw.text, Kafka::NAME)?;
+    let headers = headers.into_iter().flatten().filter_map(Value::as_object).flatten();
+    let attributes = headers.map(|(name, value)| (name.clone(), text(value))).collect();
+    let record: KafkaRecord = decode(raw.text, NAME)?;
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
         .map_err(|_| "the record's value is not in base64".to_owned())?;
-    Ok(Content { record, body: Body::new(payload, attributes, broker_id) })
+    Ok((record, Body::new(payload, attributes, broker_id)))
 }
 
 /// A header's value: a list of bytes, which Java counts from -128 to 127.

@@ -1,98 +1,58 @@
 //! The AWS services that send messages, each with its own event and its own way to report a
 //! failure. A source only parses events; it does not decide what runs when.
 
-mod dynamodb;
-mod eventbridge;
-mod kafka;
-mod kinesis;
-mod s3;
-mod sns;
-mod sqs;
+pub(super) mod dynamodb_streams;
+pub(super) mod eventbridge;
+pub(super) mod kafka;
+pub(super) mod kinesis;
+pub(super) mod s3;
+pub(super) mod sns;
+pub(super) mod sqs;
 
-use std::fmt::Debug;
 use std::panic::catch_unwind;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-pub use self::dynamodb::DynamoDbStreams;
-pub use self::eventbridge::EventBridge;
-pub(super) use self::eventbridge::body as eventbridge_body;
-pub use self::kafka::Kafka;
-pub use self::kinesis::Kinesis;
-pub use self::s3::S3;
-pub use self::sns::Sns;
-pub(super) use self::sns::check_type as sns_type;
-pub use self::sqs::Sqs;
 
 use super::error::BatchError;
 use super::key::{Attributes, MessageKey};
 use super::object::Object;
-use super::response::{BatchResponse, ItemIdentifier, Reporting};
+use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
 
-/// A service that sends messages to Lambda. Implemented by the crate alone.
-///
-/// ```
-/// use dynamodb_idempotency::messages::{Consumer, Source};
-/// use dynamodb_idempotency::Failure;
-///
-/// /// What all consumers of a project have in common.
-/// fn careful<S: Source>(consumer: Consumer<S>) -> Consumer<S> {
-///     consumer.policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-/// }
-/// ```
-pub trait Source: Split + Debug + Send + Sync + 'static {
-    /// One message, as `aws_lambda_events` has it.
-    type Record: DeserializeOwned + Send + 'static;
-    /// The response to Lambda.
-    type Response: Serialize + Send + 'static;
-}
-
-/// What a source does for its consumer; in a private module, so that nobody else can.
-pub trait Split: Sized {
-    /// The service's name, for messages to people.
-    const NAME: &'static str;
+/// A service that sends messages to Lambda; `R` is one of them, as `aws_lambda_events` has it.
+pub(super) struct Source<R> {
+    /// Its name, for messages to people.
+    pub(super) name: &'static str,
     /// What it can be told of a failure.
-    const REPORTING: Reporting;
+    pub(super) reporting: Reporting,
     /// Whether its partial responses are used unless the user says otherwise.
-    const PARTIAL_BY_DEFAULT: bool;
-
-    /// Takes an event apart.
-    fn split(event: &str, order: Order) -> Result<Batch<Self>, BatchError>
-    where
-        Self: Source;
-
+    pub(super) partial_response: bool,
     /// Where the key stands by default.
-    fn default_key() -> MessageKey<Self::Record>
-    where
-        Self: Source;
-
-    /// The response in the source's own type.
-    fn respond(response: BatchResponse) -> Self::Response
-    where
-        Self: Source;
+    pub(super) key: fn() -> MessageKey<R>,
+    /// Takes an event apart.
+    pub(super) split: fn(&str, Order) -> Result<Batch<R>, BatchError>,
 }
 
 /// The messages of an event.
-#[derive(Debug)]
-pub struct Batch<S: Source> {
-    pub(crate) messages: Vec<Incoming<S::Record>>,
+pub(super) struct Batch<R> {
+    pub(super) messages: Vec<Incoming<R>>,
     /// The state of a tumbling window, to be handed back.
-    pub(crate) state: Option<Box<RawValue>>,
+    pub(super) state: Option<Box<RawValue>>,
 }
 
-impl<S: Source> Batch<S> {
+impl<R> Batch<R> {
     /// Of an event of the usual shape, each of whose records stands for itself.
     fn of_records(
         event: &str,
-        incoming: impl Fn(&Raw<'_>) -> Incoming<S::Record>,
+        service: &str,
+        incoming: impl Fn(&Raw<'_>) -> Incoming<R>,
     ) -> Result<Self, BatchError> {
-        let (records, state) = records(event, S::NAME)?;
+        let (records, state) = records(event, service)?;
         let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
         Ok(Self { messages, state })
     }
@@ -104,9 +64,11 @@ pub(crate) struct Incoming<R> {
     pub(crate) item: Option<ItemIdentifier>,
     /// Whose order it stands in, if any.
     pub(crate) group: Option<String>,
-    /// What it says, or why that cannot be read.
-    pub(crate) content: Result<Content<R>, Unreadable>,
+    pub(crate) content: Content<R>,
 }
+
+/// A record and what it says, or why it cannot be read.
+pub(crate) type Content<R> = Result<(R, Body), Unreadable>;
 
 /// Why a message cannot be read; neither quotes it.
 #[derive(Debug)]
@@ -121,18 +83,6 @@ impl From<String> for Unreadable {
     fn from(reason: String) -> Self {
         Self::Malformed(reason)
     }
-}
-
-impl<R> Debug for Incoming<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Incoming").field("item", &self.item).finish_non_exhaustive()
-    }
-}
-
-/// A message that can be read.
-pub(crate) struct Content<R> {
-    pub(crate) record: R,
-    pub(crate) body: Body,
 }
 
 /// What of a message its key is found in, and what it is compared by.

@@ -1,39 +1,22 @@
-//! Amazon S3 event notifications.
+//! Amazon S3 event notifications: an asynchronous invocation, which Lambda retries as a whole.
 
 use aws_lambda_events::s3::S3EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
+use super::{Batch, Body, Content, Incoming, Raw, Source};
 use crate::fingerprint::Fingerprint;
-use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
-use crate::messages::response::{BatchResponse, Reporting};
-use crate::messages::settings::Order;
+use crate::messages::response::Reporting;
 
-/// Amazon S3 event notifications: an asynchronous invocation, which Lambda retries as a whole.
-#[derive(Clone, Copy, Debug)]
-pub struct S3;
+const NAME: &str = "Amazon S3";
 
-impl Source for S3 {
-    type Record = S3EventRecord;
-    type Response = ();
-}
-
-impl Split for S3 {
-    const NAME: &'static str = "Amazon S3";
-    const REPORTING: Reporting = Reporting::Event;
-    const PARTIAL_BY_DEFAULT: bool = false;
-
-    fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        Batch::of_records(event, incoming)
-    }
-
-    fn default_key() -> MessageKey<S3EventRecord> {
-        MessageKey::broker_id()
-    }
-
-    fn respond(_: BatchResponse) {}
-}
+pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
+    name: NAME,
+    reporting: Reporting::Event,
+    partial_response: false,
+    key: MessageKey::broker_id,
+    split: |event, _| Batch::of_records(event, NAME, incoming),
+};
 
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
     // Only the log is told of it: by what S3 calls the change, not by the name of the object.
@@ -41,8 +24,8 @@ fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
     Incoming { item, group: None, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, Unreadable> {
-    let record: S3EventRecord = raw.read("/eventSource", "aws:s3", S3::NAME)?;
+fn content(raw: &Raw<'_>) -> Content<S3EventRecord> {
+    let record: S3EventRecord = raw.read("/eventSource", "aws:s3", NAME)?;
     let (bucket, object) = (&record.s3.bucket, &record.s3.object);
     // Neither a bucket's name nor a version nor what follows it has a `/`.
     let version = object.version_id.as_deref().unwrap_or_default();
@@ -68,5 +51,5 @@ fn content(raw: &Raw<'_>) -> Result<Content<S3EventRecord>, Unreadable> {
         .finish();
     let payload = raw.text.as_bytes().to_vec();
     let attributes = Attributes::default();
-    Ok(Content { record, body: Body { payload, attributes, broker_id, fingerprint } })
+    Ok((record, Body { payload, attributes, broker_id, fingerprint }))
 }

@@ -1,59 +1,37 @@
-//! Amazon SNS.
+//! Amazon SNS: an asynchronous invocation, which Lambda retries as a whole.
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable};
-use crate::messages::error::BatchError;
-use crate::messages::key::{Attributes, MessageKey};
-use crate::messages::response::{BatchResponse, Reporting};
-use crate::messages::settings::Order;
+use super::{Batch, Body, Content, Incoming, Raw, Source};
+use crate::messages::key::{BINARY, MessageKey};
+use crate::messages::response::Reporting;
 
-/// Amazon SNS: an asynchronous invocation, which Lambda retries as a whole.
-#[derive(Clone, Copy, Debug)]
-pub struct Sns;
+const NAME: &str = "Amazon SNS";
 
-impl Source for Sns {
-    type Record = SnsRecord;
-    type Response = ();
-}
-
-impl Split for Sns {
-    const NAME: &'static str = "Amazon SNS";
-    const REPORTING: Reporting = Reporting::Event;
-    const PARTIAL_BY_DEFAULT: bool = false;
-
-    fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        Batch::of_records(event, incoming)
-    }
-
-    fn default_key() -> MessageKey<SnsRecord> {
-        MessageKey::default_attribute()
-    }
-
-    fn respond(_: BatchResponse) {}
-}
+pub(in crate::messages) const SOURCE: Source<SnsRecord> = Source {
+    name: NAME,
+    reporting: Reporting::Event,
+    partial_response: false,
+    key: MessageKey::default_attribute,
+    split: |event, _| Batch::of_records(event, NAME, incoming),
+};
 
 fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
     Incoming { item: raw.item("/Sns/MessageId"), group: None, content: content(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<SnsRecord>, Unreadable> {
-    let record: SnsRecord = raw.read("/EventSource", "aws:sns", Sns::NAME)?;
+fn content(raw: &Raw<'_>) -> Content<SnsRecord> {
+    let record: SnsRecord = raw.read("/EventSource", "aws:sns", NAME)?;
     check_type(&record.sns.sns_message_type)?;
-    let mut attributes = Attributes::default();
-    for (name, attribute) in &record.sns.message_attributes {
-        attributes.push(name, text(attribute));
-    }
+    let attributes = record.sns.message_attributes.iter();
+    let attributes = attributes.map(|(name, attribute)| (name.clone(), text(attribute))).collect();
     let payload = record.sns.message.clone().into_bytes();
     let body = Body::new(payload, attributes, Some(record.sns.message_id.clone()));
-    Ok(Content { record, body })
+    Ok((record, body))
 }
 
 fn text(attribute: &MessageAttribute) -> Result<String, &'static str> {
-    match attribute.data_type.as_str() {
-        "Binary" => Err("is binary, and a key is text"),
-        _ => Ok(attribute.value.clone()),
-    }
+    if attribute.data_type == "Binary" { Err(BINARY) } else { Ok(attribute.value.clone()) }
 }
 
 /// The `Type` of what SNS sends of a message. It also sends questions of its own, whether to subscribe.

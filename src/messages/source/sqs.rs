@@ -1,43 +1,30 @@
-//! Amazon SQS, standard and FIFO.
+//! Amazon SQS, standard and FIFO: standard queues without order, FIFO queues in order of each
+//! message group.
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, Split, Unreadable, records};
+use super::{Batch, Body, Content, Incoming, Raw, Source, records};
 use crate::messages::error::BatchError;
-use crate::messages::key::{Attributes, MessageKey};
-use crate::messages::response::{BatchResponse, Reporting};
-use crate::messages::settings::Order;
+use crate::messages::key::{BINARY, MessageKey};
+use crate::messages::response::Reporting;
 
-/// Amazon SQS: standard queues without order, FIFO queues in order of each message group.
-#[derive(Clone, Copy, Debug)]
-pub struct Sqs;
+const NAME: &str = "Amazon SQS";
 
-impl Source for Sqs {
-    type Record = SqsMessage;
-    type Response = BatchResponse;
-}
+pub(in crate::messages) const SOURCE: Source<SqsMessage> = Source {
+    name: NAME,
+    reporting: Reporting::Items,
+    partial_response: true,
+    key: MessageKey::default_attribute,
+    split: |event, _| split(event),
+};
 
-impl Split for Sqs {
-    const NAME: &'static str = "Amazon SQS";
-    const REPORTING: Reporting = Reporting::Items;
-    const PARTIAL_BY_DEFAULT: bool = true;
-
-    fn split(event: &str, _: Order) -> Result<Batch<Self>, BatchError> {
-        let (records, _) = records(event, Self::NAME)?;
-        let raws: Vec<_> = records.iter().map(|record| Raw::new(record)).collect();
-        // Of one queue, all of them. A group alone does not tell: a fair standard queue has them too.
-        let is_fifo = raws.iter().any(|raw| raw.text("/eventSourceARN").is_some_and(is_fifo));
-        let messages = raws.iter().map(|raw| incoming(raw, is_fifo)).collect();
-        Ok(Batch { messages, state: None })
-    }
-
-    fn default_key() -> MessageKey<SqsMessage> {
-        MessageKey::default_attribute()
-    }
-
-    fn respond(response: BatchResponse) -> BatchResponse {
-        response
-    }
+fn split(event: &str) -> Result<Batch<SqsMessage>, BatchError> {
+    let (records, _) = records(event, NAME)?;
+    let raws: Vec<_> = records.iter().map(|record| Raw::new(record)).collect();
+    // Of one queue, all of them. A group alone does not tell: a fair standard queue has them too.
+    let is_fifo = raws.iter().filter_map(|raw| raw.text("/eventSourceARN")).any(is_fifo);
+    let messages = raws.iter().map(|raw| incoming(raw, is_fifo)).collect();
+    Ok(Batch { messages, state: None })
 }
 
 /// The name of a FIFO queue ends so, and no other one's does.
@@ -55,17 +42,12 @@ fn incoming(raw: &Raw<'_>, is_fifo: bool) -> Incoming<SqsMessage> {
     }
 }
 
-fn content(raw: &Raw<'_>) -> Result<Content<SqsMessage>, Unreadable> {
-    let record: SqsMessage = raw.read("/eventSource", "aws:sqs", Sqs::NAME)?;
-    let mut attributes = Attributes::default();
-    for (name, attribute) in &record.message_attributes {
-        attributes.push(name, text(attribute));
-    }
+fn content(raw: &Raw<'_>) -> Content<SqsMessage> {
+    let record: SqsMessage = raw.read("/eventSource", "aws:sqs", NAME)?;
+    let text = |attribute: &SqsMessageAttribute| attribute.string_value.clone().ok_or(BINARY);
+    let attributes = record.message_attributes.iter();
+    let attributes = attributes.map(|(name, attribute)| (name.clone(), text(attribute))).collect();
     let payload = record.body.clone().unwrap_or_default().into_bytes();
     let body = Body::new(payload, attributes, record.message_id.clone());
-    Ok(Content { record, body })
-}
-
-fn text(attribute: &SqsMessageAttribute) -> Result<String, &'static str> {
-    attribute.string_value.clone().ok_or("is binary, and a key is text")
+    Ok((record, body))
 }

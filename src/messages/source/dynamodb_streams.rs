@@ -1,0 +1,44 @@
+//! Amazon DynamoDB Streams: in order of each shard, or of each item.
+
+use aws_lambda_events::dynamodb::EventRecord;
+use serde_json::Value;
+
+use super::{Batch, Body, Content, Incoming, Raw, Source};
+use crate::messages::key::{Attributes, MessageKey};
+use crate::messages::response::Reporting;
+use crate::messages::settings::Order;
+
+const NAME: &str = "DynamoDB Streams";
+
+pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
+    name: NAME,
+    reporting: Reporting::First,
+    partial_response: true,
+    key: MessageKey::broker_id,
+    split: |event, order| Batch::of_records(event, NAME, |raw| incoming(raw, order)),
+};
+
+fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
+    let group = match order {
+        // A batch is of one shard.
+        Order::Source => Some(String::new()),
+        Order::Key => raw.tree.pointer("/dynamodb/Keys").and_then(Value::as_object).map(|keys| {
+            // Sorted here: whether a tree sorts its members is a matter of serde_json's features.
+            let mut keys: Vec<String> =
+                keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            keys.sort_unstable();
+            keys.join(",")
+        }),
+    };
+    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, content: content(raw) }
+}
+
+fn content(raw: &Raw<'_>) -> Content<EventRecord> {
+    let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", NAME)?;
+    let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
+        (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),
+        _ => None,
+    };
+    let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
+    Ok((record, body))
+}
