@@ -1,13 +1,11 @@
 //! One record, for people and for programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dynamodb_idempotency::admin::{
-    Admin, Danger, Select, StoredAnswer, StoredBody, StoredRecord, StoredState, StoredStep,
-};
+use dynamodb_idempotency::admin::{Admin, Danger, Select, StoredAnswer, StoredRecord, StoredState};
 use dynamodb_idempotency::{Error, KeyForm, Scope};
 use serde_json::{Value, json};
 
@@ -151,13 +149,15 @@ pub(crate) fn text(record: &StoredRecord) -> String {
     };
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
-    for step in record.steps.iter().flatten() {
-        let result = step.result.as_deref().unwrap_or(if step.is_encoded {
-            "done; its result is encoded by a codec"
-        } else {
-            "done; its result could not be stored"
-        });
-        fields.push(("step", format!("{}: {}", plain(&step.name), plain(result))));
+    for (name, result) in record.steps.iter().flatten() {
+        let result = match result {
+            StoredAnswer::Json(text) => plain(text),
+            StoredAnswer::Encoded { .. } => "done; its result is encoded by a codec".to_owned(),
+            StoredAnswer::Http { .. }
+            | StoredAnswer::InParts { .. }
+            | StoredAnswer::Unavailable(_) => "done; its result could not be stored".to_owned(),
+        };
+        fields.push(("step", format!("{}: {result}", plain(name))));
     }
     fields.extend(answer.map(|answer| ("answer", answer_text(answer))));
     table::fields(&fields)
@@ -171,10 +171,10 @@ fn answer_text(answer: &StoredAnswer) -> String {
             lines.extend(headers.iter().map(|(name, value)| {
                 format!("{}: {}", plain(name), plain(&String::from_utf8_lossy(value)))
             }));
-            lines.push(match body {
-                StoredBody::Text(text) => plain_lines(text),
-                StoredBody::Binary(bytes) => format!("({} bytes)", bytes.len()),
-                StoredBody::Empty => "(no body)".to_owned(),
+            lines.push(match std::str::from_utf8(body) {
+                Ok("") => "(no body)".to_owned(),
+                Ok(text) => plain_lines(text),
+                Err(_) => format!("({} bytes)", body.len()),
             });
             lines.join("\n")
         }
@@ -208,7 +208,7 @@ pub(crate) fn summary(record: &StoredRecord) -> Value {
         "lease_left_s": record.lease_left().map(|left| left.as_secs()),
         "abandoned_for_s": record.abandoned_for().map(|over| over.as_secs()),
         "is_expired": record.is_expired(),
-        "steps": record.steps.as_ref().map(Vec::len),
+        "steps": record.steps.as_ref().map(BTreeMap::len),
         "seen_at": time(record.seen_at),
     })
 }
@@ -233,12 +233,14 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
     document
 }
 
-fn step_document(step: &StoredStep) -> Value {
-    let mut document = json!({"name": step.name, "result": step.result});
-    if step.is_encoded {
-        document["encoded"] = json!(true);
+fn step_document((name, result): (&String, &StoredAnswer)) -> Value {
+    match result {
+        StoredAnswer::Json(text) => json!({"name": name, "result": text}),
+        StoredAnswer::Encoded { .. } => json!({"name": name, "result": null, "encoded": true}),
+        StoredAnswer::Http { .. } | StoredAnswer::InParts { .. } | StoredAnswer::Unavailable(_) => {
+            json!({"name": name, "result": null})
+        }
     }
-    document
 }
 
 fn answer_document(answer: &StoredAnswer) -> Value {
@@ -247,10 +249,10 @@ fn answer_document(answer: &StoredAnswer) -> Value {
         StoredAnswer::Http { status, headers, body } => {
             let headers: Vec<_> =
                 headers.iter().map(|(name, value)| json!([name, text_or_base64(value)])).collect();
-            let body = match body {
-                StoredBody::Text(text) => json!({"text": text}),
-                StoredBody::Binary(bytes) => json!({"base64": STANDARD.encode(bytes)}),
-                StoredBody::Empty => Value::Null,
+            let body = match std::str::from_utf8(body) {
+                Ok("") => Value::Null,
+                Ok(text) => json!({"text": text}),
+                Err(_) => json!({"base64": STANDARD.encode(body)}),
             };
             json!({"status": status, "headers": headers, "body": body})
         }

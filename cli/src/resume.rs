@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use dynamodb_idempotency::admin::Cursor;
-
 /// The parts of a scan that are not read to their end, and where each goes on; `None` at its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
     pub(crate) parts: u32,
-    pub(crate) rest: BTreeMap<u32, Option<Cursor>>,
+    pub(crate) rest: BTreeMap<u32, Option<String>>,
 }
 
 impl Resume {
@@ -49,8 +47,7 @@ fn read(text: &str) -> Option<Resume> {
     for segment in segments {
         let (part, cursor) = segment.split_once(':')?;
         let part = part.parse().ok().filter(|part| *part < parts)?;
-        let cursor = if cursor.is_empty() { None } else { Some(cursor.parse().ok()?) };
-        rest.insert(part, cursor);
+        rest.insert(part, (!cursor.is_empty()).then(|| cursor.to_owned()));
     }
     (!rest.is_empty()).then_some(Resume { parts, rest })
 }
@@ -72,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_refused() {
-        for wrong in ["", "4", "x.0:", "4.4:", "4.0", "4.0:!", "4.0:W10"] {
+        for wrong in ["", "4", "x.0:", "4.4:", "4.0"] {
             assert!(wrong.parse::<Resume>().is_err(), "{wrong}");
         }
     }

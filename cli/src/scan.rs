@@ -118,7 +118,7 @@ pub(crate) async fn scan_after(
                 if locked(progress).is_over(options.limit) {
                     return;
                 }
-                let read = admin.page(part, parts, select, after.take()).await;
+                let read = admin.page(part, parts, select, after.as_deref()).await;
                 let read = match read {
                     Ok(brought) => work(&brought).await.map(|()| brought),
                     Err(error) => Err(error),

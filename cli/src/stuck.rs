@@ -1,5 +1,6 @@
 //! `idempotency stuck`
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -86,7 +87,7 @@ fn text(stuck: &[StoredRecord]) -> String {
                 record.attempt.to_string(),
                 time_and_distance(record.created_at, record.seen_at),
                 span(record.abandoned_for().unwrap_or_default()),
-                record.steps.as_ref().map_or(0, Vec::len).to_string(),
+                record.steps.as_ref().map_or(0, BTreeMap::len).to_string(),
             ]
         })
         .collect();

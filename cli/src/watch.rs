@@ -1,5 +1,6 @@
 //! `idempotency watch`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -83,13 +84,13 @@ fn has_ended(record: &StoredRecord) -> bool {
 
 /// What has to change for a record to be shown again: a lease that merely runs out is news too.
 fn face(record: &StoredRecord) -> (StoredState, u32, String, usize, bool) {
-    let steps = record.steps.as_ref().map_or(0, Vec::len);
+    let steps = record.steps.as_ref().map_or(0, BTreeMap::len);
     let is_live = record.lease_left().is_some();
     (record.state.clone(), record.attempt, record.owner.clone(), steps, is_live)
 }
 
 fn line(found: &StoredRecord) -> String {
-    let steps = found.steps.as_ref().map_or(0, Vec::len) as u64;
+    let steps = found.steps.as_ref().map_or(0, BTreeMap::len) as u64;
     let steps = match steps {
         0 => String::new(),
         steps => format!(", {} done", count(steps, "step", "steps")),

@@ -2,8 +2,9 @@
 
 use crate::answer::codec::Coder;
 use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
+use crate::record::{Checkpoint, NoResult};
 
-/// What repeats of a finished operation get.
+/// What repeats of a finished operation get, or later attempts of a step that is done.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -17,7 +18,7 @@ use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredAnswer {
-    /// A function's result, or its error: JSON text, letter for letter.
+    /// The result of a function or a step, or a function's error: JSON text, letter for letter.
     Json(String),
     /// An HTTP response.
     Http {
@@ -25,8 +26,8 @@ pub enum StoredAnswer {
         status: u16,
         /// Names and values in the order in which they were sent; a name may repeat.
         headers: Vec<(String, Vec<u8>)>,
-        /// Its body.
-        body: StoredBody,
+        /// Its body; empty if it has none.
+        body: Vec<u8>,
     },
     /// There was an answer, and it could not be stored, or cannot be read, for this reason.
     Unavailable(String),
@@ -47,40 +48,31 @@ pub enum StoredAnswer {
     },
 }
 
-/// The body of a stored HTTP response.
-///
-/// ```
-/// use dynamodb_idempotency::admin::StoredBody;
-///
-/// fn shown(body: &StoredBody) -> String {
-///     match body {
-///         StoredBody::Empty => String::new(),
-///         StoredBody::Text(text) => text.clone(),
-///         StoredBody::Binary(bytes) => format!("{} bytes", bytes.len()),
-///     }
-/// }
-/// assert_eq!(shown(&StoredBody::Binary(vec![0; 3])), "3 bytes");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoredBody {
-    /// None.
-    Empty,
-    /// Text.
-    Text(String),
-    /// Bytes.
-    Binary(Vec<u8>),
-}
-
 impl StoredAnswer {
     /// What stands in the record itself. Takes no more memory than for `max_bytes`.
     pub(super) fn in_record(stored: Stored, max_bytes: usize, coder: Coder<'_>) -> Self {
-        let number = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
         if let Some(bytes) = stored.custom_bytes().filter(|_| !coder.is_set()) {
-            return Self::Encoded { bytes: number(bytes) };
+            return Self::Encoded { bytes: bytes as u64 };
         }
         match stored.in_record(max_bytes, coder) {
             Ok(answer) => answer.into(),
-            Err(Manifest { parts, bytes, .. }) => Self::InParts { parts, bytes: number(bytes) },
+            Err(Manifest { parts, bytes, .. }) => Self::InParts { parts, bytes: bytes as u64 },
+        }
+    }
+}
+
+impl StoredAnswer {
+    /// The result of a step.
+    pub(super) fn of_step(name: &str, step: &Checkpoint, coder: Coder<'_>) -> Self {
+        match (step, step.json(name, coder)) {
+            (_, Ok(json)) => Self::Json(json.into_owned()),
+            (Checkpoint::Encoded(bytes), Err(_)) if !coder.is_set() => {
+                Self::Encoded { bytes: bytes.len() as u64 }
+            }
+            (_, Err(NoResult::Unread(reason))) => Self::Unavailable(reason),
+            (_, Err(NoResult::NeverStored)) => {
+                Self::Unavailable("its result could not be stored".to_owned())
+            }
         }
     }
 }
@@ -91,9 +83,9 @@ impl From<Answer> for StoredAnswer {
             Answer::Json(text) => Self::Json(text),
             Answer::Http(HttpAnswer { status, headers, body }) => {
                 let body = match body {
-                    HttpBody::Empty => StoredBody::Empty,
-                    HttpBody::Text(text) => StoredBody::Text(text),
-                    HttpBody::Binary(bytes) => StoredBody::Binary(bytes),
+                    HttpBody::Empty => Vec::new(),
+                    HttpBody::Text(text) => text.into_bytes(),
+                    HttpBody::Binary(bytes) => bytes,
                 };
                 Self::Http { status, headers, body }
             }

@@ -30,10 +30,10 @@ mod release;
 mod scan;
 mod sweep;
 
-pub use self::answer::{StoredAnswer, StoredBody};
-pub use self::record::{Danger, StoredRecord, StoredState, StoredStep};
+pub use self::answer::StoredAnswer;
+pub use self::record::{Danger, StoredRecord, StoredState};
 pub use self::release::Released;
-pub use self::scan::{Cursor, Page, Select, TableSize, Unreadable};
+pub use self::scan::{Page, Select, TableSize, Unreadable};
 pub use self::sweep::Expired;
 
 use crate::dynamodb::Table;

@@ -1,6 +1,6 @@
 //! A record as plain data.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::record::{Checkpoint, Item, Record, State, Version};
+use crate::record::{Item, Record, State, Version};
 use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
 
@@ -50,8 +50,8 @@ pub struct StoredRecord {
     pub created_at: SystemTime,
     /// When its retention ends, in DynamoDB's time.
     pub expires_at: SystemTime,
-    /// The steps that are done, by name; `None` if no step was ever stored.
-    pub steps: Option<Vec<StoredStep>>,
+    /// The results of the steps that are done, by name; `None` if no step was ever stored.
+    pub steps: Option<BTreeMap<String, StoredAnswer>>,
     /// DynamoDB's time when the record was read.
     pub seen_at: SystemTime,
     pub(super) record_key: RecordKey,
@@ -101,35 +101,6 @@ pub enum StoredState {
     },
     /// Nobody owns it: the next request runs it, whatever its payload.
     Released,
-}
-
-/// A step that is done.
-///
-/// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
-/// let order = idempotency.operation("orders").key("42");
-/// order
-///     .run(async |execution| {
-///         execution.step("reserve", async { Ok::<_, std::io::Error>(7) }).await?;
-///         let record = sandbox.record("orders", "42").read().await?.expect("a record");
-///         let steps = record.steps.expect("a step is done");
-///         assert_eq!((steps[0].name.as_str(), steps[0].result.as_deref()), ("reserve", Some("7")));
-///         Ok::<_, Box<dyn std::error::Error>>(())
-///     })
-///     .await
-///     .map_err(|error| error.to_string())?;
-/// # Ok(()) });
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoredStep {
-    /// Its name.
-    pub name: String,
-    /// Its result as JSON text; `None` if it could not be stored, or cannot be read.
-    pub result: Option<String>,
-    /// Whether an [`AnswerCodec`](crate::AnswerCodec) has encoded it, and this program has not decoded
-    /// it.
-    pub is_encoded: bool,
 }
 
 /// Why releasing a record may do harm.
@@ -192,25 +163,25 @@ impl StoredRecord {
             created_at: record.created_at.to_system(),
             expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
             steps: record.steps.map(|steps| {
-                let mut stored: Vec<_> = steps
-                    .names()
-                    .map(|name| {
-                        let step = steps.get(name);
-                        let result = step.and_then(|step| step.json(name, coder).ok());
-                        let is_encoded =
-                            result.is_none() && matches!(step, Some(Checkpoint::Encoded(_)));
-                        let result = result.map(Cow::into_owned);
-                        StoredStep { name: name.to_owned(), result, is_encoded }
-                    })
-                    .collect();
-                stored.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-                stored
+                let result = |(name, step): (&str, _)| {
+                    (name.to_owned(), StoredAnswer::of_step(name, step, coder))
+                };
+                steps.iter().map(result).collect()
             }),
             seen_at: seen_at.to_system(),
             record_key,
             version,
             item,
         })
+    }
+
+    fn lease_expires_at(&self) -> Option<SystemTime> {
+        match self.state {
+            StoredState::Pending { lease_expires_at } => Some(lease_expires_at),
+            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+                None
+            }
+        }
     }
 
     /// As the table has it: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
@@ -222,14 +193,7 @@ impl StoredRecord {
     /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
     #[must_use]
     pub fn lease_left(&self) -> Option<Duration> {
-        match self.state {
-            StoredState::Pending { lease_expires_at } => {
-                lease_expires_at.duration_since(self.seen_at).ok()
-            }
-            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-                None
-            }
-        }
+        self.lease_expires_at()?.duration_since(self.seen_at).ok()
     }
 
     /// How long its owner's lease had been over when it was read; `None` if the lease is live, or
@@ -251,15 +215,8 @@ impl StoredRecord {
     /// ```
     #[must_use]
     pub fn abandoned_for(&self) -> Option<Duration> {
-        match self.state {
-            StoredState::Pending { lease_expires_at } => {
-                let over = self.seen_at.duration_since(lease_expires_at).ok();
-                over.filter(|over| !over.is_zero())
-            }
-            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-                None
-            }
-        }
+        let over = self.seen_at.duration_since(self.lease_expires_at()?).ok();
+        over.filter(|over| !over.is_zero())
     }
 
     /// Whether its retention is over, so that it counts as absent until DynamoDB deletes it.

@@ -3,6 +3,7 @@
 use super::{Admin, StoredRecord, StoredState};
 use crate::dynamodb::WriteOutcome;
 use crate::error::{Error, ErrorKind};
+use crate::record::Item;
 
 /// The result of a release.
 ///
@@ -81,23 +82,33 @@ impl Admin<'_> {
         let table = self.table();
         let StoredRecord { record_key, attempt, version, .. } = record;
         let reply = table.release_seen(record_key, *attempt, version).await;
-        match reply.outcome {
-            WriteOutcome::Applied => Ok(Released::Released),
-            WriteOutcome::Refused(None) => Ok(Released::Gone),
-            WriteOutcome::Refused(Some(item)) => {
+        match known(reply.outcome, "whether the record is released is not known: look again")? {
+            Ok(()) => Ok(Released::Released),
+            Err(None) => Ok(Released::Gone),
+            Err(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
                 let now = StoredRecord::read(self.core, item, now)?;
                 // By an earlier try, whose answer was lost, or by somebody else.
                 let is_released = now.state == StoredState::Released && now.owner == record.owner;
                 Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })
             }
-            WriteOutcome::Conflict(error)
-            | WriteOutcome::Invalid(error)
-            | WriteOutcome::NotApplied(error) => Err(error),
-            WriteOutcome::Unknown(error) => {
-                let message = "whether the record is released is not known: look again";
-                Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
-            }
+        }
+    }
+}
+
+/// Whether a write was applied; or what stands there instead.
+pub(super) fn known(
+    outcome: WriteOutcome,
+    unknown: &str,
+) -> Result<Result<(), Option<Item>>, Error> {
+    match outcome {
+        WriteOutcome::Applied => Ok(Ok(())),
+        WriteOutcome::Refused(found) => Ok(Err(found)),
+        WriteOutcome::Conflict(error)
+        | WriteOutcome::Invalid(error)
+        | WriteOutcome::NotApplied(error) => Err(error),
+        WriteOutcome::Unknown(error) => {
+            Err(Error::new(ErrorKind::OutcomeUnknown, unknown).with_source(error))
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Reading the whole table, in parts side by side.
 
-use std::fmt;
-use std::str::FromStr;
+use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
 
 use super::record::{pk, record_key};
 use super::{Admin, Expired, StoredRecord};
@@ -45,59 +45,26 @@ pub enum Select {
     Expired,
 }
 
-/// The place at which a part of a scan continues. It can be kept as text, and another process can
-/// continue the scan. It contains a key of the table, in base64.
+/// The result of one request of a scan.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
-/// use std::time::Duration;
+/// use dynamodb_idempotency::admin::{Page, Select};
 ///
-/// use dynamodb_idempotency::admin::{Cursor, Select};
-///
-/// let pending = sandbox.record("payments", "order-42");
-/// pending.pending(Duration::from_secs(30)).await?;
-/// let (mut after, mut records): (Option<Cursor>, _) = (None, 0);
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// let (mut records, mut after) = (0, None::<String>);
 /// loop {
-///     let page = idempotency.admin().page(0, 1, Select::All, after).await?;
+///     let page: Page = idempotency.admin().page(0, 1, Select::All, after.as_deref()).await?;
+///     assert!(page.unreadable.is_empty());
 ///     records += page.records.len();
 ///     after = page.next;
-///     let Some(next) = &after else { break };
-///     after = Some(next.to_string().parse()?);
+///     if after.is_none() {
+///         break;
+///     }
 /// }
 /// assert_eq!(records, 1);
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug)]
-pub struct Cursor(Item);
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys of tables that fit the schema are texts.
-        let texts = self.0.iter().filter_map(|(name, value)| Some((name, value.as_s().ok()?)));
-        let mut texts: Vec<_> = texts.collect();
-        texts.sort_unstable();
-        let json = serde_json::to_string(&texts).map_err(|_| fmt::Error)?;
-        f.write_str(&URL_SAFE_NO_PAD.encode(json))
-    }
-}
-
-impl FromStr for Cursor {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let json = URL_SAFE_NO_PAD.decode(text).ok();
-        let texts: Option<Vec<(String, String)>> =
-            json.and_then(|json| serde_json::from_slice(&json).ok());
-        let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
-            let message = "this is not a place in a scan: use one that a scan has returned";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        };
-        let values = texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text)));
-        Ok(Self(values.collect()))
-    }
-}
-
-/// The result of one request of a scan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page {
@@ -107,8 +74,9 @@ pub struct Page {
     pub expired: Vec<Expired>,
     /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
-    /// Where this part continues; `None` at its end.
-    pub next: Option<Cursor>,
+    /// Where this part continues; `None` at its end. It can be kept, and another process can
+    /// continue the scan. It contains a key of the table, in base64.
+    pub next: Option<String>,
     /// How many items were read, with those that were not selected.
     pub scanned: u64,
     /// The read units that it consumed; 0 if DynamoDB does not say.
@@ -160,6 +128,25 @@ impl TableSize {
     pub const fn read_units(self) -> u64 {
         self.bytes.div_ceil(8 * 1024)
     }
+}
+
+/// The place after this key, as text.
+fn place_of(key: &Item) -> String {
+    // Keys of tables that fit the schema are texts.
+    let texts = key.iter().filter_map(|(name, value)| Some((name, value.as_s().ok()?)));
+    let texts: BTreeMap<_, _> = texts.collect();
+    URL_SAFE_NO_PAD.encode(json!(texts).to_string())
+}
+
+fn key_at(place: &str) -> Result<Item, Error> {
+    let json = URL_SAFE_NO_PAD.decode(place).ok();
+    let texts: Option<BTreeMap<String, String>> =
+        json.and_then(|json| serde_json::from_slice(&json).ok());
+    let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
+        let message = "this is not a place in a scan: use one that a scan has returned";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    };
+    Ok(texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text))).collect())
 }
 
 impl Page {
@@ -241,13 +228,14 @@ impl<'a> Admin<'a> {
     /// # Errors
     /// [`ErrorKind::Configuration`] without a table, credentials or
     /// `dynamodb:Scan` (`dynamodb:Query` with a composite key), and for a part beyond `parts`;
+    /// [`ErrorKind::InvalidInput`] for an `after` that no page has given;
     /// [`ErrorKind::Unavailable`] when DynamoDB throttles or fails.
     pub async fn page(
         &self,
         part: u32,
         parts: u32,
         select: Select,
-        after: Option<Cursor>,
+        after: Option<&str>,
     ) -> Result<Page, Error> {
         let table = self.table();
         let status = match select {
@@ -256,14 +244,15 @@ impl<'a> Admin<'a> {
         };
         let only = Only { status, prefix: self.scope.map(Scope::as_str) };
         let part = Part { number: part, of: parts };
-        let reply = table.scan(part, only, after.map(|Cursor(key)| key)).await;
+        let after = after.map(key_at).transpose()?;
+        let reply = table.scan(part, only, after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let read = reply.outcome.or_error(&table.name, table.scan_action())?;
         let mut page = Page {
             records: Vec::new(),
             expired: Vec::new(),
             unreadable: Vec::new(),
-            next: read.next.map(Cursor),
+            next: read.next.as_ref().map(place_of),
             scanned: read.scanned,
             consumed: read.consumed,
         };
@@ -288,5 +277,25 @@ impl<'a> Admin<'a> {
         let Some(scope) = self.scope else { return true };
         let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));
         rest.is_some_and(|rest| rest.starts_with(['#', '/']))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_was_told() {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let key = [("PK", "I"), ("SK", "payments#1")];
+        let key: Item = key.map(|(name, value)| (name.to_owned(), text(value))).into();
+        assert_eq!(key_at(&place_of(&key)).unwrap(), key);
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for wrong in ["", "!", "W10", "e30"] {
+            assert_eq!(key_at(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Deleting what is long expired, by hand.
 
 use super::Admin;
-use crate::dynamodb::{self, WriteOutcome};
-use crate::error::{Error, ErrorKind};
+use super::release::known;
+use crate::dynamodb;
+use crate::error::Error;
 
 /// A record, or a part of a large answer, that has been expired for more than an hour;
 /// [`Page::expired`](super::Page::expired) has them.
@@ -42,19 +43,12 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB does not answer: the item may be deleted, and it
+    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB does not answer: the item may be deleted, and it
     /// is safe to try again; others as everywhere.
     pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
-        match self.table().delete_expired(&expired.0).await.outcome {
-            WriteOutcome::Applied => Ok(true),
-            WriteOutcome::Refused(_) => Ok(false),
-            WriteOutcome::Conflict(error)
-            | WriteOutcome::Invalid(error)
-            | WriteOutcome::NotApplied(error) => Err(error),
-            WriteOutcome::Unknown(error) => {
-                let message = "whether the item is deleted is not known: sweep again";
-                Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error))
-            }
-        }
+        let reply = self.table().delete_expired(&expired.0).await;
+        let deleted =
+            known(reply.outcome, "whether the item is deleted is not known: sweep again")?;
+        Ok(deleted.is_ok())
     }
 }

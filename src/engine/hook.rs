@@ -132,7 +132,7 @@ impl Abandoned {
 
     /// The names of the steps that are done, in no order.
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(Checkpoints::names)
+        self.steps.iter().flat_map(Checkpoints::iter).map(|(name, _)| name)
     }
 
     /// The key with which the operation's attempts call another service, as

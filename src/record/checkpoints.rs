@@ -166,8 +166,8 @@ impl Checkpoints {
         self.0.get(name)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Checkpoint)> {
+        self.0.iter().map(|(name, step)| (name.as_str(), step))
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -175,6 +175,6 @@ impl Checkpoints {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.0.iter().map(|(name, step)| step.bytes(name)).sum()
+        self.iter().map(|(name, step)| step.bytes(name)).sum()
     }
 }

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+#[cfg(feature = "admin")]
+pub(crate) use self::checkpoints::NoResult;
 pub(crate) use self::checkpoints::{Checkpoint, Checkpoints};
 pub(crate) use self::owner::Owner;
 use crate::answer::Stored;

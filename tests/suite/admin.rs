@@ -198,10 +198,11 @@ async fn a_scan_has_each_record_once_whatever_its_parts() {
         for parts in [1, 3] {
             let mut keys = Vec::new();
             for part in 0..parts {
-                let mut after = None;
+                let mut after = None::<String>;
                 loop {
-                    let page = idempotency.admin().page(part, parts, Select::All, after).await;
-                    let page = page.unwrap();
+                    let admin = idempotency.admin();
+                    let page =
+                        admin.page(part, parts, Select::All, after.as_deref()).await.unwrap();
                     keys.extend(page.records.into_iter().map(|record| record.key));
                     after = page.next;
                     if after.is_none() {
