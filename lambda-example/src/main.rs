@@ -20,7 +20,7 @@ async fn main() -> Result<(), Error> {
     let idempotency = builder.log_first_runs(true).build()?;
     // Called where the function starts from snapshots (SnapStart), and nowhere else.
     let snapshots = Arc::new(idempotency.snapshot_hooks());
-    idempotency.preflight().scope(PAYMENTS_SCOPE).scope(TRANSFERS_SCOPE).await?;
+    idempotency.preflight([PAYMENTS_SCOPE, TRANSFERS_SCOPE]).await?;
     let payments = Payments::new(idempotency.client().clone(), table);
     let runtime = lambda::runtime(service(&idempotency, payments))?;
     runtime.register_snapstart_resource(snapshots).run_concurrent().await

@@ -34,7 +34,7 @@ impl Idempotency {
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
 /// let hooks = idempotency.snapshot_hooks();
-/// idempotency.preflight().scope("payments").await?;
+/// idempotency.preflight(["payments"]).await?;
 ///
 /// hooks.before_snapshot()?;
 /// // Here the machine is stopped, and goes on elsewhere at another time.

@@ -3,9 +3,6 @@
 
 pub(crate) mod finding;
 
-use std::fmt;
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
@@ -33,9 +30,21 @@ impl Idempotency {
     ///
     /// It takes two round trips, however many scopes there are: one for the table's state and keys
     /// (`dynamodb:DescribeTable`) and its time to live (`dynamodb:DescribeTimeToLive`), side by
-    /// side; and one for all permissions of all [scopes](Preflight::scope). Nothing is written: the
-    /// writes that it tries require an owner that does not exist, under a key that no record can
-    /// have (`scope#`).
+    /// side; and one for all permissions of all `scopes`. Nothing is written: the writes that it tries
+    /// require an owner that does not exist, under a key that no record can have (`scope#`).
+    ///
+    /// It checks whether records of each scope, and the parts of its large answers, may be read and
+    /// written, for the write units of some small writes that do not happen. A role that may use
+    /// the scope of an operation may use its tenants too: no need to name these. For a role that is
+    /// limited to its tenant, name that tenant's scope.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// for finding in idempotency.preflight(["payments", "transfers"]).await? {
+    ///     println!("{:7} {}: {finding}", finding.verdict, finding.subject);
+    /// }
+    /// # Ok(()) });
+    /// ```
     ///
     /// | what is found | what happens |
     /// |---|---|
@@ -46,8 +55,45 @@ impl Idempotency {
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
     /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
-    pub fn preflight(&self) -> Preflight<'_> {
-        Preflight { idempotency: self, scopes: Vec::new() }
+    ///
+    /// # Errors
+    /// As the table says.
+    pub async fn preflight(
+        &self,
+        scopes: impl IntoIterator<Item: Into<Scope>>,
+    ) -> Result<Vec<Finding>, Error> {
+        let core = &self.core;
+        if core.table.is_disabled {
+            let finding = Finding::warning("idempotency", "idempotency is switched off")
+                .fix(format!("unset {DISABLED_VARIABLE}"));
+            return Ok(vec![finding]);
+        }
+        let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();
+        let mut checks = Checks::new(&core.table);
+        checks.all(&scopes).await?;
+        let Checks { mut findings, silence, .. } = checks;
+        if let Some(error) = silence {
+            match core.policy.outage {
+                Outage::Closed => return Err(error),
+                Outage::Open => findings.push(
+                    Finding::warning("connection", error.in_full())
+                        .fix("handlers run without protection until it is back"),
+                ),
+            }
+        }
+        let told = |verdict| {
+            let told = findings.iter().filter(|finding| finding.verdict == verdict);
+            told.map(Finding::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let errors = told(Verdict::Error);
+        if !errors.is_empty() {
+            return Err(Error::new(ErrorKind::Configuration, errors));
+        }
+        let warnings = told(Verdict::Warning);
+        if !warnings.is_empty() {
+            tracing::warn!(table = core.table.name, "preflight: {warnings}");
+        }
+        Ok(findings)
     }
 
     /// Fetches credentials and opens the connection, with one request, for a function's start
@@ -80,86 +126,6 @@ impl Idempotency {
             Look::Seen(_) | Look::Denied(_) | Look::Declined(_) => Ok(()),
             Look::Wrong(error) | Look::Silent(error) => Err(error),
         }
-    }
-}
-
-/// The checks of a function's start; made by [`Idempotency::preflight`], run by `.await`.
-///
-/// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-/// let findings = idempotency.preflight().scope("payments").await?;
-/// for finding in &findings {
-///     println!("{:7} {}: {finding}", finding.verdict, finding.subject);
-/// }
-/// # Ok(()) });
-/// ```
-#[must_use = "nothing is checked before .await"]
-pub struct Preflight<'a> {
-    idempotency: &'a Idempotency,
-    scopes: Vec<Scope>,
-}
-
-impl Preflight<'_> {
-    /// Also checks whether records of this scope, and the parts of its large answers, may be read
-    /// and written. It does so side by side with the other scopes, for the write units of some
-    /// small writes that do not happen. A role that may use the scope of an operation may use its
-    /// tenants too: no need to name these. For a role that is limited to its tenant, name that
-    /// tenant's scope.
-    pub fn scope(mut self, scope: impl Into<Scope>) -> Self {
-        self.scopes.push(scope.into());
-        self
-    }
-
-    async fn run(self) -> Result<Vec<Finding>, Error> {
-        let core = &self.idempotency.core;
-        if core.table.is_disabled {
-            let finding = Finding::warning("idempotency", "idempotency is switched off")
-                .fix(format!("unset {DISABLED_VARIABLE}"));
-            return Ok(vec![finding]);
-        }
-        let mut checks = Checks::new(&core.table);
-        checks.all(&self.scopes).await?;
-        let Checks { mut findings, silence, .. } = checks;
-        if let Some(error) = silence {
-            match core.policy.outage {
-                Outage::Closed => return Err(error),
-                Outage::Open => findings.push(
-                    Finding::warning("connection", error.in_full())
-                        .fix("handlers run without protection until it is back"),
-                ),
-            }
-        }
-        let told = |verdict| {
-            let told = findings.iter().filter(|finding| finding.verdict == verdict);
-            told.map(Finding::to_string).collect::<Vec<_>>().join("; ")
-        };
-        let errors = told(Verdict::Error);
-        if !errors.is_empty() {
-            return Err(Error::new(ErrorKind::Configuration, errors));
-        }
-        let warnings = told(Verdict::Warning);
-        if !warnings.is_empty() {
-            tracing::warn!(table = core.table.name, "preflight: {warnings}");
-        }
-        Ok(findings)
-    }
-}
-
-impl<'a> IntoFuture for Preflight<'a> {
-    type Output = Result<Vec<Finding>, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
-
-impl fmt::Debug for Preflight<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Preflight")
-            .field("table", &self.idempotency.core.table.name)
-            .field("scopes", &self.scopes)
-            .finish()
     }
 }
 

@@ -114,7 +114,7 @@ async fn records_lie_under_the_leading_keys_that_are_granted() {
 async fn preflight_is_granted_what_it_sends_and_nothing_else() {
     let (store, link) = (Store::open().await, Link::default());
     let scope = Scope::new("payments").segment("v2");
-    store.over(&link).preflight().scope(scope).await.unwrap();
+    store.over(&link).preflight([scope]).await.unwrap();
     let sent: BTreeSet<String> =
         link.wire.accesses().into_iter().map(|access| access.action).collect();
     assert_eq!(sent, &*GRANTED | &*PREFLIGHT);

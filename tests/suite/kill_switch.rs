@@ -215,7 +215,7 @@ async fn an_effect_that_is_not_confirmed_is_unknown() {
 #[tokio::test]
 async fn preflight_asks_nothing_and_says_so() {
     let (store, link) = (Store::open().await, Link::default());
-    let findings = off(&store, &link).preflight().scope("charge").await.unwrap();
+    let findings = off(&store, &link).preflight(["charge"]).await.unwrap();
     let [finding] = &findings[..] else { panic!("one: {findings:?}") };
     assert_eq!(finding.verdict, Verdict::Warning);
     assert!(finding.to_string().contains("IDEMPOTENCY_DISABLED"), "{finding}");

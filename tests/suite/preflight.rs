@@ -15,7 +15,7 @@ const DENIED: Act = Act::Answer(400, "AccessDeniedException");
 
 /// The findings of a preflight that lets the function go on, all but the good ones.
 async fn warnings(idempotency: &Idempotency) -> Vec<Finding> {
-    let mut findings = idempotency.preflight().scope("payments").await.unwrap();
+    let mut findings = idempotency.preflight(["payments"]).await.unwrap();
     findings.retain(|finding| finding.verdict != Verdict::Ok);
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Warning), "{findings:?}");
     findings
@@ -23,7 +23,7 @@ async fn warnings(idempotency: &Idempotency) -> Vec<Finding> {
 
 /// What a preflight says that stops the function.
 async fn stopped(idempotency: &Idempotency) -> String {
-    let error = idempotency.preflight().scope("payments").await.unwrap_err();
+    let error = idempotency.preflight(["payments"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
     let message = error.to_string();
     assert!(!message.contains('\n'), "one line: {message}");
@@ -40,7 +40,7 @@ async fn a_right_deployment_is_all_ok() {
     ] {
         let (store, link) = (Store::with_schema(schema).await, Link::default());
         let idempotency = store.over(&link);
-        let findings = idempotency.preflight().scope("payments").scope("transfers").await.unwrap();
+        let findings = idempotency.preflight(["payments", "transfers"]).await.unwrap();
         let subjects: Vec<&str> = findings.iter().map(|finding| finding.subject.as_str()).collect();
         let expected =
             ["table", "keys", "time to live", "records of payments", "records of transfers"];
@@ -53,7 +53,7 @@ async fn a_right_deployment_is_all_ok() {
 #[tokio::test]
 async fn without_a_scope_it_costs_two_calls() {
     let (store, link) = (Store::open().await, Link::default());
-    store.over(&link).preflight().await.unwrap();
+    store.over(&link).preflight([""; 0]).await.unwrap();
     assert_eq!(link.wire.requests(), ["DescribeTable", "DescribeTimeToLive"]);
 }
 
@@ -95,7 +95,7 @@ async fn however_many_scopes_it_takes_two_round_trips() {
         link.wire.every(operation, Act::HoldResponse(access.clone()));
     }
     let idempotency = store.over(&link);
-    let preflight = async { idempotency.preflight().scope("payments").scope("transfers").await };
+    let preflight = async { idempotency.preflight(["payments", "transfers"]).await };
     let round_trips = async {
         table.reached_by(2).await;
         table.open();
@@ -117,7 +117,7 @@ async fn nothing_is_written_whatever_lies_under_the_key_that_is_tried() {
 
     let somebodys = with(raw::pending("payments#"), "note", s("not ours"));
     store.put(somebodys.clone()).await;
-    store.idempotency().preflight().scope("payments").await.unwrap();
+    store.idempotency().preflight(["payments"]).await.unwrap();
     assert_eq!(store.record("payments#").await, somebodys);
 }
 
@@ -234,7 +234,7 @@ async fn parts_that_may_not_be_written_are_told() {
 async fn every_scope_that_is_denied_is_told() {
     let (store, link) = (Store::open().await, Link::default());
     link.wire.every("PutItem", DENIED);
-    let preflight = store.over(&link).preflight().scope("payments").scope("transfers").await;
+    let preflight = store.over(&link).preflight(["payments", "transfers"]).await;
     let message = preflight.unwrap_err().to_string();
     assert!(message.contains("`payments#*`") && message.contains("`transfers#*`"), "{message}");
 }
@@ -283,8 +283,7 @@ async fn a_silent_store_is_treated_as_the_policy_treats_an_outage() {
             let link = Link::without_retries();
             link.wire.down(act);
             let preflight = async |idempotency: Idempotency| {
-                let preflight = idempotency.preflight();
-                scopes.iter().fold(preflight, |p, scope| p.scope(*scope)).await
+                idempotency.preflight(scopes.iter().copied()).await
             };
             let error = preflight(store.over(&link)).await.unwrap_err();
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
@@ -303,14 +302,14 @@ async fn a_silent_store_is_treated_as_the_policy_treats_an_outage() {
 async fn a_store_that_falls_silent_between_the_calls_is_silent() {
     let (store, link) = (Store::open().await, Link::without_retries());
     link.wire.every("UpdateItem", Act::LoseRequest);
-    let error = store.over(&link).preflight().scope("payments").await.unwrap_err();
+    let error = store.over(&link).preflight(["payments"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
 async fn a_scope_without_a_name_is_refused() {
     let store = Store::open().await;
-    let error = store.idempotency().preflight().scope(Scope::new("")).await.unwrap_err();
+    let error = store.idempotency().preflight([Scope::new("")]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("name the operation"), "{error}");
 }

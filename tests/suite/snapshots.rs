@@ -107,7 +107,7 @@ async fn no_request_goes_by_a_connection_of_before_the_snapshot() {
     let idempotency = process(&store, &network, &link);
     let hooks = idempotency.snapshot_hooks();
     // It sends several requests at once, so opens several connections.
-    idempotency.preflight().scope("charge").await.unwrap();
+    idempotency.preflight(["charge"]).await.unwrap();
     let opened = network.accepted();
     assert!(opened > 1, "{opened}");
     hooks.before_snapshot().unwrap();

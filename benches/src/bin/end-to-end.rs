@@ -78,7 +78,7 @@ impl Started {
 
     async fn preflight(&self) -> Result<()> {
         let Self::Ours(idempotency) = self else { bail!("by hand nothing is checked") };
-        idempotency.preflight().scope("payments").await?;
+        idempotency.preflight(["payments"]).await?;
         Ok(())
     }
 
