@@ -11,28 +11,9 @@ use super::message::Message;
 use super::response::ItemIdentifier;
 use super::schedule::{Schedule, Slot, Verdict};
 use super::source::Incoming;
-use super::work::{Time, Work, perform, prepare};
-use crate::clock::{Clock, End};
+use super::work::{Times, Work, perform, prepare};
+use crate::clock::End;
 use crate::engine::execution::Execution;
-
-/// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
-/// after the invocation's end Lambda takes no answer, and those of all the others would be lost with
-/// it, whether it stops the process or lets it go on.
-const ANSWER_MARGIN: Duration = Duration::from_millis(250);
-
-/// When a batch has to be brought to its end.
-struct Times {
-    last_start: End,
-    cut_off: End,
-}
-
-impl Times {
-    fn new(clock: &Clock, deadline: End, margin: Duration) -> Self {
-        // Or else a margin that is longer than the invocation would let nothing run at all.
-        let margin = margin.min(clock.left(deadline) / 2);
-        Self { last_start: deadline.minus(margin), cut_off: deadline.minus(ANSWER_MARGIN) }
-    }
-}
 
 /// Runs each message by its turn; gives those that are not done, in order. `None` is one that has no
 /// identifier.
@@ -59,11 +40,10 @@ where
         works.push(Some(work));
         items.push(item);
     }
-    let time = Time { deadline, last_start: times.as_ref().map(|times| times.last_start) };
     let mut schedule = Schedule::new(slots);
     let mut running = FuturesUnordered::new();
     loop {
-        if times.as_ref().is_some_and(|times| clock.is_over(times.last_start)) {
+        if times.is_some_and(|times| clock.is_over(times.last_start)) {
             schedule.stop();
         }
         while running.len() < config.concurrency {
@@ -71,14 +51,14 @@ where
             let (work, item) = (works[index].take(), items[index].as_ref());
             running.push(async move {
                 let is_done = match work {
-                    Some(work) => perform(config, handler, item, work, time).await,
+                    Some(work) => perform(config, handler, item, work, times).await,
                     // It has run: the schedule gives each message once.
                     None => false,
                 };
                 (index, is_done)
             });
         }
-        let left = times.as_ref().map_or(Duration::MAX, |times| clock.left(times.cut_off));
+        let left = times.map_or(Duration::MAX, |times| clock.left(times.cut_off));
         match clock.within(left, running.next()).await {
             Some(Some((index, is_done))) => schedule.ended(index, is_done),
             Some(None) => break,
@@ -123,26 +103,5 @@ impl<R> Work<R> {
             }
             Self::RunUnprotected { .. } | Self::Refuse { .. } | Self::Panicked { .. } => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use aws_smithy_async::time::SharedTimeSource;
-
-    use super::*;
-    use crate::fault_injection::ClockShift;
-
-    #[test]
-    fn a_margin_leaves_half_of_the_invocation_for_starting() {
-        let seconds = Duration::from_secs;
-        let clock = Clock::new(SharedTimeSource::default(), ClockShift::default());
-        let deadline = clock.now().plus(seconds(600));
-        let times = Times::new(&clock, deadline, seconds(10));
-        assert_eq!(times.last_start, deadline.minus(seconds(10)));
-        assert_eq!(times.cut_off, deadline.minus(Duration::from_millis(250)));
-        let times = Times::new(&clock, deadline, seconds(3_600));
-        let starting = clock.left(times.last_start);
-        assert!(starting > seconds(200) && starting <= seconds(301), "{starting:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -15,7 +16,7 @@ use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Unreadable};
 use crate::answer::Answers;
-use crate::clock::End;
+use crate::clock::{Clock, End};
 use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::engine::runner::panic_text;
@@ -92,13 +93,29 @@ fn identify<R>(
     Ok((key, fingerprint))
 }
 
-/// The time that a message has.
+/// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
+/// after the invocation's end Lambda takes no answer, and those of all the others would be lost with
+/// it, whether it stops the process or lets it go on.
+const ANSWER_MARGIN: Duration = Duration::from_millis(250);
+
+/// When a batch has to be brought to its end.
 #[derive(Clone, Copy)]
-pub(super) struct Time {
+pub(super) struct Times {
     /// The invocation's end.
-    pub(super) deadline: Option<End>,
+    deadline: End,
     /// From then on no handler is started.
-    pub(super) last_start: Option<End>,
+    pub(super) last_start: End,
+    /// What runs then is dropped.
+    pub(super) cut_off: End,
+}
+
+impl Times {
+    pub(super) fn new(clock: &Clock, deadline: End, margin: Duration) -> Self {
+        // Or else a margin that is longer than the invocation would let nothing run at all.
+        let margin = margin.min(clock.left(deadline) / 2);
+        let (last_start, cut_off) = (deadline.minus(margin), deadline.minus(ANSWER_MARGIN));
+        Self { deadline, last_start, cut_off }
+    }
 }
 
 /// Why a handler has not done its message.
@@ -123,14 +140,14 @@ pub(super) async fn perform<R, F, Fut, E>(
     handler: &F,
     item: Option<&ItemIdentifier>,
     work: Work<R>,
-    time: Time,
+    times: Option<Times>,
 ) -> bool
 where
     F: Fn(Message<R>, Execution) -> Fut,
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let Time { deadline, last_start } = time;
+    let deadline = times.map(|times| times.deadline);
     let log = Log { operation: config.scope.operation(), service: config.source.name, item };
     let running = async {
         match work {
@@ -161,7 +178,7 @@ where
                 let clock = &config.idempotency.core.table.clock;
                 let run = operation.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB have been slow.
-                    if last_start.is_some_and(|last_start| clock.is_over(last_start)) {
+                    if times.is_some_and(|times| clock.is_over(times.last_start)) {
                         execution.nothing_executed();
                         return Err(NotDone::NoTurn);
                     }
@@ -245,10 +262,9 @@ impl Log<'_> {
     }
 
     fn failed(&self, error: &str) -> bool {
-        let Self { operation, service, .. } = *self;
         tracing::error!(
-            operation,
-            source = service,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             error,
             "a message failed"
@@ -261,10 +277,9 @@ impl Log<'_> {
     }
 
     fn in_progress(&self) -> bool {
-        let Self { operation, service, .. } = *self;
         tracing::warn!(
-            operation,
-            source = service,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             "a message is being handled elsewhere: it will be delivered again"
         );
@@ -273,20 +288,18 @@ impl Log<'_> {
 
     /// A message that no further delivery would fix.
     fn disposed(&self, action: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
-        let Self { operation, service, .. } = *self;
         let (message_id, is_done) = (self.id(), action == FailureAction::Acknowledge);
         tracing::error!(
-            operation, source = service, message_id, %reason, acknowledged = is_done,
+            operation = self.operation, source = self.service, message_id, %reason, acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"
         );
         is_done
     }
 
     fn unprotected(&self) {
-        let Self { operation, service, .. } = *self;
         tracing::warn!(
-            operation,
-            source = service,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             "a message without a key runs WITHOUT idempotency (MissingKey::RunUnprotected)"
         );
@@ -294,5 +307,26 @@ impl Log<'_> {
 
     fn id(&self) -> String {
         self.item.map_or_else(|| "none".to_owned(), ToString::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_smithy_async::time::SharedTimeSource;
+
+    use super::*;
+    use crate::fault_injection::ClockShift;
+
+    #[test]
+    fn a_margin_leaves_half_of_the_invocation_for_starting() {
+        let seconds = Duration::from_secs;
+        let clock = Clock::new(SharedTimeSource::default(), ClockShift::default());
+        let deadline = clock.now().plus(seconds(600));
+        let times = Times::new(&clock, deadline, seconds(10));
+        assert_eq!(times.last_start, deadline.minus(seconds(10)));
+        assert_eq!(times.cut_off, deadline.minus(Duration::from_millis(250)));
+        let times = Times::new(&clock, deadline, seconds(3_600));
+        let starting = clock.left(times.last_start);
+        assert!(starting > seconds(200) && starting <= seconds(301), "{starting:?}");
     }
 }

@@ -184,15 +184,6 @@ impl Fields<'_> {
         })
     }
 
-    fn answer(&mut self, owner: &Owner) -> Result<Option<Stored>, Error> {
-        match self.take(Attribute::Response) {
-            None => Ok(None),
-            Some(response) => Stored::decode(response, owner)
-                .map(Some)
-                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
-        }
-    }
-
     fn steps(&mut self) -> Result<Option<Checkpoints>, Error> {
         match self.take(Attribute::Steps) {
             None => Ok(None),
@@ -220,13 +211,12 @@ impl Fields<'_> {
     }
 
     fn answer_in(&mut self, state: State, owner: &Owner) -> Result<Option<Stored>, Error> {
-        match state {
-            State::Completed => match self.answer(owner)? {
-                Some(answer) => Ok(Some(answer)),
-                None => Err(self.corrupt(Attribute::Response, "there")),
-            },
-            State::Failed => self.answer(owner),
-            State::Pending { .. } | State::Released => Ok(None),
+        match (state, self.take(Attribute::Response)) {
+            (State::Completed | State::Failed, Some(response)) => Stored::decode(response, owner)
+                .map(Some)
+                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
+            (State::Completed, None) => Err(self.corrupt(Attribute::Response, "there")),
+            (State::Failed, None) | (State::Pending { .. } | State::Released, _) => Ok(None),
         }
     }
 }
@@ -264,9 +254,18 @@ pub(crate) fn item(
     header: &Header,
     response: Option<AttributeValue>,
 ) -> Item {
-    let Header { owner, attempt, created_at, .. } = header;
-    let claim = (key, owner, *attempt, fingerprint, *created_at);
-    let mut item = common(schema, claim, header.state.status(), header.expires_at);
+    let mut item = key_item(schema, key);
+    for (attribute, value) in [
+        (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(header.owner.as_str().to_owned())),
+        (Attribute::Attempt, number(header.attempt)),
+        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
+        (Attribute::CreatedAt, number(header.created_at.millis())),
+        (Attribute::ExpiresAt, number(header.expires_at)),
+        (Attribute::Format, format()),
+    ] {
+        set(&mut item, schema, attribute, value);
+    }
     let finished = header.completed_at.map(|at| (Attribute::CompletedAt, at));
     let lease = header.state.lease_expires_at().map(|at| (Attribute::LeaseExpiresAt, at));
     for (attribute, at) in finished.into_iter().chain(lease) {
@@ -289,9 +288,7 @@ pub(crate) fn pending_item(
     lease_expires_at: Timestamp,
     expires_at: i64,
 ) -> Item {
-    let mut item = common(schema, claim.parts(), Status::Pending, expires_at);
-    set(&mut item, schema, Attribute::LeaseExpiresAt, number(lease_expires_at.millis()));
-    item
+    claim.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
 }
 
 /// The item of a finished operation: the whole record, so that it can also be written where the
@@ -303,40 +300,31 @@ pub(crate) fn completed_item(
     expires_at: i64,
     response: AttributeValue,
 ) -> Item {
-    let mut item = common(schema, claim.parts(), Status::Completed, expires_at);
-    set(&mut item, schema, Attribute::CompletedAt, number(completed_at.millis()));
-    set(&mut item, schema, Attribute::Response, response);
-    item
+    claim.item(schema, State::Completed, Some(completed_at), expires_at, Some(response))
 }
-
-type Parts<'a> = (&'a RecordKey, &'a Owner, u32, &'a StoredFingerprint, Timestamp);
 
 impl Claim {
-    const fn parts(&self) -> Parts<'_> {
-        (&self.key, &self.owner, self.attempt, &self.fingerprint, self.created_at)
+    fn item(
+        &self,
+        schema: &TableSchema,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+    ) -> Item {
+        let header = Header {
+            owner: self.owner.clone(),
+            state,
+            attempt: self.attempt,
+            released_attempts: 0,
+            created_at: self.created_at,
+            completed_at,
+            expires_at,
+            steps: None,
+            is_same_request: true,
+        };
+        item(schema, (&self.key, &self.fingerprint), &header, response)
     }
-}
-
-fn common(
-    schema: &TableSchema,
-    (key, owner, attempt, fingerprint, created_at): Parts<'_>,
-    status: Status,
-    expires_at: i64,
-) -> Item {
-    let mut item = key_item(schema, key);
-    let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
-    for (attribute, value) in [
-        (Attribute::Status, AttributeValue::S(status.as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
-        (Attribute::Attempt, number(attempt)),
-        (Attribute::Fingerprint, fingerprint),
-        (Attribute::CreatedAt, number(created_at.millis())),
-        (Attribute::ExpiresAt, number(expires_at)),
-        (Attribute::Format, format()),
-    ] {
-        set(&mut item, schema, attribute, value);
-    }
-    item
 }
 
 /// The item of one part of an answer. It has no status, so that it is never taken for a record.
@@ -351,7 +339,7 @@ pub(crate) fn part_item(
     for (attribute, value) in [
         (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
         (Attribute::ExpiresAt, number(expires_at)),
-        (Attribute::Format, AttributeValue::N(FORMAT.to_owned())),
+        (Attribute::Format, format()),
         (Attribute::Response, bytes),
     ] {
         set(&mut item, schema, attribute, value);
@@ -366,8 +354,7 @@ pub(crate) fn part_item(
 #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
 pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
     let of = |attribute| item.get(schema.name(attribute));
-    let is_known = of(Attribute::Format) == Some(&AttributeValue::N(FORMAT.to_owned()))
-        && of(Attribute::Status).is_none();
+    let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
     let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
     expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
 }
@@ -383,8 +370,7 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &Owner) -> Self {
         let mut fields = Fields { schema, item };
-        let format = fields.take(Attribute::Format);
-        let is_known = format == Some(AttributeValue::N(FORMAT.to_owned()));
+        let is_known = fields.take(Attribute::Format) == Some(format());
         let is_record = fields.take(Attribute::Status).is_some();
         let is_owners = fields.string(Attribute::Owner).is_ok_and(|found| found == owner.as_str());
         match fields.take(Attribute::Response) {
