@@ -1,11 +1,13 @@
 //! The names that the record's attributes have in the table.
 
 use std::borrow::Cow;
+use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 use crate::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 
-/// An attribute of the record other than its key.
+/// An attribute of the record other than its key. It can be parsed from its default name,
+/// `expires_at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attribute {
@@ -49,6 +51,19 @@ const ALL: [(Attribute, &str, &str); 12] = [
     (Attribute::Steps, "steps", "#steps"),
     (Attribute::ReleasedAttempts, "released_attempts", "#released_attempts"),
 ];
+
+/// By its default name.
+impl FromStr for Attribute {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let known = ALL.into_iter().find(|(_, usual, _)| *usual == name);
+        known.map(|(attribute, ..)| attribute).ok_or_else(|| {
+            let names = ALL.map(|(_, usual, _)| usual).join(", ");
+            invalid(&format!("there is no attribute `{name}`: it is one of {names}"))
+        })
+    }
+}
 
 impl Attribute {
     /// How expressions call it: many of the names are reserved words of DynamoDB's.
@@ -190,6 +205,7 @@ mod tests {
             assert_eq!(attribute as usize, index);
             assert_eq!(placeholder, format!("#{name}"));
             assert_eq!(TableSchema::default().name(attribute), name);
+            assert_eq!(name.parse::<Attribute>().unwrap(), attribute);
         }
     }
 

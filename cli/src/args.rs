@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use dynamodb_idempotency::{Attribute, Error};
 
 use crate::resume::Resume;
 
@@ -50,7 +51,7 @@ pub(crate) struct Target {
     pub(crate) composite_key: Option<CompositeKey>,
     /// An attribute with another name, as in `expires_at=ttl`; may be repeated
     #[arg(long = "attribute", global = true, value_name = "NAME=OTHER", value_parser = renamed)]
-    pub(crate) attributes: Vec<(String, String)>,
+    pub(crate) attributes: Vec<(Attribute, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,9 +238,10 @@ fn composite_key(text: &str) -> Result<CompositeKey, String> {
     }
 }
 
-fn renamed(text: &str) -> Result<(String, String), String> {
+fn renamed(text: &str) -> Result<(Attribute, String), String> {
     let (name, other) = text.split_once('=').ok_or("it is NAME=OTHER, as in `expires_at=ttl`")?;
-    Ok((name.to_owned(), other.to_owned()))
+    let attribute = name.parse().map_err(|error: Error| error.to_string())?;
+    Ok((attribute, other.to_owned()))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -8,25 +8,10 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::SharedCredentialsProvider;
-use dynamodb_idempotency::{Attribute, Idempotency, TableSchema, sdk_config_loader};
+use dynamodb_idempotency::{Idempotency, TableSchema, sdk_config_loader};
 
 use crate::args::Target;
 use crate::failure::Failure;
-
-/// What each attribute is called unless it is renamed.
-const ATTRIBUTES: [(&str, Attribute); 11] = [
-    ("status", Attribute::Status),
-    ("owner", Attribute::Owner),
-    ("attempt", Attribute::Attempt),
-    ("fingerprint", Attribute::Fingerprint),
-    ("lease_expires_at", Attribute::LeaseExpiresAt),
-    ("expires_at", Attribute::ExpiresAt),
-    ("created_at", Attribute::CreatedAt),
-    ("completed_at", Attribute::CompletedAt),
-    ("response", Attribute::Response),
-    ("format", Attribute::Format),
-    ("steps", Attribute::Steps),
-];
 
 /// The table's name or its ARN, by the rules of DynamoDB.
 pub(crate) fn table_name(target: &Target) -> Result<&str, Failure> {
@@ -75,7 +60,7 @@ pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency,
         ));
     }
     let client = Client::new(&config);
-    let builder = Idempotency::builder(client, table).schema(schema(target)?);
+    let builder = Idempotency::builder(client, table).schema(schema(target));
     // The switch is for handlers: whoever looks wants to see what is there.
     let builder = builder.disabled(false);
     Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
@@ -93,7 +78,7 @@ fn with_credentials_of(profile: &str, config: &SdkConfig) -> SdkConfig {
     config.to_builder().credentials_provider(credentials).build()
 }
 
-fn schema(target: &Target) -> Result<TableSchema, Failure> {
+fn schema(target: &Target) -> TableSchema {
     let mut schema = TableSchema::default();
     if let Some(name) = &target.partition_key {
         schema = schema.partition_key(name.clone());
@@ -102,13 +87,8 @@ fn schema(target: &Target) -> Result<TableSchema, Failure> {
         let (partition, value, sort) = (&key.partition, &key.value, &key.sort);
         schema = schema.composite_key(partition.clone(), value.clone(), sort.clone());
     }
-    for (name, other) in &target.attributes {
-        let known = ATTRIBUTES.iter().find(|(usual, _)| usual == name);
-        let (_, attribute) = known.ok_or_else(|| {
-            let names = ATTRIBUTES.map(|(usual, _)| usual).join(", ");
-            Failure::Usage(format!("there is no attribute `{name}`: it is one of {names}"))
-        })?;
+    for (attribute, other) in &target.attributes {
         schema = schema.attribute(*attribute, other.clone());
     }
-    Ok(schema)
+    schema
 }

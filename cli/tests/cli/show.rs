@@ -136,7 +136,8 @@ async fn hashed_keys_are_found_by_the_key() {
 async fn another_shape_of_the_table_is_named() {
     let schema = TableSchema::default()
         .composite_key("PK", "IDEMPOTENCY", "SK")
-        .attribute(Attribute::Status, "STATE");
+        .attribute(Attribute::Status, "STATE")
+        .attribute(Attribute::ReleasedAttempts, "FREED");
     let store = Store::with_schema(schema).await;
     let mut item = completed("payments#k");
     for (name, other) in [("pk", "SK"), ("status", "STATE")] {
@@ -145,6 +146,7 @@ async fn another_shape_of_the_table_is_named() {
     }
     store.put(with(item, "PK", s("IDEMPOTENCY"))).await;
     let shape = ["--composite-key", "PK=IDEMPOTENCY,SK", "--attribute", "status=STATE"];
+    let shape = [&shape[..], &["--attribute", "released_attempts=FREED"]].concat();
     let show = ["show", "payments", "k"];
     let json = store.json(&[&shape[..], &show].concat()).await;
     assert_eq!(json["status"], "COMPLETED");
