@@ -15,6 +15,10 @@ use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
 
 /// The environment variable that names the table.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::TABLE_VARIABLE, "IDEMPOTENCY_TABLE");
+/// ```
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 impl Idempotency {

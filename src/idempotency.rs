@@ -55,6 +55,14 @@ impl Idempotency {
     /// for which nothing is sent. The copy retries as your configuration says, or not at all if
     /// retries are switched off, but waits at most an eighth of
     /// [`request_timeout`](Builder::request_timeout) between two tries.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::new(client, "idempotency");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
         Builder::new(client, table.into()).assemble(None)
@@ -62,12 +70,28 @@ impl Idempotency {
 
     /// The client that the crate uses. Use it for your own tables too: one open connection serves
     /// both.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let orders = idempotency.client().put_item().table_name("orders"); // a table of your own
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.core.table.client
     }
 
     /// As [`new`](Self::new), with settings.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, KeyForm};
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.key_form(KeyForm::Sha256))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn builder(client: Client, table: impl Into<String>) -> Builder {
         Builder::new(client, table.into())
     }
@@ -77,6 +101,16 @@ impl Idempotency {
     ///
     /// Returns whether it created the table. If the table exists with the same keys, it only
     /// enables the TTL and returns `false`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::new(client, "payments");
+    /// assert!(idempotency.create_table().await?);
+    /// assert!(!idempotency.create_table().await?); // it is there
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
@@ -152,12 +186,31 @@ impl Builder {
     }
 
     /// Names the table's attributes. Default: those of `docs/protocol.md`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, TableSchema};
+    ///
+    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    /// let idempotency = Idempotency::builder(client, "shared").schema(schema).build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn schema(mut self, schema: TableSchema) -> Self {
         self.schema = schema;
         self
     }
 
     /// Changes the policy that operations inherit.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, Takeover};
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -169,6 +222,18 @@ impl Builder {
     /// owner is not counted. Once the handler runs, each request may take this long; without a
     /// response by then its outcome is unknown. At least 100 ms; default 5 s. A deadline, or a lease
     /// that has to be renewed, makes it shorter.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .request_timeout(Duration::from_secs(2))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -177,12 +242,33 @@ impl Builder {
     /// How far the local clock may be from DynamoDB's before a fresh lease is stamped again, which
     /// costs one write. At most 10 s; default 1 s. A smaller value would cause needless writes,
     /// because DynamoDB's `Date` has a resolution of one second.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .clock_tolerance(Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
         self.clock_tolerance = tolerance;
         self
     }
 
     /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
+    ///
+    /// let idempotency =
+    ///     Idempotency::builder(client, "idempotency").log_key(LogKey::Verbatim).build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
         self.log.key = log_key;
         self
@@ -193,6 +279,14 @@ impl Builder {
     ///
     /// With it every outcome is in the log, one line for each call. A metric filter on the log can
     /// then count first runs and replays, and compute the share of replays.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs(true).build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn log_first_runs(mut self, log: bool) -> Self {
         self.log.first_runs = log;
         self
@@ -207,6 +301,15 @@ impl Builder {
     /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). So do repeats on
     /// instances of an older deployment while a newer one with a codec rolls out. Answers that were
     /// stored before are read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::Client;
+    /// use dynamodb_idempotency::{AnswerCodec, Error, Idempotency};
+    ///
+    /// fn coded(client: Client, codec: impl AnswerCodec + 'static) -> Result<Idempotency, Error> {
+    ///     Idempotency::builder(client, "idempotency").answer_codec(codec).build()
+    /// }
+    /// ```
     pub fn answer_codec(mut self, codec: impl AnswerCodec + 'static) -> Self {
         self.coding.codec = Some(Arc::new(codec));
         self
@@ -240,6 +343,14 @@ impl Builder {
     /// Asks DynamoDB for the capacity units of each request, and reports them as
     /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
     /// It costs no units, and some bytes in each response.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity(true).build()?;
+    /// # Ok(()) });
+    /// ```
     pub fn report_capacity(mut self, report: bool) -> Self {
         self.report_capacity = report;
         self

@@ -27,6 +27,14 @@ pub struct JsonEvent(Box<RawValue>);
 impl JsonEvent {
     /// The event of a value's JSON.
     ///
+    /// ```
+    /// use dynamodb_idempotency::event::JsonEvent;
+    ///
+    /// let event = JsonEvent::of(&["a.csv"])?;
+    /// assert_eq!(event.get(), r#"["a.csv"]"#);
+    /// # Ok::<_, serde_json::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
@@ -34,6 +42,14 @@ impl JsonEvent {
     }
 
     /// The text.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::event::JsonEvent;
+    ///
+    /// let event: JsonEvent = r#"{ "amount": 1.0 }"#.parse()?;
+    /// assert_eq!(event.get(), r#"{ "amount": 1.0 }"#); // letter for letter
+    /// # Ok::<_, serde_json::Error>(())
+    /// ```
     #[must_use]
     pub fn get(&self) -> &str {
         self.0.get()

@@ -8,6 +8,12 @@ use crate::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 
 /// An attribute of the record other than its key. It can be parsed from its default name,
 /// `expires_at`.
+///
+/// ```
+/// use dynamodb_idempotency::{Attribute, TableSchema};
+///
+/// let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attribute {
@@ -108,6 +114,12 @@ impl Default for TableSchema {
 
 impl TableSchema {
     /// Names the partition key that holds `scope#key`. Default `pk`.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::TableSchema;
+    ///
+    /// let schema = TableSchema::default().partition_key("id");
+    /// ```
     #[must_use]
     pub fn partition_key(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.keys = Keys::Partition { name: name.into() };
@@ -118,6 +130,12 @@ impl TableSchema {
     /// `value`, and the sort key `sort` holds `scope#key`, of at most 1024 bytes.
     ///
     /// All records then share one partition, and its limit of 1,000 write units a second.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::TableSchema;
+    ///
+    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    /// ```
     #[must_use]
     pub fn composite_key(
         mut self,
@@ -131,6 +149,12 @@ impl TableSchema {
     }
 
     /// Renames an attribute.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Attribute, TableSchema};
+    ///
+    /// let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    /// ```
     #[must_use]
     pub fn attribute(mut self, attribute: Attribute, name: impl Into<Cow<'static, str>>) -> Self {
         self.names[attribute as usize] = name.into();

@@ -44,6 +44,13 @@ use crate::key::{KeyForm, RecordKey, Scope};
 
 impl Idempotency {
     /// What tools do with the table.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let admin = idempotency.admin();
+    /// assert_eq!(admin.approximate_size().await?.items, 0);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn admin(&self) -> Admin<'_> {
         Admin { core: &self.core, scope: None }
@@ -76,6 +83,18 @@ pub struct Admin<'a> {
 impl Admin<'_> {
     /// The record of a key, read strongly consistent, with its answer (parts included); `None` if
     /// there is none.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::{KeyForm, Scope};
+    ///
+    /// sandbox.record("payments", "order-42").completed("re_1").await?;
+    /// let admin = idempotency.admin();
+    /// let found = admin.record(&Scope::new("payments"), "order-42", KeyForm::Verbatim).await?;
+    /// assert_eq!(found.expect("a record").status(), "COMPLETED");
+    /// assert!(admin.record(&Scope::new("refunds"), "order-42", KeyForm::Verbatim).await?.is_none());
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a

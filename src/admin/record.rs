@@ -104,6 +104,16 @@ pub enum StoredState {
 }
 
 /// Why releasing a record may do harm.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use dynamodb_idempotency::admin::Danger;
+///
+/// let payment = sandbox.record("payments", "order-42");
+/// payment.pending(std::time::Duration::from_secs(30)).await?;
+/// assert_eq!(payment.read().await?.expect("a record").dangers(), [Danger::LiveLease]);
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Danger {
     /// Its owner's lease is live: the operation would run twice at once.
@@ -185,12 +195,31 @@ impl StoredRecord {
     }
 
     /// As the table has it: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").status(), "COMPLETED");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn status(&self) -> &'static str {
         self.version.status.as_str()
     }
 
     /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.pending(Duration::from_secs(30)).await?;
+    /// let record = payment.read().await?.expect("a record");
+    /// assert!(record.lease_left().is_some_and(|left| left <= Duration::from_secs(31)));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn lease_left(&self) -> Option<Duration> {
         self.lease_expires_at()?.duration_since(self.seen_at).ok()
@@ -268,12 +297,29 @@ impl StoredRecord {
     }
 
     /// What log lines show for its key: [`hashed_key`](crate::signals::hashed_key).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").key_hash(), "84732e2b3cfd95c4");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn key_hash(&self) -> String {
         hashed_key(self.record_key.as_str())
     }
 
     /// The item, in DynamoDB's own JSON.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// let record = payment.read().await?.expect("a record");
+    /// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn raw(&self) -> Value {
         json::item(&self.item)

@@ -76,6 +76,18 @@ impl Admin<'_> {
     /// As [`release`](Self::release), whatever its dangers are. If an owner still runs, it can
     /// store its answer after the release, unless a later attempt has begun.
     ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::admin::Released;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.pending(std::time::Duration::from_secs(30)).await?;
+    /// let live = payment.read().await?.expect("a record");
+    /// let released = idempotency.admin().release_in_spite(&live).await?;
+    /// assert!(matches!(released, Released::Released));
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As `release`, except for the dangers.
     pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {

@@ -124,6 +124,12 @@ pub struct TableSize {
 
 impl TableSize {
     /// What reading all of it consumes: half a read unit for each 4 KB.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::admin::TableSize;
+    ///
+    /// assert_eq!(TableSize::default().read_units(), 0);
+    /// ```
     #[must_use]
     pub const fn read_units(self) -> u64 {
         self.bytes.div_ceil(8 * 1024)
@@ -187,6 +193,12 @@ impl<'a> Admin<'a> {
     }
 
     /// How large the table is, to know what reading it will take.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// assert_eq!(idempotency.admin().approximate_size().await?.items, 0);
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.

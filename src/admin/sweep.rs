@@ -7,11 +7,30 @@ use crate::error::Error;
 
 /// A record, or a part of a large answer, that has been expired for more than an hour;
 /// [`Page::expired`](super::Page::expired) has them.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::admin::{Expired, Select};
+///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// sandbox.clock().advance(Duration::from_secs(26 * 3600)); // a day is the default retention
+/// let page = idempotency.admin().page(0, 1, Select::Expired, None).await?;
+/// assert_eq!(page.expired.iter().map(Expired::pk).collect::<Vec<_>>(), ["payments#order-42"]);
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug)]
 pub struct Expired(pub(super) dynamodb::Expired);
 
 impl Expired {
     /// `scope#key`, as the table has it.
+    ///
+    /// ```
+    /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
+    ///     println!("{}", expired.pk());
+    /// }
+    /// ```
     #[must_use]
     pub fn pk(&self) -> &str {
         self.0.key.as_str()

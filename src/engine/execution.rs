@@ -184,6 +184,18 @@ impl Execution {
     /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
     /// is [`Outage::Open`](crate::Outage::Open), for a message without a key that runs all the
     /// same, and if idempotency is [switched off](crate::Builder::disabled).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// operation
+    ///     .run(async |execution| {
+    ///         assert!(execution.is_protected());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.inner.is_protected
@@ -192,6 +204,19 @@ impl Execution {
     /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
     /// every attempt of this operation, and different for each label and each operation. See
     /// [`DerivedKey`] for how long that protects.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let cancel = idempotency.operation("cancel").key("order-42");
+    /// cancel
+    ///     .run(async |execution| {
+    ///         let refund = execution.derive_key("refund").uuid();
+    ///         assert_eq!(refund, execution.derive_key("refund").uuid());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
         DerivedKey::child(&self.inner.claim.key, label)

@@ -90,12 +90,24 @@ impl Abandoned {
     }
 
     /// How often the operation was started: the number of the attempt that gave no answer.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert_eq!(abandoned.attempt(), 1);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
     /// When the operation was first started, by DynamoDB's clock.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert!(abandoned.created_at() < abandoned.lease_ended_at());
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn created_at(&self) -> SystemTime {
         self.created_at.to_system()
@@ -120,6 +132,14 @@ impl Abandoned {
 
     /// The result of a step, if the step is done.
     ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// let charge: Option<String> = abandoned.step("charge")?;
+    /// assert_eq!(charge.as_deref(), Some("ch_1"));
+    /// assert_eq!(abandoned.step::<String>("ship")?, None);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if it has another type,
     /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) if the step is done and its result could
@@ -131,12 +151,26 @@ impl Abandoned {
     }
 
     /// The names of the steps that are done, in no order.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
+    /// # Ok(()) });
+    /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().flat_map(Checkpoints::iter).map(|(name, _)| name)
     }
 
     /// The key with which the operation's attempts call another service, as
     /// [`Execution::derive_key`](crate::Execution::derive_key).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// let key = abandoned.derive_key("charge"); // what the attempt called the other service with
+    /// assert_eq!(key, abandoned.derive_key("charge"));
+    /// assert_ne!(key, abandoned.derive_key("refund"));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
         DerivedKey::child(&self.key, label)

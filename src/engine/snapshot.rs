@@ -16,6 +16,13 @@ impl Idempotency {
     /// Make them before the first request, for example before a [`preflight`](Self::preflight):
     /// open connections are noted from then on, unless Lambda says that it takes no snapshot of
     /// this environment. Register them once.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// // For `lambda::runtime(..)?.register_snapstart_resource(hooks)`.
+    /// let hooks = std::sync::Arc::new(idempotency.snapshot_hooks());
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn snapshot_hooks(&self) -> SnapshotHooks {
         let kind = std::env::var(INITIALIZATION_TYPE);
@@ -51,6 +58,13 @@ impl SnapshotHooks {
     /// were made are not used any more, what was learned of DynamoDB's clock is dropped, and the
     /// [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
     ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let hooks = idempotency.snapshot_hooks();
+    /// hooks.before_snapshot()?;
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the hooks of this [`Idempotency`], or of a clone of it, have
     /// already run before this snapshot: they are registered twice.
@@ -74,6 +88,13 @@ impl SnapshotHooks {
     ///
     /// An error of `warm` is a warning in the log: the first call tries again. Make new hooks for
     /// another snapshot.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let hooks = idempotency.snapshot_hooks();
+    /// hooks.after_restore().await;
+    /// # Ok(()) });
+    /// ```
     pub async fn after_restore(&self) {
         let table = &self.idempotency.core.table;
         table.connections.restored();

@@ -192,12 +192,26 @@ impl Error {
     }
 
     /// What the caller should do about it.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{ErrorKind, Scope};
+    ///
+    /// let error = Scope::from_encoded("tenant%2").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    /// ```
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
     /// Whether the same call with the same key may succeed later without a change.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// let error = Scope::from_encoded("tenant%2").unwrap_err();
+    /// assert!(!error.is_retryable()); // the same call would fail again
+    /// ```
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -215,6 +229,17 @@ impl Error {
 
     /// Whether the handler ran and it is not certain that its answer was stored: the effect may
     /// have happened.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// sandbox.record("charge", "order-42").pending(std::time::Duration::from_secs(30)).await?;
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// let error = ran.unwrap_err().into_handler().unwrap_err();
+    /// // Another execution of the key is running: this call ran nothing.
+    /// assert!(error.is_retryable() && !error.is_outcome_unknown());
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(
@@ -348,6 +373,13 @@ pub enum RunError<E> {
 impl<E> RunError<E> {
     /// The handler's own error.
     ///
+    /// ```
+    /// use dynamodb_idempotency::RunError;
+    ///
+    /// let error = RunError::Handler("declined");
+    /// assert!(matches!(error.into_handler(), Ok("declined")));
+    /// ```
+    ///
     /// # Errors
     /// The crate's error, if it is that.
     pub fn into_handler(self) -> Result<E, Error> {
@@ -358,6 +390,13 @@ impl<E> RunError<E> {
     }
 
     /// The crate's error, if it is one.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{ErrorKind, RunError, Scope};
+    ///
+    /// let error = RunError::<std::io::Error>::from(Scope::from_encoded("%").unwrap_err());
+    /// assert_eq!(error.idempotency().map(|error| error.kind()), Some(ErrorKind::InvalidInput));
+    /// ```
     #[must_use]
     pub fn idempotency(&self) -> Option<&Error> {
         match self {

@@ -32,6 +32,13 @@ pub enum StepError<E> {
 impl<E> StepError<E> {
     /// The work's own error.
     ///
+    /// ```
+    /// use dynamodb_idempotency::StepError;
+    ///
+    /// let error = StepError::Failed("sold out");
+    /// assert!(matches!(error.into_failed(), Ok("sold out")));
+    /// ```
+    ///
     /// # Errors
     /// The crate's error, if it is that.
     pub fn into_failed(self) -> Result<E, Error> {
@@ -42,6 +49,23 @@ impl<E> StepError<E> {
     }
 
     /// The crate's error, if it is one.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let operation = idempotency.operation("order").key("42");
+    /// operation
+    ///     .run(async |execution| {
+    ///         let step = execution.step("", async { Ok::<_, std::io::Error>(()) }).await;
+    ///         let error = step.unwrap_err(); // a step needs a name
+    ///         let kind = error.idempotency().map(|error| error.kind());
+    ///         assert_eq!(kind, Some(ErrorKind::InvalidInput));
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn idempotency(&self) -> Option<&Error> {
         match self {

@@ -9,6 +9,10 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::Error;
 
 /// How many of your items fit beside the record: DynamoDB accepts 100 in all.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
+/// ```
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
 /// A condition of one of the caller's own items did not hold: nothing was written.
@@ -36,6 +40,12 @@ pub(crate) struct Failed {
 
 impl ConditionFailed {
     /// Which item it was, counted from 0; the first, if there are several.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// assert_eq!(failed.index(), 0); // the debit
+    /// # });
+    /// ```
     #[must_use]
     pub fn index(&self) -> usize {
         self.first.index
@@ -44,6 +54,13 @@ impl ConditionFailed {
     /// The item in the table, by which the condition was judged. `None` if there is none, or if
     /// your item asked for
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// let account = failed.item().expect("the account exists");
+    /// assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
+    /// # });
+    /// ```
     #[must_use]
     pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
         self.first.item.as_ref()
@@ -51,6 +68,13 @@ impl ConditionFailed {
 
     /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
     /// [`item`](Self::item).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
+    /// assert_eq!(indexes, [0]);
+    /// # });
+    /// ```
     pub fn all(
         &self,
     ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {

@@ -65,6 +65,20 @@ pub(super) struct Config {
 
 impl<P, F> Event<P, F> {
     /// Changes the inherited policy for these events.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// use lambda_runtime::LambdaEvent;
+    ///
+    /// let service = idempotency
+    ///     .event("import", |file: &String| file.clone(), async |event: LambdaEvent<String>, _| {
+    ///         Ok::<_, std::io::Error>(event.payload.len()) // your business here
+    ///     })
+    ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         let config = Arc::make_mut(&mut self.config);
@@ -73,6 +87,26 @@ impl<P, F> Event<P, F> {
     }
 
     /// The part of an event that must be the same in a repeat. Default: its JSON value.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Fingerprint;
+    /// use dynamodb_idempotency::event::JsonEvent;
+    /// use lambda_runtime::{Context, LambdaEvent, Service};
+    ///
+    /// let key_of = |import: &(String, u32)| import.0.clone();
+    /// let mut service = idempotency
+    ///     .event("import", key_of, async |event: LambdaEvent<(String, u32)>, _| {
+    ///         Ok::<_, std::io::Error>(event.payload.1)
+    ///     })
+    ///     // The key says it all: another event under the same key is a repeat as well.
+    ///     .fingerprint(|_| Fingerprint::builder().finish());
+    /// for event in [("a.csv", 1), ("a.csv", 2)] {
+    ///     let event = LambdaEvent::new(JsonEvent::of(&event)?, Context::default());
+    ///     assert_eq!(service.call(event).await?, 1);
+    /// }
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn fingerprint(
         mut self,

@@ -75,6 +75,13 @@ impl Fingerprint {
     }]);
 
     /// The hash itself, by the recipe that this version writes.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"POST /payments").finish();
+    /// assert_eq!(fingerprint.as_bytes().len(), 32);
+    /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0[0].hash
@@ -152,6 +159,13 @@ impl FingerprintBuilder {
     }
 
     /// The fingerprint of all parts added.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Fingerprint;
+    ///
+    /// let fingerprint = Fingerprint::builder().bytes(b"GET").json(b"[1]").finish();
+    /// assert_eq!(fingerprint, Fingerprint::builder().bytes(b"GET").json(b"[ 1 ]").finish());
+    /// ```
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         Fingerprint(self.hashing.finish())

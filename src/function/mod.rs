@@ -190,12 +190,24 @@ impl<'a> Operation<'a> {
 
     /// What identifies this operation within its scope: an order's number, a message's id, a
     /// client's `Idempotency-Key`. Required, not empty.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// # Ok(()) });
+    /// ```
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Unshown(key.into());
         self
     }
 
     /// Adds a segment to the scope: a version, a region. For a customer see [`Scope::tenant`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
+    /// # Ok(()) });
+    /// ```
     pub fn segment(mut self, segment: &str) -> Self {
         self.scope = self.scope.segment(segment);
         self
@@ -204,12 +216,24 @@ impl<'a> Operation<'a> {
     /// The request. A repeat with the same key must have the same one. It is compared by its JSON
     /// value: the order of a map's members does not matter, but that of a sequence does. So leave
     /// out a `HashSet`, whose order changes with every process.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
+    /// # Ok(()) });
+    /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
         self.fingerprint = Fingerprint::by_value(payload).map_err(Arc::new);
         self
     }
 
     /// The request as bytes, compared as they are.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
+    /// # Ok(()) });
+    /// ```
     pub fn payload_bytes(self, payload: &[u8]) -> Self {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
@@ -230,6 +254,17 @@ impl<'a> Operation<'a> {
     }
 
     /// Changes the inherited policy for this operation.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Takeover;
+    ///
+    /// let operation = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject));
+    /// # Ok(()) });
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
@@ -295,6 +330,17 @@ impl<'a> Operation<'a> {
     }
 
     /// As [`run`](Self::run), and says whether the answer is new, replayed or reconciled.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let outcome = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// println!("a replay: {}", outcome.is_replayed());
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As `run`.

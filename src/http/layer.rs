@@ -57,6 +57,15 @@ impl Http {
     ///
     /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
     /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let layer = idempotency.http("payments").layer();
+    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
+    /// # Ok(()) });
+    /// ```
     pub fn layer(self) -> IdempotencyLayer {
         IdempotencyLayer::new(Arc::new(self), Effect::Handler)
     }

@@ -110,6 +110,12 @@ const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
 impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let http = idempotency.http("payments");
+    /// # Ok(()) });
+    /// ```
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
             idempotency: self.clone(),
@@ -208,18 +214,44 @@ enum TenantRule {
 
 impl Http {
     /// Changes the inherited policy for these requests.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 3 }));
+    /// # Ok(()) });
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.policy = change(self.policy);
         self
     }
 
     /// The methods that are made idempotent. Default `POST` and `PATCH`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use http::Method;
+    ///
+    /// let http = idempotency.http("payments").methods([Method::POST, Method::PUT]);
+    /// # Ok(()) });
+    /// ```
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
     /// The header that carries the key. Default `Idempotency-Key`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use http::HeaderName;
+    ///
+    /// let http = idempotency.http("payments").header(HeaderName::from_static("x-request-id"));
+    /// # Ok(()) });
+    /// ```
     pub fn header(mut self, name: HeaderName) -> Self {
         self.key = KeyRule::Header(name);
         self
@@ -245,6 +277,12 @@ impl Http {
 
     /// Whether a request without a key is refused with 400, or passes through without any
     /// protection. Default: refused.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let http = idempotency.http("payments").key_required(false);
+    /// # Ok(()) });
+    /// ```
     pub fn key_required(mut self, required: bool) -> Self {
         self.key_required = required;
         self
@@ -280,6 +318,14 @@ impl Http {
     /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
     /// scope. For APIs that serve anonymous clients too. A request that names several tenants is
     /// still refused.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::tenant;
+    ///
+    /// let http = idempotency.http("payments").optional_tenant(tenant::header_sha256("x-api-key"));
+    /// # Ok(()) });
+    /// ```
     pub fn optional_tenant<T: Into<Tenant>>(
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
@@ -414,6 +460,12 @@ impl Http {
     /// The largest request body that is accepted, in bytes; above it the answer is 413 and nothing
     /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
     /// more than Lambda accepts.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let http = idempotency.http("payments").max_body_bytes(64 * 1024);
+    /// # Ok(()) });
+    /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
@@ -432,6 +484,16 @@ impl Http {
     ///
     /// For [`layer`](Self::layer) and `wrap_streaming`. With [`wrap`](Self::wrap) Lambda only
     /// accepts whole bodies.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let layer = idempotency
+    ///     .http("reports")
+    ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
+    ///     .stream_large_answers(true)
+    ///     .layer();
+    /// # Ok(()) });
+    /// ```
     pub fn stream_large_answers(mut self, stream: bool) -> Self {
         self.stream_large = stream;
         self
@@ -449,6 +511,13 @@ impl Http {
     ///
     /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` always
     /// refuse gRPC, and so do handlers that are one transaction.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// // Around a service of tonic's, say.
+    /// let layer = idempotency.http("payments").grpc(true).layer();
+    /// # Ok(()) });
+    /// ```
     pub fn grpc(mut self, serve: bool) -> Self {
         self.grpc = serve;
         self

@@ -178,18 +178,45 @@ impl Problem {
     }
 
     /// The status code that goes with the kind.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    /// use dynamodb_idempotency::http::{Problem, ProblemKind};
+    ///
+    /// let problem = Problem::from(&Scope::from_encoded("%").unwrap_err());
+    /// assert_eq!(problem.kind, ProblemKind::KeyInvalid);
+    /// assert_eq!(problem.status(), 400);
+    /// ```
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.kind.meaning().0
     }
 
     /// The short text that is the same for every problem of the kind.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    /// use dynamodb_idempotency::http::{Problem, ProblemKind};
+    ///
+    /// let problem = Problem::from(&Scope::from_encoded("%").unwrap_err());
+    /// assert_eq!(problem.kind, ProblemKind::KeyInvalid);
+    /// assert_eq!(problem.title(), "Idempotency key is invalid");
+    /// ```
     #[must_use]
     pub fn title(&self) -> &'static str {
         self.kind.meaning().1
     }
 
     /// The URI of the kind: the place of its documentation.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    /// use dynamodb_idempotency::http::{Problem, ProblemKind};
+    ///
+    /// let problem = Problem::from(&Scope::from_encoded("%").unwrap_err());
+    /// assert_eq!(problem.kind, ProblemKind::KeyInvalid);
+    /// assert!(problem.type_uri().ends_with("enum.ProblemKind.html#variant.KeyInvalid"));
+    /// ```
     #[must_use]
     pub fn type_uri(&self) -> String {
         let name = self.kind;

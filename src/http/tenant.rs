@@ -47,6 +47,15 @@ impl From<Option<String>> for Tenant {
 
 /// The value of a header that is not secret. An empty value names nobody. A repeated header, or one
 /// that is not UTF-8, is invalid.
+///
+/// ```
+/// use dynamodb_idempotency::http::{Tenant, tenant::header};
+///
+/// let (parts, ()) = http::Request::builder().header("x-tenant", "acme").body(())?.into_parts();
+/// assert_eq!(header("x-tenant")(&parts), Tenant::Known("acme".to_owned()));
+/// assert_eq!(header("x-other")(&parts), Tenant::Unknown);
+/// # Ok::<_, http::Error>(())
+/// ```
 pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
     move |parts| single(parts, name, |value| std::str::from_utf8(value).ok().map(str::to_owned))
 }

@@ -80,6 +80,14 @@ impl Webhook {
     /// the event's `id` (`evt_…`). Give several secrets while you rotate them.
     ///
     /// The age is judged by the store's time.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// let layer = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer();
+    /// # Ok(()) });
+    /// ```
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let (id, secrets) = (EventId::Json("/id".to_owned()), collect(secrets));
         let check = move |parts: &Parts, body: &[u8], now| by_stripe(&secrets, parts, body, now);
@@ -89,6 +97,14 @@ impl Webhook {
     /// GitHub's: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which a
     /// redelivery repeats. GitHub does not sign that header: somebody who has recorded a delivery
     /// can send it again as another one, so serve it by HTTPS only.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// let layer = idempotency.http("github").webhook(Webhook::github(["a secret"])).layer();
+    /// # Ok(()) });
+    /// ```
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let id = EventId::Header(HeaderName::from_static("x-github-delivery"));
         let secrets = collect(secrets);

@@ -89,6 +89,13 @@ impl DerivedKey {
     }
 
     /// As a UUID of version 8 (RFC 9562, section 5.8): 36 characters, 122 bits of the hash.
+    ///
+    /// ```
+    /// let key = dynamodb_idempotency::derive_key("refund", &("order-42", 1200))?;
+    /// assert_eq!(key.uuid().len(), 36);
+    /// assert_eq!(key.uuid(), key.to_string());
+    /// # Ok::<_, dynamodb_idempotency::Error>(())
+    /// ```
     #[must_use]
     pub fn uuid(&self) -> String {
         let mut bytes = self.0;
@@ -105,6 +112,12 @@ impl DerivedKey {
     }
 
     /// The whole hash in lower-case hex: 64 characters.
+    ///
+    /// ```
+    /// let key = dynamodb_idempotency::derive_key("refund", &("order-42", 1200))?;
+    /// assert_eq!(key.hex().len(), 64);
+    /// # Ok::<_, dynamodb_idempotency::Error>(())
+    /// ```
     #[must_use]
     pub fn hex(&self) -> String {
         let mut hex = String::with_capacity(64);

@@ -37,6 +37,13 @@ pub struct Scope(String);
 
 impl Scope {
     /// A scope of one segment, usually the name of the operation.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").as_str(), "charge");
+    /// assert_eq!(Scope::from("charge"), Scope::new("charge"));
+    /// ```
     #[must_use]
     pub fn new(segment: &str) -> Self {
         let mut encoded = String::with_capacity(segment.len());
@@ -46,6 +53,12 @@ impl Scope {
 
     /// Appends a segment: a version of the operation, a region. For a customer see
     /// [`tenant`](Self::tenant).
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").segment("eu").segment("v2").as_str(), "charge/eu/v2");
+    /// ```
     #[must_use]
     pub fn segment(mut self, segment: &str) -> Self {
         self.0.push('/');
@@ -72,6 +85,12 @@ impl Scope {
     }
 
     /// The encoded scope, as it is before the `#` in the record's key.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// assert_eq!(Scope::new("charge").segment("tenant/7").as_str(), "charge/tenant%2F7");
+    /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

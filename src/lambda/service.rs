@@ -17,6 +17,18 @@ impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    ///
+    /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
+    ///     Ok(Response::builder().status(201).body("paid".into())?)
+    /// }
+    ///
+    /// let service = idempotency.http("payments").wrap(service_fn(create_payment));
+    /// # Ok(()) });
+    /// ```
     pub fn wrap<'a, S>(
         self,
         service: S,
@@ -113,6 +125,19 @@ pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
     /// The response itself.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
+    ///
+    /// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
+    /// let mut service = idempotency.http("payments").wrap(handler);
+    /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+    /// let request: Request = request.body(Body::Empty)?;
+    /// let response = service.call(request).await?.into_inner();
+    /// assert_eq!(response.body().as_ref(), b"paid");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn into_inner(self) -> Response<Body> {
         self.0

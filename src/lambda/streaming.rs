@@ -27,6 +27,15 @@ impl Http {
     /// Requests that pass through stream as they do without it. The answer to a request with a key
     /// is held until it is stored. An answer that is too long to be stored can be sent as it
     /// arrives: [`stream_large_answers`](Self::stream_large_answers).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let router: Router = Router::new().route("/payments", post(async || "paid"));
+    /// let service = idempotency.http("payments").wrap_streaming(router);
+    /// # Ok(()) });
+    /// ```
     pub fn wrap_streaming<S, B>(
         self,
         service: S,

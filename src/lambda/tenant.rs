@@ -24,6 +24,14 @@ use serde_json::Value;
 
 /// The tenant that the function was invoked for, under Lambda's tenant isolation mode. An empty one is
 /// refused with 400.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// use dynamodb_idempotency::lambda::tenant::tenant_id;
+///
+/// let http = idempotency.http("payments").tenant(tenant_id());
+/// # Ok(()) });
+/// ```
 pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| parts.extensions.get::<Context>()?.tenant_id.clone()
 }
@@ -31,6 +39,14 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
 /// authorizer put into its context. Numbers and booleans count by their JSON text. An empty claim
 /// is refused with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// use dynamodb_idempotency::lambda::tenant::authorizer_claim;
+///
+/// let http = idempotency.http("payments").tenant(authorizer_claim("sub"));
+/// # Ok(()) });
+/// ```
 pub fn authorizer_claim(
     name: &'static str,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {

@@ -197,6 +197,14 @@ impl<R> Consumer<R> {
     }
 
     /// Where the idempotency key of a message is. Default: see the source's entry.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("payments").key(MessageKey::json("/payment_id"));
+    /// # Ok(()) });
+    /// ```
     pub fn key(mut self, key: MessageKey<R>) -> Self {
         self.0.key = key;
         self
@@ -221,6 +229,16 @@ impl<R> Consumer<R> {
     /// Changes the inherited policy for these messages.
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Failure;
+    ///
+    /// let consumer = idempotency
+    ///     .sqs("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }));
+    /// # Ok(()) });
+    /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
         self.0.policy = change(self.0.policy);
         self
@@ -252,12 +270,26 @@ impl<R> Consumer<R> {
     /// Default 10.
     ///
     /// Their futures share one task: a handler that blocks its thread delays the others.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let consumer = idempotency.sqs("payments").concurrency(20);
+    /// # Ok(()) });
+    /// ```
     pub fn concurrency(mut self, limit: usize) -> Self {
         self.0.concurrency = limit.max(1);
         self
     }
 
     /// In which order messages run. Default [`Order::Source`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::Order;
+    ///
+    /// let consumer = idempotency.kinesis("payments").order(Order::Key);
+    /// # Ok(()) });
+    /// ```
     pub fn order(mut self, order: Order) -> Self {
         self.0.order = order;
         self
@@ -269,6 +301,14 @@ impl<R> Consumer<R> {
     ///
     /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
     /// the rest of the batch is not lost. Its key is free when the lease ends.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// let consumer = idempotency.sqs("payments").deadline_margin(Duration::from_secs(3));
+    /// # Ok(()) });
+    /// ```
     pub fn deadline_margin(mut self, margin: Duration) -> Self {
         self.0.deadline_margin = margin;
         self
@@ -280,12 +320,27 @@ impl<R> Consumer<R> {
     ///
     /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
     /// mapping.** Without it, Lambda takes every response for success and failed messages are lost.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// // A queue whose mapping has no `ReportBatchItemFailures`.
+    /// let consumer = idempotency.sqs("payments").partial_response(false);
+    /// # Ok(()) });
+    /// ```
     pub fn partial_response(mut self, partial: bool) -> Self {
         self.0.partial_response = partial;
         self
     }
 
     /// What a message without a key gets. Default [`MissingKey::Fail`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::MissingKey;
+    ///
+    /// let consumer = idempotency.sqs("payments").missing_key(MissingKey::RunUnprotected);
+    /// # Ok(()) });
+    /// ```
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
         self.0.missing_key = missing;
         self
@@ -294,6 +349,14 @@ impl<R> Consumer<R> {
     /// What happens to a message that cannot be read: a record of another source, a body that is
     /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
     /// it is needed. Default [`FailureAction::Report`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::FailureAction;
+    ///
+    /// let consumer = idempotency.sqs("payments").malformed(FailureAction::Acknowledge);
+    /// # Ok(()) });
+    /// ```
     pub fn malformed(mut self, action: FailureAction) -> Self {
         self.0.malformed = action;
         self
@@ -301,6 +364,14 @@ impl<R> Consumer<R> {
 
     /// What happens to a message whose key was used before with another payload. Default
     /// [`FailureAction::Report`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::FailureAction;
+    ///
+    /// let consumer = idempotency.sqs("payments").mismatched(FailureAction::Acknowledge);
+    /// # Ok(()) });
+    /// ```
     pub fn mismatched(mut self, action: FailureAction) -> Self {
         self.0.mismatched = action;
         self
@@ -309,6 +380,18 @@ impl<R> Consumer<R> {
     /// What happens to a message whose attempts are used up, under
     /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
     /// its record stays FAILED. Default [`FailureAction::Report`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::messages::FailureAction;
+    ///
+    /// let consumer = idempotency
+    ///     .sqs("payments")
+    ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+    ///     .exhausted(FailureAction::Acknowledge);
+    /// # Ok(()) });
+    /// ```
     pub fn exhausted(mut self, action: FailureAction) -> Self {
         self.0.exhausted = action;
         self
@@ -318,6 +401,14 @@ impl<R> Consumer<R> {
 impl Consumer<SqsMessage> {
     /// Opens the envelope of messages: key, payload and fingerprint are those of its content. A
     /// message without the envelope is [`malformed`](Self::malformed).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::Envelope;
+    ///
+    /// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns);
+    /// # Ok(()) });
+    /// ```
     pub fn envelope(mut self, envelope: Envelope) -> Self {
         self.0.envelope = Some(envelope);
         self

@@ -49,12 +49,28 @@ pub(crate) enum NoKey {
 impl<R> MessageKey<R> {
     /// A message attribute (SQS, SNS) or a header (Kafka) with exactly this name, whose value is
     /// text.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.kafka("payments").key(MessageKey::attribute("payment-id"));
+    /// # Ok(()) });
+    /// ```
     pub fn attribute(name: impl Into<String>) -> Self {
         Self(Rule::Attribute(name.into()))
     }
 
     /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A string, or a whole
     /// number.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
+    /// # Ok(()) });
+    /// ```
     pub fn json(pointer: impl Into<String>) -> Self {
         Self(Rule::Json(pointer.into()))
     }
@@ -70,6 +86,14 @@ impl<R> MessageKey<R> {
     /// | SNS | `MessageId` |
     /// | EventBridge | `source`, `id` |
     /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::KeyForm::Sha256) |
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::messages::MessageKey;
+    ///
+    /// let consumer = idempotency.sqs("thumbnails").key(MessageKey::broker_id());
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn broker_id() -> Self {
         Self(Rule::BrokerId)

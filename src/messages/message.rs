@@ -32,12 +32,27 @@ pub struct Message<R> {
 
 impl<R> Message<R> {
     /// The whole record, with every field that its source sent.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// assert_eq!(message.record().message_id.as_deref(), Some("m-1"));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn record(&self) -> &R {
         &self.record
     }
 
     /// The whole record, owned.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+    ///
+    /// let record: SqsMessage = message.into_record();
+    /// assert_eq!(record.event_source.as_deref(), Some("aws:sqs"));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn into_record(self) -> R {
         self.record
@@ -45,12 +60,28 @@ impl<R> Message<R> {
 
     /// What the producer sent, decoded: the table in [`messages`](super) says what that is for each
     /// source. If an envelope is opened, its content.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// assert_eq!(message.payload(), br#"{"amount": 1200}"#);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
     /// The payload as JSON.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// #[derive(serde::Deserialize)]
+    /// struct Payment { amount: u64 }
+    ///
+    /// let payment: Payment = message.json()?;
+    /// assert_eq!(payment.amount, 1200);
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if it is not JSON, or not of this type. The error has the place,
@@ -65,6 +96,12 @@ impl<R> Message<R> {
 
     /// The idempotency key that was found; `None` only if
     /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without one.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// assert_eq!(message.key(), Some("order-42"));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

@@ -96,8 +96,15 @@ impl Default for Policy {
 }
 
 macro_rules! setters {
-    ($($field:ident: $type:ty;)*) => {$(
+    ($($field:ident: $type:ty, such as $example:literal;)*) => {$(
         #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        ///
+        /// ```
+        /// # use std::time::Duration;
+        /// # use dynamodb_idempotency::*;
+        #[doc = concat!("let policy = Policy::default().", stringify!($field), "(", $example, ");")]
+        #[doc = concat!("assert_eq!(policy.", stringify!($field), ", ", $example, ");")]
+        /// ```
         #[must_use]
         pub fn $field(mut self, $field: $type) -> Self {
             self.$field = $field;
@@ -108,21 +115,21 @@ macro_rules! setters {
 
 impl Policy {
     setters! {
-        retention: Duration;
-        lease: Lease;
-        in_progress: InProgress;
-        failure: Failure;
-        lease_expired: LeaseExpired;
-        takeover: Takeover;
-        completed: Completed;
-        outage: Outage;
-        unconfirmed: Unconfirmed;
-        completion_timeout: Duration;
-        key_form: KeyForm;
-        acquire: Acquire;
-        compression: Compression;
-        large_answers: LargeAnswers;
-        max_answer_bytes: usize;
+        retention: Duration, such as "Duration::from_secs(72 * 3600)";
+        lease: Lease, such as "Lease::Renewed(Duration::from_secs(30))";
+        in_progress: InProgress, such as "InProgress::Wait { timeout: Duration::from_secs(5) }";
+        failure: Failure, such as "Failure::Retain { max_attempts: 3 }";
+        lease_expired: LeaseExpired, such as "LeaseExpired::Continue";
+        takeover: Takeover, such as "Takeover::Reject";
+        completed: Completed, such as "Completed::Execute";
+        outage: Outage, such as "Outage::Open";
+        unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
+        completion_timeout: Duration, such as "Duration::from_secs(3)";
+        key_form: KeyForm, such as "KeyForm::Sha256";
+        acquire: Acquire, such as "Acquire::Adaptive";
+        compression: Compression, such as "Compression::Off";
+        large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
+        max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
     /// What a call of this policy goes by, with the tolerance of the store's clock and the time of an

@@ -22,6 +22,12 @@ pub enum Verdict {
 
 impl Verdict {
     /// `ok`, `warning` or `error`.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Verdict;
+    ///
+    /// assert_eq!(Verdict::Error.as_str(), "error");
+    /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -3,18 +3,54 @@
 use std::time::Duration;
 
 /// Calls, by `operation` and `outcome`.
+///
+/// ```
+/// use dynamodb_idempotency::signals::EXECUTIONS;
+///
+/// assert_eq!(EXECUTIONS, "idempotency_executions_total");
+/// ```
 pub const EXECUTIONS: &str = "idempotency_executions_total";
 /// Executions that took an abandoned record over, however they ended, by `operation`.
+///
+/// ```
+/// use dynamodb_idempotency::signals::TAKEOVERS;
+///
+/// assert_eq!(TAKEOVERS, "idempotency_takeovers_total");
+/// ```
 pub const TAKEOVERS: &str = "idempotency_takeovers_total";
 /// A handler's time in seconds, by `operation`.
+///
+/// ```
+/// use dynamodb_idempotency::signals::HANDLER_SECONDS;
+///
+/// assert_eq!(HANDLER_SECONDS, "idempotency_handler_seconds");
+/// ```
 pub const HANDLER_SECONDS: &str = "idempotency_handler_seconds";
 /// The time of a request to DynamoDB in seconds, the SDK's tries included, by `action` and `result`.
+///
+/// ```
+/// use dynamodb_idempotency::signals::STORE_SECONDS;
+///
+/// assert_eq!(STORE_SECONDS, "idempotency_store_seconds");
+/// ```
 pub const STORE_SECONDS: &str = "idempotency_store_seconds";
 /// The size of an answer in bytes, by `operation` and `form`: `plain`, its body alone, and `stored`,
 /// what it takes in the table, after compression and the [`AnswerCodec`](crate::AnswerCodec).
+///
+/// ```
+/// use dynamodb_idempotency::signals::ANSWER_BYTES;
+///
+/// assert_eq!(ANSWER_BYTES, "idempotency_answer_bytes");
+/// ```
 pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
 /// The capacity units of a request to DynamoDB, by `action`: write units of all actions except
 /// `GetItem`. DynamoDB reports none for a write that it refuses.
+///
+/// ```
+/// use dynamodb_idempotency::signals::CAPACITY_UNITS;
+///
+/// assert_eq!(CAPACITY_UNITS, "idempotency_capacity_units");
+/// ```
 pub const CAPACITY_UNITS: &str = "idempotency_capacity_units";
 
 /// Describes each metric and its unit to the recorder. Call it once, after the recorder is

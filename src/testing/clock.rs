@@ -35,12 +35,32 @@ pub struct SandboxClock {
 
 impl SandboxClock {
     /// Lets this much time pass at once; a part of a second counts as a whole one.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let before = sandbox.clock().now();
+    /// sandbox.clock().advance(Duration::from_millis(1500));
+    /// assert!(sandbox.clock().now() >= before + Duration::from_secs(2));
+    /// # Ok(()) });
+    /// ```
     pub fn advance(&self, by: Duration) {
         let seconds = by.as_secs() + u64::from(by.subsec_nanos() > 0);
         self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
     /// The time that it shows.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// sandbox.clock().advance(Duration::from_secs(3600));
+    /// let ahead = sandbox.clock().now().duration_since(SystemTime::now())?;
+    /// assert!(ahead > Duration::from_secs(3500));
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn now(&self) -> SystemTime {
         SystemTimeSource::new().now() + Duration::from_secs(self.ahead().unsigned_abs())

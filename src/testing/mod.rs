@@ -34,6 +34,8 @@
 
 mod clock;
 mod example;
+#[cfg(feature = "messages")]
+mod message_example;
 mod record;
 
 use std::fmt;
@@ -45,7 +47,10 @@ use tokio::task::JoinHandle;
 
 pub use self::clock::SandboxClock;
 #[doc(hidden)]
-pub use self::example::example;
+pub use self::example::{abandoned_example, example, refused_example};
+#[cfg(feature = "messages")]
+#[doc(hidden)]
+pub use self::message_example::message_example;
 pub use self::record::SandboxRecord;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
@@ -81,6 +86,15 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Starts one, with a table of the default schema.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, _| {
+    /// use dynamodb_idempotency::testing::Sandbox;
+    ///
+    /// let sandbox = Sandbox::start().await?;
+    /// assert!(sandbox.record("charge", "order-42").read().await?.is_none());
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if it cannot listen on a port of the loopback interface.
@@ -128,6 +142,16 @@ impl Sandbox {
     }
 
     /// Its table, with the default policy.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// sandbox.record("charge", "order-42").completed("re_1").await?;
+    /// let idempotency = sandbox.idempotency();
+    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let answer = charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
+    /// assert_eq!(answer, "re_1");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn idempotency(&self) -> Idempotency {
         self.idempotency.clone()
@@ -153,24 +177,58 @@ impl Sandbox {
     }
 
     /// A client for it: for your own tables beside the crate's.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let tables = sandbox.client().list_tables().send().await?;
+    /// assert_eq!(tables.table_names(), [sandbox.table()]);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
     /// The name of its table.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// assert_eq!(sandbox.table(), "idempotency");
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn table(&self) -> &str {
         TABLE
     }
 
     /// The clock that its clients use, also as the store's clock.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// sandbox.record("payments", "order-42").pending(Duration::from_secs(30)).await?;
+    /// sandbox.clock().advance(Duration::from_secs(60)); // beyond the lease
+    /// let charge = idempotency.operation("payments").key("order-42");
+    /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn clock(&self) -> &SandboxClock {
         &self.clock
     }
 
     /// The record of a key, whether it exists or not.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let record = sandbox.record("charge", "order-42");
+    /// assert!(record.read().await?.is_none());
+    /// record.completed("re_1").await?;
+    /// assert_eq!(record.read().await?.expect("a record").status(), "COMPLETED");
+    /// # Ok(()) });
+    /// ```
     pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
         SandboxRecord::new(self, scope.into(), key.into())
     }
