@@ -7,9 +7,9 @@ use dynamodb_idempotency::admin::Select;
 
 use crate::args::Scan;
 use crate::failure::Failure;
+use crate::record;
 use crate::scan::{Next, Read, scan};
 use crate::stuck::tell;
-use crate::{output, record};
 
 pub(crate) async fn run(
     idempotency: &Idempotency,
@@ -29,11 +29,7 @@ pub(crate) async fn run(
         return Err(absent(read, hash));
     }
     for record in &found {
-        if json {
-            output::document(record::document(record))?;
-        } else {
-            output::print(record::text(record) + &record::next(record))?;
-        }
+        record::show(record, json)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,8 +10,9 @@ use dynamodb_idempotency::{Error, KeyForm, Scope};
 use serde_json::{Value, json};
 
 use crate::args::Key;
-use crate::table;
+use crate::failure::Failure;
 use crate::words::{plain, plain_lines, span, time, time_and_distance};
+use crate::{output, table};
 
 /// The record of a key, if there is one.
 pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRecord>, Error> {
@@ -63,8 +64,17 @@ fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
     scopes.iter().map(|scope| format!("`{}`", plain(scope))).collect()
 }
 
+/// Shows it to people or to a program.
+pub(crate) fn show(record: &StoredRecord, json: bool) -> Result<(), Failure> {
+    if json {
+        output::document(document(record))
+    } else {
+        output::print(text(record) + &next(record))
+    }
+}
+
 /// What to do now.
-pub(crate) fn next(record: &StoredRecord) -> String {
+fn next(record: &StoredRecord) -> String {
     let name = format!("{} {}", word(&record.scope), word(&record.key));
     let what = match &record.state {
         _ if record.is_expired() => "nothing: the next request runs it".to_owned(),

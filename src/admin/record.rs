@@ -152,20 +152,19 @@ impl StoredRecord {
         Ok(Self {
             scope,
             key,
-            state: match record.state {
-                State::Pending { lease_expires_at } => {
+            state: match (record.state, answer) {
+                (State::Pending { lease_expires_at }, _) => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                State::Completed => {
-                    if let Some(answer) = answer {
-                        StoredState::Completed { completed_at: finished_at, answer }
-                    } else {
-                        let message = "the record is corrupt: it has completed without an answer";
-                        return Err(Error::new(ErrorKind::UnknownRecord, message));
-                    }
+                (State::Completed, Some(answer)) => {
+                    StoredState::Completed { completed_at: finished_at, answer }
                 }
-                State::Failed => StoredState::Failed { failed_at: finished_at, answer },
-                State::Released => StoredState::Released,
+                (State::Completed, None) => {
+                    let message = "the record is corrupt: it has completed without an answer";
+                    return Err(Error::new(ErrorKind::UnknownRecord, message));
+                }
+                (State::Failed, answer) => StoredState::Failed { failed_at: finished_at, answer },
+                (State::Released, _) => StoredState::Released,
             },
             attempt: record.attempt,
             owner: record.owner.as_str().to_owned(),

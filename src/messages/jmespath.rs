@@ -66,7 +66,7 @@ impl<R> MessageKey<R> {
             let message = format!("`{expression}` is not a JMESPath expression");
             Error::new(ErrorKind::Configuration, message).with_source(source)
         })?;
-        Ok(Self::found_by(move |message| {
+        Ok(Self::by(format!("jmespath({expression:?})"), move |message, _| {
             let payload = std::str::from_utf8(&message.payload).map_err(|_| not_json(&compiled))?;
             let payload = Variable::from_json(payload).map_err(|_| not_json(&compiled))?;
             let invalid = |why: &str| NoKey::Invalid(format!("the key by `{compiled}` {why}"));

@@ -1,5 +1,6 @@
 //! Where a message's idempotency key is.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,16 +27,13 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// let clicks = idempotency.kinesis("clicks").key(MessageKey::broker_id());
 /// # }
 /// ```
-pub struct MessageKey<R>(Rule<R>);
-
-type Find<R> = Arc<dyn Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync>;
-
-enum Rule<R> {
-    Attribute(String),
-    Json(String),
-    BrokerId,
-    With(Find<R>),
+pub struct MessageKey<R> {
+    /// As it was made.
+    rule: Cow<'static, str>,
+    find: Find<R>,
 }
+
+type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, NoKey> + Send + Sync>;
 
 /// Why there is no key.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +56,8 @@ impl<R> MessageKey<R> {
     /// # Ok(()) });
     /// ```
     pub fn attribute(name: impl Into<String>) -> Self {
-        Self(Rule::Attribute(name.into()))
+        let name = name.into();
+        Self::by(format!("attribute({name:?})"), move |_, body| body.attributes.find(&name))
     }
 
     /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A string, or a whole
@@ -72,7 +71,9 @@ impl<R> MessageKey<R> {
     /// # Ok(()) });
     /// ```
     pub fn json(pointer: impl Into<String>) -> Self {
-        Self(Rule::Json(pointer.into()))
+        let pointer = pointer.into();
+        let rule = format!("json({pointer:?})");
+        Self::by(rule, move |message, _| member(&message.payload, &pointer))
     }
 
     /// The source's own id of the message:
@@ -96,7 +97,10 @@ impl<R> MessageKey<R> {
     /// ```
     #[must_use]
     pub fn broker_id() -> Self {
-        Self(Rule::BrokerId)
+        Self::by("broker_id()", |_, body| {
+            let missing = || NoKey::Invalid("the record does not carry its broker's id".to_owned());
+            body.broker_id.clone().ok_or_else(missing)
+        })
     }
 
     /// The key that `find` returns for the message: a `String`, or an `Option<String>`. The closure
@@ -113,16 +117,17 @@ impl<R> MessageKey<R> {
     pub fn with<Key: Into<Option<String>>>(
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {
-        Self::found_by(move |message| {
+        Self::by("with(..)", move |message, _| {
             let missing = || NoKey::Missing("the message has no idempotency key".to_owned());
             find(message).into().ok_or_else(missing)
         })
     }
 
-    pub(crate) fn found_by(
-        find: impl Fn(&Message<R>) -> Result<String, NoKey> + Send + Sync + 'static,
+    pub(crate) fn by(
+        rule: impl Into<Cow<'static, str>>,
+        find: impl Fn(&Message<R>, &Body) -> Result<String, NoKey> + Send + Sync + 'static,
     ) -> Self {
-        Self(Rule::With(Arc::new(find)))
+        Self { rule: rule.into(), find: Arc::new(find) }
     }
 
     pub(crate) fn default_attribute() -> Self {
@@ -131,14 +136,7 @@ impl<R> MessageKey<R> {
 
     /// The key of a message that was read from `body`.
     pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, NoKey> {
-        let key = match &self.0 {
-            Rule::Attribute(name) => body.attributes.find(name)?,
-            Rule::Json(pointer) => member(&message.payload, pointer)?,
-            Rule::BrokerId => body.broker_id.clone().ok_or_else(|| {
-                NoKey::Invalid("the record does not carry its broker's id".to_owned())
-            })?,
-            Rule::With(find) => find(message)?,
-        };
+        let key = (self.find)(message, body)?;
         if key.is_empty() {
             return Err(NoKey::Invalid("the idempotency key is empty".to_owned()));
         }
@@ -168,23 +166,13 @@ pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
 
 impl<R> Clone for MessageKey<R> {
     fn clone(&self) -> Self {
-        Self(match &self.0 {
-            Rule::Attribute(name) => Rule::Attribute(name.clone()),
-            Rule::Json(pointer) => Rule::Json(pointer.clone()),
-            Rule::BrokerId => Rule::BrokerId,
-            Rule::With(find) => Rule::With(Arc::clone(find)),
-        })
+        Self { rule: self.rule.clone(), find: Arc::clone(&self.find) }
     }
 }
 
 impl<R> fmt::Debug for MessageKey<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Rule::Attribute(name) => write!(f, "attribute({name:?})"),
-            Rule::Json(pointer) => write!(f, "json({pointer:?})"),
-            Rule::BrokerId => f.write_str("broker_id()"),
-            Rule::With(_) => f.write_str("with(..)"),
-        }
+        f.write_str(&self.rule)
     }
 }
 
