@@ -25,7 +25,7 @@ mod streaming;
 pub mod tenant;
 mod transaction;
 
-pub use self::run::{HttpEvent, adapter, run, run_concurrent, runtime};
+pub use self::run::{adapter, run, run_concurrent, runtime};
 pub use self::service::{HttpService, LambdaResponse};
 pub use self::streaming::{
     run_with_streaming_response, run_with_streaming_response_concurrent, streaming_adapter,

@@ -12,7 +12,7 @@ use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime};
 use lambda_http::request::LambdaRequest;
 use lambda_http::tower::ServiceExt;
 use lambda_http::{Adapter, Error, IntoResponse, LambdaEvent, Request};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use tower_service::Service;
 
 use crate::invocation::check_concurrency;
@@ -43,7 +43,7 @@ where
     S: Service<Request, Response: IntoResponse, Error: Debug + Into<Diagnostic>>,
     S::Future: Send + 'a,
 {
-    lambda_runtime::run(Adapter::from(service).map_request(request_of)).await
+    lambda_runtime::run(Adapter::from(service).map_request(distinct)).await
 }
 
 /// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which
@@ -130,11 +130,13 @@ where
     S::Future: Send + 'static,
 {
     check_concurrency()?;
-    let service = Adapter::from(service).map_request(request_of);
+    let service = Adapter::from(service).map_request(distinct);
     Ok(Runtime::new(service).layer(TracingLayer::new()))
 }
 
-/// The service that [`run`] runs: it takes Lambda events, for tests and for your own runtimes.
+/// The service that [`run`] runs: it takes Lambda events, for tests and for your own runtimes. They are
+/// events of API Gateway, a function URL or an ALB; and of the kinds for which your own dependency on
+/// `lambda_http` has a feature (its default features include VPC Lattice and `WebSocket` APIs).
 ///
 /// ```
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -151,46 +153,25 @@ where
 /// ```
 pub fn adapter<'a, S>(
     service: S,
-) -> impl Service<LambdaEvent<HttpEvent>, Response: Serialize, Error = S::Error, Future: Send + 'a>
+) -> impl Service<LambdaEvent<LambdaRequest>, Response: Serialize, Error = S::Error, Future: Send + 'a>
 where
     S: Service<Request, Response: IntoResponse, Future: Send + 'a> + 'a,
 {
-    Adapter::from(service).map_request(request_of)
+    Adapter::from(service).map_request(distinct)
 }
 
-pub(super) fn request_of(event: LambdaEvent<HttpEvent>) -> LambdaEvent<LambdaRequest> {
-    LambdaEvent::new(event.payload.0, event.context)
-}
-
-/// An HTTP event of API Gateway, a function URL or an ALB; and of the kinds for which your own
-/// dependency on `lambda_http` has a feature (its default features include VPC Lattice and
-/// `WebSocket` APIs).
-///
-/// ```
-/// use dynamodb_idempotency::lambda::HttpEvent;
-///
-/// let event = r#"{"version": "2.0", "rawPath": "/payments", "rawQueryString": "", "headers": {},
-///     "requestContext": {"http": {"method": "POST", "path": "/payments"}}, "isBase64Encoded": false}"#;
-/// let event: HttpEvent = serde_json::from_str(event)?;
-/// # Ok::<_, serde_json::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct HttpEvent(LambdaRequest);
-
-impl<'de> Deserialize<'de> for HttpEvent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut event = LambdaRequest::deserialize(deserializer)?;
-        let (single, multiple) = match &mut event {
-            LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
-            LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
-            // The others have one map of headers; or are events of WebSockets, which are none of the
-            // methods that take a key unless they are told to.
-            _ => return Ok(Self(event)),
-        };
-        // Only where they differ: `lambda_http` reads `Host` from the singles.
-        for name in multiple.keys().filter(|name| multiple.get_all(*name).iter().count() > 1) {
-            single.remove(name);
-        }
-        Ok(Self(event))
+/// The event with the values of each header once. Only where the two differ is the last value left out:
+/// `lambda_http` reads `Host` from the singles.
+pub(super) fn distinct(mut event: LambdaEvent<LambdaRequest>) -> LambdaEvent<LambdaRequest> {
+    let (single, multiple) = match &mut event.payload {
+        LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
+        LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
+        // The others have one map of headers; or are events of WebSockets, which are none of the
+        // methods that take a key unless they are told to.
+        _ => return event,
+    };
+    for name in multiple.keys().filter(|name| multiple.get_all(*name).iter().count() > 1) {
+        single.remove(name);
     }
+    event
 }

@@ -15,7 +15,7 @@ use lambda_http::tower::ServiceExt;
 use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_fn};
 use tower_service::Service;
 
-use super::run::{HttpEvent, request_of};
+use super::run::distinct;
 use crate::http::{BoxError, Http, ResponseBody, own, ready, render, whole, whole_call};
 use crate::invocation::check_concurrency;
 
@@ -103,7 +103,7 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    lambda_runtime::run(Streamed(service).map_request(request_of)).await
+    lambda_runtime::run(Streamed(service).map_request(distinct)).await
 }
 
 /// As [`run_with_streaming_response`], with as many invocations at once as
@@ -181,7 +181,7 @@ where
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     check_concurrency()?;
-    Ok(Runtime::new(Streamed(service).map_request(request_of)).layer(TracingLayer::new()))
+    Ok(Runtime::new(Streamed(service).map_request(distinct)).layer(TracingLayer::new()))
 }
 
 /// As [`adapter`](super::adapter), with responses that stream.
@@ -197,7 +197,7 @@ where
 pub fn streaming_adapter<S, B>(
     service: S,
 ) -> impl Service<
-    LambdaEvent<HttpEvent>,
+    LambdaEvent<LambdaRequest>,
     Response = StreamResponse<impl Stream<Item = Result<B::Data, B::Error>>>,
     Error = S::Error,
     Future: Send,
@@ -207,7 +207,7 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    Streamed(service).map_request(request_of)
+    Streamed(service).map_request(distinct)
 }
 
 /// `lambda_http`'s adapter for responses that stream. It can be sent to other threads whatever its

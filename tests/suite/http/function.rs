@@ -4,13 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dynamodb_idempotency::lambda::{self, HttpEvent};
+use dynamodb_idempotency::lambda;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lambda_http::request::LambdaRequest;
 use lambda_http::{Adapter, Context, IntoResponse, LambdaEvent, Request};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::{Service, ServiceExt};
 
@@ -32,7 +31,7 @@ impl Function {
         S::Error: Debug + 'static,
         R: IntoResponse + 'static,
     {
-        Self::of::<HttpEvent, _, _>(move || lambda::adapter(service.clone()))
+        Self::of(move || lambda::adapter(service.clone()))
     }
 
     /// Under `lambda_http::run`.
@@ -43,13 +42,12 @@ impl Function {
         S::Error: Debug + 'static,
         R: IntoResponse + 'static,
     {
-        Self::of::<LambdaRequest, _, _>(move || Adapter::from(service.clone()))
+        Self::of(move || Adapter::from(service.clone()))
     }
 
-    fn of<Event, S, A>(adapter: A) -> Self
+    fn of<S, A>(adapter: A) -> Self
     where
-        Event: DeserializeOwned,
-        S: Service<LambdaEvent<Event>, Response: Serialize, Error: Debug>,
+        S: Service<LambdaEvent<LambdaRequest>, Response: Serialize, Error: Debug>,
         S::Future: Send + 'static,
         A: Fn() -> S + Send + Sync + 'static,
     {

@@ -8,11 +8,12 @@ use axum::body::Body;
 use axum::routing::any;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{AnsweredBy, Http};
-use dynamodb_idempotency::lambda::{HttpEvent, streaming_adapter};
+use dynamodb_idempotency::lambda::streaming_adapter;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use lambda_http::LambdaEvent;
+use lambda_http::request::LambdaRequest;
 use tokio::io::AsyncReadExt;
 use tower::{Service, ServiceExt};
 
@@ -108,7 +109,7 @@ impl Api {
                 Place::Function => {
                     let mut function = streaming_adapter(http.wrap_streaming(self.router()));
                     let event = Kind::HttpApi.event(&request).to_string();
-                    let event: HttpEvent = serde_json::from_str(&event).unwrap();
+                    let event: LambdaRequest = serde_json::from_str(&event).unwrap();
                     let answer = function.call(LambdaEvent::new(event, context_of(30))).await;
                     let answer = answer.unwrap();
                     let mut response = Response::new(Body::from_stream(answer.stream));
