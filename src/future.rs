@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The answer of one of the crate's services, on its way: of [`http`](crate::http),
-/// [`event`](crate::event) and [`messages`](crate::messages).
+/// The answer of one of the crate's services, on its way: of [`http`](crate::http) or of
+/// [`event`](crate::event).
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {

@@ -26,24 +26,16 @@ impl<E> ErrorCodec<E> {
     /// They are not kept.
     pub(super) const FORGETS: Self = Self { encode: |_| None, decode: |_| None };
 
-    pub(super) fn encode(self, error: &E) -> Option<Answer> {
+    pub(super) fn encode(&self, error: &E) -> Option<Answer> {
         (self.encode)(error).map(Answer::Json)
     }
 
     /// What a repeat gets of a failure that is kept.
-    pub(crate) fn replay(self, kept: Option<&Answer>) -> RunError<E> {
+    pub(crate) fn replay(&self, kept: Option<&Answer>) -> RunError<E> {
         let decoded = match kept {
             Some(Answer::Json(json)) => (self.decode)(json),
             Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
         };
         decoded.map_or_else(|| failed().into(), RunError::Handler)
-    }
-}
-
-impl<E> Copy for ErrorCodec<E> {}
-
-impl<E> Clone for ErrorCodec<E> {
-    fn clone(&self) -> Self {
-        *self
     }
 }

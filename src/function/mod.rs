@@ -391,8 +391,8 @@ impl<'a> Operation<'a> {
             fingerprint => fingerprint.map_err(fingerprint::unserialisable)?,
         };
         let errors = match self.errors.map(|errors| errors.downcast_ref()) {
-            None => ErrorCodec::FORGETS,
-            Some(Some(errors)) => *errors,
+            None => &ErrorCodec::FORGETS,
+            Some(Some(errors)) => errors,
             Some(None) => return Err(mistyped("replay_errors", type_name::<E>())),
         };
         let call = Call::new(core, key, fingerprint, self.policy, self.deadline, Answers::FUNCTION);
@@ -401,10 +401,10 @@ impl<'a> Operation<'a> {
 }
 
 /// An [`Operation`] that is about to run.
-pub(crate) struct Ready<'a, E> {
+pub(crate) struct Ready<'a, E: 'static> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) call: Call,
-    pub(crate) errors: ErrorCodec<E>,
+    pub(crate) errors: &'static ErrorCodec<E>,
     pub(crate) hook: Option<Hook<'a>>,
 }
 
@@ -414,8 +414,8 @@ fn mistyped(method: &str, of_handler: &str) -> Error {
 }
 
 /// What a call gets, by the types that its handler has.
-fn outcome_of<T: DeserializeOwned, E>(
-    errors: ErrorCodec<E>,
+fn outcome_of<T: DeserializeOwned, E: 'static>(
+    errors: &'static ErrorCodec<E>,
     outcome: RunOutcome<T, E>,
 ) -> Result<Outcome<T>, RunError<E>> {
     Ok(match outcome {
@@ -432,12 +432,12 @@ fn outcome_of<T: DeserializeOwned, E>(
 }
 
 /// A function's answer and its errors, as JSON.
-struct Json<T, E> {
-    errors: ErrorCodec<E>,
+struct Json<T, E: 'static> {
+    errors: &'static ErrorCodec<E>,
     value: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize, E> Encoding for Json<T, E> {
+impl<T: Serialize, E: 'static> Encoding for Json<T, E> {
     type Value = T;
     type Error = E;
 

@@ -123,7 +123,7 @@ impl Operation<'_> {
     }
 }
 
-impl<T: Serialize, E> TransactionEncoding for Json<T, E> {
+impl<T: Serialize, E: 'static> TransactionEncoding for Json<T, E> {
     type Value = T;
     const ANSWERS_PANICS: bool = false;
 

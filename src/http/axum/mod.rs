@@ -151,8 +151,10 @@ impl<E: IntoResponse> IntoResponse for RunError<E> {
     }
 }
 
-/// The step's own error, or the [problem](Problem) of ours. A step that is called wrongly (a name that is
-/// used twice, say) is a [`ProblemKind::Misconfigured`].
+/// The step's own error, or the [problem](Problem) of ours: for example 503,
+/// [`ProblemKind::Unavailable`], if the step has not run, and 500,
+/// [`ProblemKind::AnswerUnavailable`], if its result cannot be stored. A step that is called wrongly (a
+/// name that is used twice, say) is 500, [`ProblemKind::Misconfigured`].
 impl<E: IntoResponse> IntoResponse for StepError<E> {
     fn into_response(self) -> Response {
         match self {
