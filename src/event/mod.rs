@@ -33,6 +33,9 @@
 //!    with the same event, until an answer is stored.
 //!
 //! For batches of messages see [`messages`](crate::messages).
+//!
+//! [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
+//! [`ErrorKind::Mismatch`]: crate::ErrorKind::Mismatch
 
 mod run;
 mod service;
@@ -95,7 +98,7 @@ impl Idempotency {
 }
 
 /// What Lambda reports of a failed invocation: the handler's own diagnostic, or `Idempotency.` and
-/// the [`ErrorKind`], which alarms can match.
+/// the [`ErrorKind`](crate::ErrorKind), which alarms can match.
 impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
     fn from(error: RunError<E>) -> Self {
         match error {

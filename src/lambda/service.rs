@@ -14,7 +14,7 @@ use crate::engine::runner::{Panic, panic_text};
 use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call};
 
 impl Http {
-    /// Wraps a `lambda_http` handler: a [`service_fn`](lambda_http::service_fn), an axum `Router`,
+    /// Wraps a `lambda_http` handler: a [`service_fn`], an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. It is always ready: the handler is
     /// waited for when it is called.
