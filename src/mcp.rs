@@ -46,9 +46,17 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::function::{Operation, Outcome};
 
 /// The member of `params._meta`, and the argument, with the key.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::mcp::KEY_MEMBER, "idempotency_key");
+/// ```
 pub const KEY_MEMBER: &str = "idempotency_key";
 
 /// The member of a result's `_meta` that marks a replay.
+///
+/// ```
+/// assert_eq!(dynamodb_idempotency::mcp::REPLAYED_MEMBER, "idempotency_replayed");
+/// ```
 pub const REPLAYED_MEMBER: &str = "idempotency_replayed";
 
 /// JSON-RPC 2.0, section 5.1.
