@@ -40,7 +40,7 @@ pub fn find_key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
 /// The canonical spelling of a JSON text.
 #[must_use]
 pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
-    canonical(text).map(Cow::into_owned)
+    canonical(str::from_utf8(text).ok()?).map(Cow::into_owned)
 }
 
 /// Whether a pending record is written again as the version that was read, with the same steps.
@@ -78,7 +78,7 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
     let policy = Policy::default().compression(Compression::Off);
     let policy = policy.large_answers(LargeAnswers::InRecord);
     let again = pack(answer.draft(), 0, None, coder, &policy).ok();
-    let again = again.map(|packed| Stored::decode(packed.response, &owner));
+    let again = again.map(|packed| Stored::decode(packed.response.attribute(), &owner));
     let is_same = again.is_none_or(|again| again == Some(Stored::Readable(answer.clone())));
     let Answer::Http(http) = answer else { return Some(is_same) };
     let response = answer::replay::<Bytes>(http);
@@ -100,7 +100,7 @@ pub fn encode_answer(
     let key = key().ok()?;
     let coding = Coding::default();
     let packed = pack(answer::draft(response), 0, None, coding.of(&key), &policy).ok()?;
-    Some(packed.response)
+    Some(packed.response.attribute())
 }
 
 /// A call that has become the owner of its key, and a repeat of it.

@@ -39,7 +39,7 @@ impl fmt::Display for Unstorable {
 /// The bytes of an answer after compression, or after the user's codec, before they go into the record
 /// or into parts.
 #[derive(Debug)]
-pub(super) struct Encoded<'a> {
+pub(crate) struct Encoded<'a> {
     pub(super) codec: Codec,
     pub(super) plain_bytes: usize,
     body: Cow<'a, [u8]>,
@@ -81,29 +81,28 @@ impl<'a> Encoded<'a> {
         [body, &tail[..tail.len().min(length - body.len())]].concat()
     }
 
-    /// As it stands in the record; `None` if it is longer than can be told.
-    pub(super) fn with_header(&self) -> Option<Vec<u8>> {
+    /// As it stands in the record.
+    fn with_header(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
         bytes.push(self.codec.byte());
-        bytes.extend(u32::try_from(self.plain_bytes).ok()?.to_be_bytes());
+        // More than a u32 can tell is too large before it comes here.
+        bytes.extend(u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes());
         self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
-        Some(bytes)
+        bytes
     }
 
-    pub(super) fn inline(&self) -> Option<AttributeValue> {
-        self.with_header().map(|bytes| AttributeValue::B(Blob::new(bytes)))
+    pub(super) fn inline(&self) -> AttributeValue {
+        AttributeValue::B(Blob::new(self.with_header()))
     }
 
     /// What the user's codec makes of it. The header goes through it as well, so that whoever cannot
     /// write the codec's bytes cannot have them read in another way.
     pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
-        let (plain_bytes, len) = (self.plain_bytes, self.len());
-        let too_large = |bytes| Unstorable::TooLarge { bytes, limit: most };
-        let plain = self.with_header().ok_or(too_large(len))?;
+        let (plain_bytes, plain) = (self.plain_bytes, self.with_header());
         drop(self);
         let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
         if bytes.len() > most {
-            return Err(too_large(bytes.len()));
+            return Err(Unstorable::TooLarge { bytes: bytes.len(), limit: most });
         }
         let (body, tail) = (Cow::Owned(bytes), Vec::new());
         Ok(Encoded { codec: Codec::Custom, plain_bytes, body, tail })

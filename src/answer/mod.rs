@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use self::encoded::Unstorable;
-pub(crate) use self::pack::{Packed, pack, pack_failure, unavailable_answer};
+pub(crate) use self::pack::{InRecord, Packed, pack, pack_failure, unavailable_answer};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};

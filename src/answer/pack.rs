@@ -8,21 +8,60 @@ use super::compression;
 use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
 use super::parts::Content;
 use super::readable::readable_bytes;
-use super::{Draft, encode_http, encode_json, encode_unavailable};
+use super::{Draft, encode_http, encode_json, encode_unavailable, is_unavailable};
 use crate::answer::codec::{Coder, NOT_ENCODED};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner};
+use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner, value_bytes};
 
 /// What DynamoDB bills a write by.
 const UNIT_BYTES: usize = 1024;
 
+/// More cannot be told of.
+const MOST_PLAIN_BYTES: usize = u32::MAX as usize;
+
 /// An answer as it is stored.
 #[derive(Debug)]
 pub(crate) struct Packed<'a> {
-    /// What stands in the record.
-    pub(crate) response: AttributeValue,
+    pub(crate) response: InRecord<'a>,
     /// What has to be in the table before the record.
     pub(crate) parts: Option<Content<'a>>,
+}
+
+/// What stands in the record. Whatever is sent is the SDK's: it is made anew for each write, and an answer
+/// is copied once.
+#[derive(Debug)]
+pub(crate) enum InRecord<'a> {
+    Readable(Draft<'a>),
+    Encoded(Encoded<'a>),
+    Made(AttributeValue),
+}
+
+impl InRecord<'_> {
+    pub(crate) fn attribute(&self) -> AttributeValue {
+        match self {
+            Self::Readable(draft) => draft.readable(),
+            Self::Encoded(encoded) => encoded.inline(),
+            Self::Made(value) => value.clone(),
+        }
+    }
+
+    /// What DynamoDB counts for it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Readable(draft) => readable_bytes(draft),
+            Self::Encoded(encoded) => HEADER_BYTES + encoded.len(),
+            Self::Made(value) => value_bytes(value),
+        }
+    }
+
+    /// Whether it is a reason in the answer's place.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Readable(draft) => matches!(draft, Draft::Unavailable(_)),
+            Self::Encoded(_) => false,
+            Self::Made(value) => is_unavailable(value),
+        }
+    }
 }
 
 impl Unstorable {
@@ -52,10 +91,11 @@ pub(crate) fn pack<'a>(
     policy: &Policy,
 ) -> Result<Packed<'a>, Unstorable> {
     let in_record = |response| Ok(Packed { response, parts: None });
-    let Some(tail) = draft.tail() else { return in_record(draft.readable()) };
+    let Some(tail) = draft.tail() else { return in_record(InRecord::Readable(draft)) };
     let plain_bytes = draft.body().len() + tail.len();
-    if plain_bytes > policy.max_answer_bytes {
-        return Err(Unstorable::TooLarge { bytes: plain_bytes, limit: policy.max_answer_bytes });
+    let limit = policy.max_answer_bytes.min(MOST_PLAIN_BYTES);
+    if plain_bytes > limit {
+        return Err(Unstorable::TooLarge { bytes: plain_bytes, limit });
     }
     // What a codec adds, it adds to either; and what it writes, nobody can read.
     let (header, plain) = if coder.is_set() {
@@ -86,14 +126,14 @@ pub(crate) fn pack<'a>(
     let Some(owner) = owner else {
         return match form {
             _ if record > MAX_ITEM_BYTES => Err(too_large()),
-            Form::Plain(draft, _) => in_record(draft.readable()),
-            Form::Bytes(encoded) => in_record(encoded.inline().ok_or_else(too_large)?),
+            Form::Plain(draft, _) => in_record(InRecord::Readable(draft)),
+            Form::Bytes(encoded) => in_record(InRecord::Encoded(encoded)),
         };
     };
     let encoded = form.bytes(plain_bytes);
     let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
     let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
-    Ok(Packed { response: parts.manifest.encode(), parts: Some(parts) })
+    Ok(Packed { response: InRecord::Made(parts.manifest.encode()), parts: Some(parts) })
 }
 
 /// An answer's bytes after compression, where that saves something; `beside` is what the record has
@@ -144,19 +184,20 @@ pub(crate) fn pack_failure(
     coder: Coder<'_>,
     policy: &Policy,
 ) -> Result<AttributeValue, Unstorable> {
-    pack(failure, FAILED_BYTES + steps, None, coder, policy).map(|packed| packed.response)
+    pack(failure, FAILED_BYTES + steps, None, coder, policy)
+        .map(|packed| packed.response.attribute())
 }
 
 impl Draft<'_> {
     /// The form that can be read.
-    fn readable(self) -> AttributeValue {
+    fn readable(&self) -> AttributeValue {
         match self {
-            Self::Json(json) => encode_json(json.into_owned()),
+            Self::Json(json) => encode_json(json.clone().into_owned()),
             Self::Http { status, headers, body } => {
                 let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-                encode_http(status, headers, body)
+                encode_http(*status, headers, *body)
             }
-            Self::Unavailable(reason) => encode_unavailable(&reason),
+            Self::Unavailable(reason) => encode_unavailable(reason),
         }
     }
 }

@@ -177,7 +177,7 @@ impl<'a> Content<'a> {
     /// has no room for them.
     pub(crate) fn in_record(&self) -> Option<AttributeValue> {
         let fits = self.fits_in_record && !mutant(Mutant::LoseUnwrittenAnswers);
-        if fits { self.encoded.inline() } else { None }
+        fits.then(|| self.encoded.inline())
     }
 
     /// A copy of one part, counted from 0.

@@ -68,9 +68,14 @@ pub(super) fn readable_bytes(draft: &Draft<'_>) -> usize {
             let pair =
                 |(name, value): &(String, Vec<u8>)| MAP + 3 * MEMBER + name.len() + value.len();
             let headers = MAP + headers.iter().map(pair).sum::<usize>();
-            let (status, body) = (NUMBER, body.as_bytes().len());
-            let names = STATUS.len() + HEADERS.len() + BODY.len();
-            MAP + 3 * MEMBER + names + status + headers + body
+            let status = MEMBER + STATUS.len() + NUMBER;
+            let body = match body {
+                BodyRef::Empty => 0,
+                BodyRef::Text(_) | BodyRef::Binary(_) => {
+                    MEMBER + BODY.len() + body.as_bytes().len()
+                }
+            };
+            MAP + status + MEMBER + HEADERS.len() + headers + body
         }
         Draft::Unavailable(reason) => MAP + MEMBER + UNAVAILABLE.len() + reason.len(),
     }

@@ -224,26 +224,26 @@ impl Table {
         Reply { outcome, time }
     }
 
-    async fn put(
+    /// Makes the request before its future, which then has nothing of it.
+    fn put(
         &self,
         item: Item,
         condition: Condition<'_>,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> impl Future<Output = Reply<WriteOutcome>> {
         let request = self.put_request(item, condition);
-        let request = Box::pin(request.send());
-        self.write(request, limit).await
+        self.write(Box::pin(request.send()), limit)
     }
 
-    async fn update(
+    /// As [`put`](Self::put).
+    fn update(
         &self,
         key: &RecordKey,
         change: Change<'_>,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> impl Future<Output = Reply<WriteOutcome>> {
         let request = self.update_request(key, change);
-        let request = Box::pin(request.send());
-        self.write(request, limit).await
+        self.write(Box::pin(request.send()), limit)
     }
 
     fn get_request(&self, key: &RecordKey, consistency: Consistency) -> GetItemFluentBuilder {

@@ -8,9 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::answer::parts::Content;
-use crate::answer::{
-    Answer, Draft, Packed, Stored, Unstorable, is_unavailable, unavailable_answer,
-};
+use crate::answer::{Answer, Draft, InRecord, Packed, Stored, Unstorable, unavailable_answer};
 use crate::clock::{End, Timestamp};
 use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
@@ -42,13 +40,13 @@ pub(crate) enum Completion {
 /// An answer on its way into the record.
 struct Completing<'a> {
     execution: &'a Execution,
-    response: AttributeValue,
+    response: InRecord<'a>,
     is_lesser: bool,
 }
 
 impl Contents for Completing<'_> {
     async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
-        Ok(Some(self.response.clone()))
+        Ok(Some(self.response.attribute()))
     }
 
     /// The store took the pending record, so it is the answer that it does not take.
@@ -57,7 +55,7 @@ impl Contents for Completing<'_> {
             return false;
         }
         self.execution.report_unstorable(&error.to_string());
-        self.response = unavailable_answer("DynamoDB refused it");
+        self.response = InRecord::Made(unavailable_answer("DynamoDB refused it"));
         self.is_lesser = true;
         true
     }
@@ -111,7 +109,7 @@ impl Execution {
         match ended {
             Ended::Stored => {
                 // Only what repeats will get: not where the record has a reason in its place.
-                let kept = kept.filter(|_| !is_unavailable(&completing.response));
+                let kept = kept.filter(|_| !completing.response.is_unavailable());
                 let request = (&claim.key, &self.inner.fingerprint);
                 let is_remembered = kept.is_some_and(|answer| {
                     core.remember(wire.asked, request, policy, expires_at, &answer)
@@ -143,17 +141,17 @@ impl Execution {
 
     /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
     /// when they stay there. An answer that cannot be stored leaves the reason.
-    async fn store_parts(
+    async fn store_parts<'d>(
         &self,
-        draft: Draft<'_>,
+        draft: Draft<'d>,
         completed_at: Timestamp,
         until: End,
-    ) -> (AttributeValue, Option<i64>) {
+    ) -> (InRecord<'d>, Option<i64>) {
         let Packed { response, parts } = match self.pack(draft, completed_at) {
             Ok(packed) => packed,
             Err(unstorable) => {
                 self.report_unstorable(&unstorable.to_string());
-                return (unstorable.in_place(), None);
+                return (InRecord::Made(unstorable.in_place()), None);
             }
         };
         let Some(parts) = parts else { return (response, None) };
@@ -166,13 +164,14 @@ impl Execution {
             Err(error) => {
                 let Some(response) = parts.in_record() else {
                     self.report_unstorable(&format!("its parts were not confirmed: {error}"));
-                    return (unavailable_answer("its parts could not be written"), None);
+                    let reason = unavailable_answer("its parts could not be written");
+                    return (InRecord::Made(reason), None);
                 };
                 tracing::warn!(
                     operation = self.operation(), %error,
                     "an answer's parts were not confirmed: it goes into its record"
                 );
-                (response, None)
+                (InRecord::Made(response), None)
             }
         }
     }

@@ -80,7 +80,8 @@ impl Execution {
         let mut next = pause();
         loop {
             clock.sleep(next).await;
-            next = match self.renew(length / 6).await {
+            // Boxed: most handlers end before.
+            next = match Box::pin(self.renew(length / 6)).await {
                 Renewal::Renewed => pause(),
                 Renewal::Failed | Renewal::Wrong(_) => length / 24,
                 Renewal::Ended => return std::future::pending().await,

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::answer::{
-    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
+    Answer, Draft, InRecord, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
 };
 use crate::clock::End;
 use crate::dynamodb::{Consistency, WriteOutcome};
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::protocol::MIN_LIMIT;
-use crate::record::{self, Owner, Part};
+use crate::record::{Owner, Part};
 use crate::signals;
 
 /// When parts are not written in time.
@@ -55,14 +55,15 @@ impl Core {
     ) -> Result<Packed<'a>, Unstorable> {
         if self.table.is_disabled {
             // No record is written.
-            return Ok(Packed { response: AttributeValue::Null(true), parts: None });
+            let nothing = InRecord::Made(AttributeValue::Null(true));
+            return Ok(Packed { response: nothing, parts: None });
         }
         let has_room = key.longest_part(owner.as_str()) <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);
         let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;
         let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
-        let stored = record::value_bytes(&packed.response) + beside;
+        let stored = packed.response.bytes() + beside;
         signals::answer(key.operation(), plain, stored);
         Ok(packed)
     }

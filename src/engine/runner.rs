@@ -155,7 +155,8 @@ where
     Fut: Future<Output = Result<A::Value, A::Error>>,
 {
     let Some(returned) = call_handler(execution, handler).await else {
-        let outcome = execution.expire().await;
+        // Boxed, as all that is rare: each call would hold the room for it.
+        let outcome = Box::pin(execution.expire()).await;
         return Ok(
             outcome.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit)
         );

@@ -170,7 +170,7 @@ where
             };
             let fingerprint = match &config.fingerprint {
                 Some(fingerprint) => fingerprint(&event),
-                None => Fingerprint::builder().json(event.get().as_bytes()).finish(),
+                None => Fingerprint::builder().json_text(event.get()).finish(),
             };
             // What the handler does not need any more: an event may be some megabytes.
             drop(event);

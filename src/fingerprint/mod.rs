@@ -153,7 +153,15 @@ impl FingerprintBuilder {
     /// assert_eq!(of(r#"{"a": 1, "b": 2}"#), of(r#"{"b":2,"a":1}"#));
     /// assert_ne!(of("1"), of("1.0"));
     /// ```
-    pub fn json(mut self, text: &[u8]) -> Self {
+    pub fn json(self, text: &[u8]) -> Self {
+        match str::from_utf8(text) {
+            Ok(text) => self.json_text(text),
+            Err(_) => self.bytes(text),
+        }
+    }
+
+    /// The same, for what is known to be text.
+    pub(crate) fn json_text(mut self, text: &str) -> Self {
         self.hashing.json(text);
         self
     }
@@ -199,6 +207,16 @@ mod tests {
         assert_eq!(built.as_bytes()[..], expected[..]);
         assert_eq!(built.to_store().encode()[..], [&[1], &expected[..]].concat());
         assert_eq!(Fingerprint::builder().finish(), Fingerprint::EMPTY);
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_json() {
+        let json = |text: &[u8]| Fingerprint::builder().json(text).finish();
+        assert_eq!(json(b"\"\xff\""), parts(&[b"\"\xff\"".to_vec()]));
+        assert_eq!(
+            json("\"\u{e9}\"".as_bytes()),
+            Fingerprint::builder().json_text("\"\u{e9}\"").finish()
+        );
     }
 
     #[test]

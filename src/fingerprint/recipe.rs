@@ -14,7 +14,7 @@ pub(crate) struct Recipe {
     /// Separates its hashes from every other use of SHA-256.
     domain: &'static [u8],
     /// The canonical spelling of a JSON text.
-    canonical: fn(&[u8]) -> Option<Cow<'_, [u8]>>,
+    canonical: fn(&str) -> Option<Cow<'_, [u8]>>,
 }
 
 /// The recipes that this version reads, that which it writes first. `docs/protocol.md`, "Rolling
@@ -47,11 +47,11 @@ impl<const N: usize> Hashing<N> {
         }
     }
 
-    pub(super) fn json(&mut self, text: &[u8]) {
+    pub(super) fn json(&mut self, text: &str) {
         for (recipe, hasher) in &mut self.0 {
             match (recipe.canonical)(text) {
                 Some(canonical) => add(hasher, Part::Json, &canonical),
-                None => add(hasher, Part::Bytes, text),
+                None => add(hasher, Part::Bytes, text.as_bytes()),
             }
         }
     }
@@ -141,7 +141,7 @@ mod tests {
         Recipe { number: 2, domain: b"dynamodb-idempotency/fingerprint/2\0", canonical: |_| None };
     const FIRST: Recipe = RECIPES[0];
 
-    fn hashed<const N: usize>(recipes: [Recipe; N], json: &[u8]) -> [StoredFingerprint; N] {
+    fn hashed<const N: usize>(recipes: [Recipe; N], json: &str) -> [StoredFingerprint; N] {
         let mut hashing = Hashing::new(recipes);
         hashing.bytes(b"POST");
         hashing.json(json);
@@ -151,26 +151,26 @@ mod tests {
     /// Before, amid and after a change of recipe, each reading what the others have written.
     #[test]
     fn a_record_of_an_earlier_recipe_is_met_by_that_recipe() {
-        let [before] = hashed([FIRST], b"{ }");
+        let [before] = hashed([FIRST], "{ }");
         for (known, writes) in [([FIRST, LATER], 1), ([LATER, FIRST], 2)] {
-            let own = hashed(known, b"{}");
+            let own = hashed(known, "{}");
             assert_eq!(own[0].encode()[0], writes);
             // By the first recipe both spellings are one request.
             let stored = StoredFingerprint::by(&known, &before.encode()).unwrap();
             assert!(own.contains(&stored));
-            assert!(!hashed(known, b"{\"a\":1}").contains(&stored));
+            assert!(!hashed(known, "{\"a\":1}").contains(&stored));
             // By the later one they are two.
-            let [after] = hashed([LATER], b"{ }");
+            let [after] = hashed([LATER], "{ }");
             let stored = StoredFingerprint::by(&known, &after.encode()).unwrap();
             assert!(!own.contains(&stored));
-            assert!(hashed(known, b"{ }").contains(&stored));
+            assert!(hashed(known, "{ }").contains(&stored));
         }
     }
 
     #[test]
     fn a_recipe_that_is_not_known_is_newer_or_unknown() {
-        let [later] = hashed([LATER], b"{}");
-        let [first] = hashed([FIRST], b"{}");
+        let [later] = hashed([LATER], "{}");
+        let [first] = hashed([FIRST], "{}");
         let by = |recipes: &[Recipe], bytes: &[u8]| StoredFingerprint::by(recipes, bytes);
         assert_eq!(by(&[FIRST], &later.encode()), Err(NoFingerprint::Newer(2)));
         assert_eq!(by(&[LATER], &first.encode()), Err(NoFingerprint::Unknown));

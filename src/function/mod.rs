@@ -364,9 +364,9 @@ impl<'a> Operation<'a> {
                         completed: encode_value::<T>,
                         failed: |error: &E| errors.encode(error),
                     };
-                    match reconcile::acquire(core, call, |abandoned| hook.ask(abandoned), codec)
-                        .await?
-                    {
+                    let ask = |abandoned| hook.ask(abandoned);
+                    // Boxed: calls without a hook hold no room for it.
+                    match Box::pin(reconcile::acquire(core, call, ask, codec)).await? {
                         Acquired::Unsettled(acquisition) => acquisition,
                         Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
                         Acquired::Failed(error) => return Err(RunError::Handler(error)),

@@ -99,7 +99,8 @@ where
             None => acquire(&config.idempotency.core, call)
                 .await
                 .map_err(|error| explain(config, &error)),
-            Some(hook) => reconcile::acquire(config, call, hook).await,
+            // Boxed: requests without a hook hold no room for it.
+            Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
         let acquisition = match acquired {
             Ok(acquisition) => acquisition,

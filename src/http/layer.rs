@@ -21,6 +21,7 @@ use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
 use super::{Http, carried};
+use crate::answer::BodyRef;
 use crate::engine::call::Call;
 use crate::engine::runner::panic_text;
 use crate::future::ResponseFuture;
@@ -194,9 +195,11 @@ where
     };
     let prepared = if reads_body(&config) {
         let read = read(body, config.max_body_bytes).await;
-        read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
+        read.and_then(|body| {
+            Ok((call(&config, &parts, &key, BodyRef::Binary(&body))?, body.into()))
+        })
     } else {
-        call(&config, &parts, &key, &[]).map(|call| (call, body))
+        call(&config, &parts, &key, BodyRef::Empty).map(|call| (call, body))
     };
     // Counted before it looks: a drain waits for this request, or this request sees it.
     let arrival = owners.token();

@@ -9,7 +9,7 @@ use http::{HeaderMap, Uri};
 use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, Tenant, TenantRule, key_header};
-use crate::answer::{AnswerKind, Answers};
+use crate::answer::{AnswerKind, Answers, BodyRef};
 use crate::engine::call::Call;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
@@ -90,12 +90,13 @@ pub(super) fn call(
     config: &Http,
     parts: &Parts,
     key: &RequestKey,
-    body: &[u8],
+    body: BodyRef<'_>,
 ) -> Result<Call, Problem> {
+    let bytes = body.as_bytes();
     let core = &config.idempotency.core;
     let key = match (key, &config.key) {
         (RequestKey::InBody, KeyRule::InBody(read)) => {
-            let found = read(parts, body, core.table.clock.store_now())?;
+            let found = read(parts, bytes, core.table.clock.store_now())?;
             &required(config, found.map(key_header::bounded).transpose())?
         }
         (RequestKey::InBody, KeyRule::Header(_) | KeyRule::Found(_)) => {
@@ -113,11 +114,11 @@ pub(super) fn call(
         let key = named.or_else(nameless)?;
         return Ok(Call::new(core, key, Fingerprint::EMPTY, policy, None, answers));
     }
-    if body.len() > config.max_body_bytes {
+    if bytes.len() > config.max_body_bytes {
         return Err(problem::body_too_large(config.max_body_bytes));
     }
     let fingerprint = match &config.fingerprint {
-        Some(chosen) => chosen(parts, body),
+        Some(chosen) => chosen(parts, bytes),
         None => default_fingerprint(parts, body),
     };
     let deadline = lambda_event::deadline(&parts.extensions);
@@ -130,7 +131,7 @@ pub(super) fn call(
 pub(crate) fn whole_call(
     config: &Http,
     parts: &Parts,
-    body: &[u8],
+    body: BodyRef<'_>,
 ) -> Result<Option<Call>, Problem> {
     key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
@@ -172,7 +173,7 @@ fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Prob
 }
 
 /// Method, path, query and body, and the path and the query of Lambda's event; a JSON body by value.
-fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
+fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
     let mut builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
         .bytes(parts.uri.path().as_bytes())
@@ -181,7 +182,11 @@ fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
     for (name, value) in lambda_event::query(&parts.extensions) {
         builder = builder.bytes(name.as_bytes()).bytes(value.as_bytes());
     }
-    let builder = if is_json(&parts.headers) { builder.json(body) } else { builder.bytes(body) };
+    let builder = match body {
+        BodyRef::Text(text) if is_json(&parts.headers) => builder.json_text(text),
+        BodyRef::Binary(bytes) if is_json(&parts.headers) => builder.json(bytes),
+        BodyRef::Empty | BodyRef::Text(_) | BodyRef::Binary(_) => builder.bytes(body.as_bytes()),
+    };
     builder.finish()
 }
 
@@ -214,7 +219,9 @@ mod tests {
             request = request.header(CONTENT_TYPE, content_type);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        default_fingerprint(&parts, body.as_bytes())
+        let of_text = default_fingerprint(&parts, BodyRef::Text(body));
+        assert_eq!(default_fingerprint(&parts, BodyRef::Binary(body.as_bytes())), of_text);
+        of_text
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub fn derive_key<P: Serialize + ?Sized>(
     parameters: &P,
 ) -> Result<DerivedKey, Error> {
     let message = "the parameters cannot be serialised to JSON";
-    let text = serde_json::to_vec(parameters)
+    let text = serde_json::to_string(parameters)
         .map_err(|source| Error::new(ErrorKind::InvalidInput, message).with_source(source))?;
     let Some(spelled) = canonical(&text) else {
         let message = "the parameters are nested more than 128 levels deep";

@@ -42,7 +42,7 @@ impl Http {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
-                let call = match whole_call(&config, &parts, &body) {
+                let call = match whole_call(&config, &parts, body.as_stored()) {
                     Ok(Some(call)) => call,
                     Ok(None) => {
                         ready(&mut inner).await?;
@@ -211,6 +211,7 @@ impl WholeBody for Body {
         match self {
             Self::Text(text) => BodyRef::Text(text),
             Self::Binary(bytes) => BodyRef::Binary(bytes),
+            // Nothing, or a kind that does not exist yet.
             _ => BodyRef::Empty,
         }
     }

@@ -7,7 +7,9 @@ use tower_service::Service;
 
 use super::service::LambdaResponse;
 use crate::engine::transaction::Transaction;
-use crate::http::{Http, exchange_transaction, pass_transaction, ready, render, whole_call};
+use crate::http::{
+    Http, WholeBody, exchange_transaction, pass_transaction, ready, render, whole_call,
+};
 
 impl Http {
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction. The rules are
@@ -58,7 +60,7 @@ impl Http {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
-                let answered = match whole_call(&config, &parts, &body) {
+                let answered = match whole_call(&config, &parts, body.as_stored()) {
                     Ok(None) => {
                         ready(&mut inner).await?;
                         let passing = inner.call(Request::from_parts(parts, body)).await?;

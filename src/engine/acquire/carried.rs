@@ -40,7 +40,8 @@ impl Contents for Carried<'_> {
         limit: Duration,
     ) -> Result<Option<AttributeValue>, Unsent> {
         match write.record.state {
-            State::Completed | State::Failed => self.resolution(write, limit).await,
+            // Boxed: few calls ask a hook.
+            State::Completed | State::Failed => Box::pin(self.resolution(write, limit)).await,
             State::Pending { .. } | State::Released => Ok(None),
         }
     }
@@ -94,14 +95,14 @@ impl Carried<'_> {
             record::item(&core.table.schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);
         match core.pack(answer.draft(), rest, (key, &self.owner), policy) {
-            Ok(Packed { response, parts: None }) => Ok(response),
+            Ok(Packed { response, parts: None }) => Ok(response.attribute()),
             Ok(Packed { response, parts: Some(parts) }) => {
                 let mut written = Written::default();
                 let until = write.record.expires_at;
                 // What is left of the time is for the record.
                 let writing = core.write_parts(key, &parts, until, limit, &mut written);
                 match writing.await {
-                    Ok(()) => Ok(response),
+                    Ok(()) => Ok(response.attribute()),
                     Err(error) => parts.in_record().ok_or(error),
                 }
             }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::commits::{CommitOutcome, commit_unknown, given_up};
 use super::preview::preview;
 use super::{items, json, token};
-use crate::answer::{Answer, AnswerKind, Draft, Packed};
+use crate::answer::{Answer, AnswerKind, Draft, InRecord, Packed};
 use crate::clock::{End, Timestamp};
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::driver::{Bare, Contents, Unsent, Wire};
@@ -40,7 +40,7 @@ pub(crate) struct Commit<'a> {
 /// What a commit's write brings with it.
 struct Committing<'a> {
     execution: &'a Execution,
-    response: AttributeValue,
+    response: InRecord<'a>,
     items: &'a [TransactWriteItem],
 }
 
@@ -51,7 +51,7 @@ impl Contents for Committing<'_> {
         _: Duration,
     ) -> Result<Option<AttributeValue>, Unsent> {
         // Where the commit is given up instead, there is no answer.
-        Ok(write.record.is_completed().then(|| self.response.clone()))
+        Ok(write.record.is_completed().then(|| self.response.attribute()))
     }
 
     fn items(&self) -> &[TransactWriteItem] {
@@ -160,7 +160,7 @@ impl Execution {
         let whole = |response| {
             record::completed_item(&table.schema, &inner.claim, completed_at, expires_at, response)
         };
-        let record = whole(response.clone());
+        let record = whole(response.attribute());
         let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
         if parts.is_some()
             && let Some(refusal) = self.preview((completed_at, expires_at), until, &items).await
@@ -174,7 +174,7 @@ impl Execution {
             let fits =
                 |response: &AttributeValue| items::fit(&whole(response.clone()), others).is_ok();
             match in_record.filter(fits) {
-                Some(in_record) => response = in_record,
+                Some(in_record) => response = InRecord::Made(in_record),
                 None => return Err(CommitError::NotApplied(error)),
             }
         }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 
 use super::preview::preview;
 use super::{items, token};
-use crate::answer::{Answer, Draft, Packed, Unstorable};
+use crate::answer::{Answer, Draft, InRecord, Packed, Unstorable};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
@@ -98,8 +98,6 @@ struct Carried<'a> {
     /// What the items have, in bytes.
     others: usize,
     written: Written,
-    /// The answer as it stands in the record, once its parts could not be written.
-    in_record: Option<AttributeValue>,
     /// Whether it was asked what the transaction would be refused for.
     is_previewed: bool,
     /// What was sent last, and how many tokens were used.
@@ -118,9 +116,8 @@ impl Contents for Carried<'_> {
         if !write.record.is_completed() {
             return Ok(None);
         }
-        let whole = self.in_record.as_ref().unwrap_or(&self.answer.response);
-        let Some(parts) = self.answer.parts.as_ref().filter(|_| self.in_record.is_none()) else {
-            return Ok(Some(whole.clone()));
+        let Some(parts) = &self.answer.parts else {
+            return Ok(Some(self.answer.response.attribute()));
         };
         if !std::mem::replace(&mut self.is_previewed, true)
             && let Some(refusal) = self.preview(write, limit / 4).await
@@ -129,15 +126,16 @@ impl Contents for Carried<'_> {
         }
         let (core, key, until) = (self.core, &self.claim.key, write.record.expires_at);
         let Err(error) = core.write_parts(key, parts, until, limit, &mut self.written).await else {
-            return Ok(Some(whole.clone()));
+            return Ok(Some(self.answer.response.attribute()));
         };
         let of = (key, &self.claim.fingerprint);
         let fits = |response: &AttributeValue| {
             let item = record::item(&core.table.schema, of, &write.record, Some(response.clone()));
             items::fit(&item, self.others).is_ok()
         };
-        self.in_record = parts.in_record().filter(fits);
-        self.in_record.clone().map(Some).ok_or(Unsent::Error(error))
+        let in_record = parts.in_record().filter(fits).ok_or(Unsent::Error(error))?;
+        self.answer = Packed { response: InRecord::Made(in_record.clone()), parts: None };
+        Ok(Some(in_record))
     }
 
     fn items(&self) -> &[TransactWriteItem] {
@@ -230,7 +228,7 @@ impl<'a> Caller<'a> {
                 return Ok(Try::Told(once));
             }
         };
-        let record = self.record(packed.response.clone());
+        let record = self.record(packed.response.attribute());
         let key = &self.claim.key;
         let others = match items::prepare(&self.core.table, key, &record, &mut items) {
             Ok(bytes) => bytes,
@@ -392,7 +390,6 @@ impl<'a> Carried<'a> {
             items,
             others,
             written,
-            in_record: None,
             is_previewed: false,
             sent: None,
             tokens: 0,
