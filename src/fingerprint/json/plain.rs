@@ -22,6 +22,7 @@ pub(super) fn name(window: &[u8; WINDOW]) -> Option<usize> {
 
 /// The end of the value at this place, at most the eleventh of the window, if it is a short plain string,
 /// or a short whole number with which its member ends; `None` if it is another one.
+#[expect(clippy::needless_range_loop, reason = "so each place is known to be in the window")]
 #[inline(always)]
 pub(super) fn value(window: &[u8; WINDOW], at: usize) -> Option<usize> {
     let initial = window[at];
