@@ -126,9 +126,7 @@ impl StoredFingerprint {
 /// be guessed back.
 impl fmt::Debug for StoredFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = String::with_capacity(8);
-        crate::key::push_hex(&mut hex, &self.hash[..4]);
-        write!(f, "Fingerprint({hex}…)")
+        write!(f, "Fingerprint({}…)", crate::key::hex(&self.hash[..4]))
     }
 }
 

@@ -12,7 +12,7 @@
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
-use crate::key::push_hex;
+use crate::key::hex;
 
 /// The tenant that a request names.
 ///
@@ -72,13 +72,7 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + '
 /// # Ok::<_, http::Error>(())
 /// ```
 pub fn header_sha256(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
-    move |parts| {
-        single(parts, name, |value| {
-            let mut hex = String::with_capacity(64);
-            push_hex(&mut hex, &Sha256::digest(value));
-            Some(hex)
-        })
-    }
+    move |parts| single(parts, name, |value| Some(hex(&Sha256::digest(value))))
 }
 
 fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> Tenant {

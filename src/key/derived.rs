@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::json::canonical;
-use crate::key::{RecordKey, push_hex};
+use crate::key::{RecordKey, hex};
 
 /// Separates these hashes from every other use of SHA-256, and versions their layout.
 const CHILD: &[u8] = b"dynamodb-idempotency/derived-key/1/child\0";
@@ -101,14 +101,9 @@ impl DerivedKey {
         let mut bytes = self.0;
         bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let mut uuid = String::with_capacity(36);
-        for (index, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
-            if index > 0 {
-                uuid.push('-');
-            }
-            push_hex(&mut uuid, &bytes[group]);
-        }
-        uuid
+        let hex = hex(&bytes[..16]);
+        let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        groups.join("-")
     }
 
     /// The whole hash in lower-case hex: 64 characters.
@@ -120,9 +115,7 @@ impl DerivedKey {
     /// ```
     #[must_use]
     pub fn hex(&self) -> String {
-        let mut hex = String::with_capacity(64);
-        push_hex(&mut hex, &self.0);
-        hex
+        hex(&self.0)
     }
 }
 
@@ -136,9 +129,7 @@ impl fmt::Display for DerivedKey {
 /// The first four bytes tell keys apart in a log.
 impl fmt::Debug for DerivedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = String::with_capacity(8);
-        push_hex(&mut hex, &self.0[..4]);
-        write!(f, "DerivedKey({hex}…)")
+        write!(f, "DerivedKey({}…)", hex(&self.0[..4]))
     }
 }
 

@@ -322,6 +322,12 @@ impl fmt::Debug for RecordKey {
     }
 }
 
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    push_hex(&mut hex, bytes);
+    hex
+}
+
 pub(crate) fn push_hex(into: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::entropy;
 use crate::error::Error;
-use crate::key::push_hex;
+use crate::key::hex;
 
 /// One attempt's identity: whoever holds it may complete, fail or renew the record that carries it.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -14,9 +14,7 @@ pub(crate) struct Owner(Arc<str>);
 impl Owner {
     /// 128 bits from the operating system, in hex.
     pub(crate) fn random() -> Result<Self, Error> {
-        let mut hex = String::with_capacity(32);
-        push_hex(&mut hex, &entropy::<16>()?);
-        Ok(Self(hex.into()))
+        Ok(Self(hex(&entropy::<16>()?).into()))
     }
 
     /// An owner that nobody is, and another one for each owner: its name with other digits at the end.
