@@ -325,9 +325,9 @@ impl StoredRecord {
     }
 }
 
-/// The value of the attribute that holds the record's key.
-pub(super) fn record_key(schema: &TableSchema, item: &Item) -> Result<RecordKey, Error> {
-    let pk = pk(schema, item).unwrap_or_default();
+/// The key of an item of ours.
+pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
+    let pk = pk.unwrap_or_default();
     RecordKey::of_item(pk).ok_or_else(|| no_key(pk))
 }
 
@@ -336,6 +336,7 @@ fn no_key(pk: &str) -> Error {
     Error::new(ErrorKind::UnknownRecord, message)
 }
 
+/// The value of the attribute that holds the record's key.
 pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
     let name = match schema.keys() {
         Keys::Partition { name } => name,

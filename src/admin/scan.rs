@@ -9,9 +9,7 @@ use serde_json::json;
 
 use super::record::{pk, record_key};
 use super::{Admin, Expired, StoredRecord};
-use crate::clock::Timestamp;
 use crate::dynamodb::{Only, Part};
-use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
@@ -155,21 +153,6 @@ fn key_at(place: &str) -> Result<Item, Error> {
     Ok(texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text))).collect())
 }
 
-impl Page {
-    fn read(&mut self, core: &Core, item: Item, now: Timestamp) -> Result<(), Error> {
-        if !pk(&core.table.schema, &item).is_some_and(RecordKey::is_of_part) {
-            self.records.push(StoredRecord::read(core, item, now)?);
-        }
-        Ok(())
-    }
-
-    fn sweep(&mut self, core: &Core, item: Item, now: Timestamp) -> Result<(), Error> {
-        let key = record_key(&core.table.schema, &item)?;
-        self.expired.extend(core.table.long_expired(key, item, now)?.map(Expired));
-        Ok(())
-    }
-}
-
 impl<'a> Admin<'a> {
     /// Limits the scan to this scope and what is below it: [`page`](Self::page) leaves out the
     /// rest. In a table with a composite key, the rest is not read either; in others it is read and
@@ -274,8 +257,15 @@ impl<'a> Admin<'a> {
                 continue;
             }
             let sorted = match select {
-                Select::Expired => page.sweep(self.core, item, now),
-                Select::All | Select::Pending => page.read(self.core, item, now),
+                Select::Expired => record_key(pk.as_deref())
+                    .and_then(|key| table.long_expired(key, item, now))
+                    .map(|expired| page.expired.extend(expired.map(Expired))),
+                Select::All | Select::Pending => {
+                    if pk.as_deref().is_some_and(RecordKey::is_of_part) {
+                        continue;
+                    }
+                    StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))
+                }
             };
             if let Err(error) = sorted {
                 page.unreadable.push(Unreadable { pk, reason: error.to_string() });

@@ -137,17 +137,6 @@ pub(crate) struct Checks<'a> {
     pub(crate) silence: Option<Error>,
 }
 
-/// What became of some accesses that were tried.
-enum Tried {
-    Permitted,
-    /// These were not, and what DynamoDB says of the last one.
-    Denied(Vec<&'static str>, String),
-    /// Of one of them nobody knows.
-    Unchecked,
-    /// No further one has to be tried.
-    InVain,
-}
-
 /// What was tried of some items, in words, and what became of it.
 type Looks = (&'static str, Vec<(Access, Look<()>)>);
 
@@ -287,49 +276,39 @@ impl<'a> Checks<'a> {
         let (table, scope) = (self.table.name.clone(), scope.as_str());
         let subject = format!("records of {scope}");
         for (what, looks) in tried {
-            match self.judge(looks, &subject) {
-                Tried::Permitted => {}
-                Tried::Unchecked => return true,
-                Tried::InVain => return false,
-                Tried::Denied(actions, words) => {
-                    let actions = actions.join(", ");
-                    let detail = format!(
-                        "the role may not do {actions} on {what} of `{scope}` in table `{table}`"
-                    );
-                    self.findings.push(Finding::error(subject, detail).fix(format!(
-                        "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
-                         where they are limited (DynamoDB says: {words})"
-                    )));
-                    return true;
+            let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
+            for (access, look) in looks {
+                match look {
+                    Look::Denied(said) => {
+                        self.answered();
+                        denied.push(access.action());
+                        words = said;
+                    }
+                    look @ (Look::Wrong(_) | Look::Silent(_)) => {
+                        self.seen(&subject, access.action(), look);
+                        return false;
+                    }
+                    look => is_whole &= self.seen(&subject, access.action(), look).is_some(),
                 }
+            }
+            if !denied.is_empty() {
+                let actions = denied.join(", ");
+                let detail = format!(
+                    "the role may not do {actions} on {what} of `{scope}` in table `{table}`"
+                );
+                self.findings.push(Finding::error(subject, detail).fix(format!(
+                    "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
+                     where they are limited (DynamoDB says: {words})"
+                )));
+                return true;
+            }
+            if !is_whole {
+                return true;
             }
         }
         let detail = format!("records of `{scope}` may be read and written");
         self.findings.push(Finding::ok(subject, detail));
         true
-    }
-
-    fn judge(&mut self, looks: Vec<(Access, Look<()>)>, subject: &str) -> Tried {
-        let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-        for (access, look) in looks {
-            match look {
-                Look::Denied(said) => {
-                    self.answered();
-                    denied.push(access.action());
-                    words = said;
-                }
-                look @ (Look::Wrong(_) | Look::Silent(_)) => {
-                    self.seen(subject, access.action(), look);
-                    return Tried::InVain;
-                }
-                look => is_whole &= self.seen(subject, access.action(), look).is_some(),
-            }
-        }
-        match (denied.is_empty(), is_whole) {
-            (false, _) => Tried::Denied(denied, words),
-            (true, false) => Tried::Unchecked,
-            (true, true) => Tried::Permitted,
-        }
     }
 
     /// What was seen; what was not is a finding, or a silence.
