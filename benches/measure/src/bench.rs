@@ -86,20 +86,17 @@ fn in_a_share(
     options: &BenchOptions,
     document: &mut Document,
 ) -> Result<()> {
-    let share = match Share::of(megabytes) {
-        Ok(share) => share,
-        Err(reason) => {
-            println!("bench: left out, no share of this machine can be had: {reason:#}");
-            return Ok(());
-        }
-    };
+    if let Err(reason) = Share::of(megabytes) {
+        println!("bench: left out, no share of this machine can be had: {reason:#}");
+        return Ok(());
+    }
     if !options.built {
         build(workspace, RELEASE)?;
     }
     println!("\n==> in a function of {megabytes} MB");
     let machine = machine::described(options)?;
     let server = dynamodb_local::required(&workspace.target)?;
-    let table = memory::table(workspace, &server, options, &share)?;
+    let table = memory::table(workspace, &server, options, megabytes)?;
     document.replace("memory", &format!("{machine}\n{table}"))?;
     pictures::draw(document)?;
     document.save()?;

@@ -58,12 +58,12 @@ struct Row {
     lost: Vec<&'static str>,
 }
 
-/// Starts all sides in turn in a share of the machine; a table of what they told.
+/// Starts all sides in turn, each in a share of the machine of its own; a table of what they told.
 pub(super) fn table(
     workspace: &Workspace,
     server: &Server,
     options: &BenchOptions,
-    share: &Share,
+    megabytes: u64,
 ) -> Result<String> {
     let front = Front::start(workspace, server.endpoint())?;
     let java = if options.peers { Some(front.java_options()?) } else { None };
@@ -90,7 +90,7 @@ pub(super) fn table(
     for round in 1..=options.rounds {
         println!("    round {round} of {}", options.rounds);
         for row in &mut rows {
-            row.start(share).with_context(|| format!("{} did not start", row.label))?;
+            row.start(megabytes).with_context(|| format!("{} did not start", row.label))?;
         }
     }
     Ok(in_markdown(&rows))
@@ -101,7 +101,9 @@ impl Row {
         Self { program, label, starts: Vec::new(), lost: Vec::new() }
     }
 
-    fn start(&mut self, share: &Share) -> Result<()> {
+    /// Not in the share of who came before: that one's files would stand in this one's memory.
+    fn start(&mut self, megabytes: u64) -> Result<()> {
+        let share = Share::of(megabytes)?;
         let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
         match share.run(&self.program)? {
             Ended::Said(line) => self.starts.push(Start::read(&line, began)?),
