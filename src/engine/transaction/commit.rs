@@ -247,15 +247,12 @@ impl Execution {
 
     /// The handler has returned: what its commits have come to, if the operation is over by them.
     /// One that its caller has not waited for is put beyond doubt first.
-    pub(crate) fn close(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
-        let closing = async {
-            let outcome = self.close_in_turn().await;
-            if let Some(outcome) = &outcome {
-                self.note_outcome(outcome);
-            }
-            outcome
-        };
-        closing.boxed()
+    pub(crate) async fn close(&self) -> Option<CommitOutcome> {
+        let outcome = self.close_in_turn().await;
+        if let Some(outcome) = &outcome {
+            self.note_outcome(outcome);
+        }
+        outcome
     }
 
     async fn close_in_turn(&self) -> Option<CommitOutcome> {
@@ -264,7 +261,8 @@ impl Execution {
             return Some(CommitOutcome::Unknown);
         };
         let command = self.end().close(clock.moment(), self.given_up());
-        self.conclude(command?).await
+        // Boxed: most executions have no commit to see to its end.
+        Box::pin(self.conclude(command?)).await
     }
 
     /// Sees a commit to its end that nobody waits for.
