@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
 pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
+use crate::protocol::Tries;
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.
@@ -133,6 +134,15 @@ impl Clock {
     /// Waits: at least half of `bound`, at most all of it, and no longer than `max`.
     pub(crate) async fn pause(&self, bound: Duration, max: Duration) {
         self.sleep(drawn(bound).min(max)).await;
+    }
+
+    /// Waits for the next try; `false` when there is no time for one.
+    pub(crate) async fn wait(&self, tries: &mut Tries) -> bool {
+        let pause = tries.pause(self.moment());
+        if let Some(bound) = pause {
+            self.pause(bound, bound).await;
+        }
+        pause.is_some()
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]

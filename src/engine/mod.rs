@@ -13,7 +13,6 @@ pub(crate) mod lease;
 pub(crate) mod parts;
 pub(crate) mod reconcile;
 pub(crate) mod refusal;
-pub(crate) mod retries;
 pub(crate) mod runner;
 pub(crate) mod sharing;
 pub(crate) mod snapshot;

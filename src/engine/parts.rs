@@ -15,11 +15,10 @@ use crate::answer::{
 use crate::clock::End;
 use crate::dynamodb::{Consistency, WriteOutcome};
 use crate::engine::core::Core;
-use crate::engine::retries::Retries;
 use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
-use crate::protocol::MIN_LIMIT;
+use crate::protocol::{MIN_LIMIT, Tries};
 use crate::record::{Owner, Part};
 use crate::signals;
 
@@ -106,18 +105,20 @@ impl Core {
             *written = Written { until: expires_at, numbers: BTreeSet::new() };
         }
         let time = time.max(MIN_LIMIT);
-        let mut retries = Retries::new(self, time, None);
-        let writing = self.write_missing(key, content, &mut retries, written);
-        self.table.clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
+        let clock = &self.table.clock;
+        let tries = Tries::until(clock.lasting(time));
+        let writing = self.write_missing(key, content, tries, written);
+        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
     }
 
     async fn write_missing(
         &self,
         key: &RecordKey,
         content: &Content<'_>,
-        retries: &mut Retries<'_>,
+        mut tries: Tries,
         written: &mut Written,
     ) -> Result<(), Error> {
+        let clock = &self.table.clock;
         loop {
             let is_missing = |number: &u32| !written.numbers.contains(number);
             let missing: Vec<u32> = (0..content.manifest.parts).filter(is_missing).collect();
@@ -127,11 +128,11 @@ impl Core {
             loop {
                 let free = content.manifest.writes_at_once().saturating_sub(writes.len());
                 // Time may be over by a clock that was set, too: then no further one is begun.
-                if waiting.peek().is_some() && retries.are_over() {
+                if waiting.peek().is_some() && clock.is_over(tries.until) {
                     return Err(last.unwrap_or_else(late));
                 }
                 for number in waiting.by_ref().take(free) {
-                    let limit = retries.limit();
+                    let limit = tries.limit(clock.moment());
                     let write = self.write_part(key, content, number, written.until, limit);
                     writes.push(write.map(move |done| (number, done)).boxed());
                 }
@@ -148,7 +149,7 @@ impl Core {
                 }
             }
             let Some(error) = last else { return Ok(()) };
-            if !retries.wait().await {
+            if !clock.wait(&mut tries).await {
                 return Err(error);
             }
         }

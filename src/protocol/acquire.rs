@@ -9,6 +9,7 @@ use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
+use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Outage;
@@ -161,9 +162,8 @@ pub(crate) struct Acquire {
     /// When all that is sent must have had its answer.
     budget: End,
     /// Until when a transaction is tried; after it there is time for a look.
-    tries_until: End,
+    tries: Tries,
     writes: u32,
-    pacing: Backoff,
     waiting: Backoff,
     obstacle: Obstacle,
     /// What a write was to replace had changed, or another's transaction was there.
@@ -322,9 +322,8 @@ impl Acquire {
             step: Step::Idle,
             started: now.local.uptime,
             budget,
-            tries_until: budget,
+            tries: Tries::with_pauses_up_to(longest, budget),
             writes: 0,
-            pacing: Backoff::new(first, longest),
             waiting: Backoff::new(first, second),
             obstacle: Obstacle::Nothing,
             is_contended: false,
@@ -672,12 +671,13 @@ impl Acquire {
     }
 
     fn pace(&mut self, now: Now, next: Next) -> Command {
-        let bound = self.pacing.next();
-        if let Goal::Transact { .. } = self.goal
-            && bound >= now.left(self.tries_until)
-        {
+        let bound = match self.goal {
+            Goal::Transact { .. } => self.tries.pause(now),
+            Goal::Own | Goal::LookUp => Some(self.tries.next_pause()),
+        };
+        let Some(bound) = bound else {
             return self.give_up(now, Reason::TimedOut, Cause::Outage);
-        }
+        };
         self.step = Step::Pausing(next);
         Command::Pause { bound, max: self.limit(now) }
     }
@@ -784,7 +784,7 @@ impl Acquire {
         self.knowledge.send(&write);
         let limit = match (self.goal, take) {
             (Goal::Transact { .. }, _) => {
-                self.limit(now).min(now.left(self.tries_until)).max(MIN_LIMIT)
+                self.limit(now).min(self.tries.limit(now)).max(MIN_LIMIT)
             }
             (Goal::Own | Goal::LookUp, Take::Restamp { .. }) => self.limit(now).max(MIN_LIMIT),
             (Goal::Own | Goal::LookUp, _) => self.limit(now),
@@ -809,7 +809,7 @@ impl Acquire {
     /// A quarter of the budget is for the look after the last try.
     fn begin_tries(&mut self, now: Now) {
         let longest = self.rules.completion_timeout.min(now.left(self.budget) / 4 * 3);
-        self.tries_until = self.rules.before_answer(now.lasting(longest));
+        self.tries.until = self.rules.before_answer(now.lasting(longest));
     }
 
     /// How long the lease still lasts of the owner that was seen at work; nothing where it is over by now.
@@ -963,10 +963,9 @@ impl Acquire {
 
     /// The same once more, if there is time: a request that was executed is recognised by its token.
     fn again(&mut self, now: Now, write: Write, take: Take) -> Command {
-        let bound = self.pacing.next();
-        if bound >= now.left(self.tries_until) {
+        let Some(bound) = self.tries.pause(now) else {
             return self.end(now, Reason::Error);
-        }
+        };
         self.step = Step::Repeating(write, take);
         Command::Pause { bound, max: bound }
     }
@@ -992,10 +991,9 @@ impl Acquire {
         }
         self.ending = Some((reason, tries + 1));
         if tries > 0 {
-            let bound = self.pacing.next();
-            if bound >= now.left(self.budget) {
+            let Some(bound) = self.tries.pause_before(now, self.budget) else {
                 return tell(Told::Unknown);
-            }
+            };
             self.step = Step::Pausing(Next::Close);
             return Command::Pause { bound, max: bound };
         }

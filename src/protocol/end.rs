@@ -10,8 +10,9 @@ use super::acquire::{Granted, NothingHappened, released_until};
 use super::knowledge::Knowledge;
 use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, as_found};
-use super::rules::{MIN_LIMIT, Rules};
-use super::time::{Backoff, End as Instant, Now, StoreTime, Timestamp};
+use super::rules::Rules;
+use super::time::{End as Instant, Now, StoreTime, Timestamp};
+use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
 
@@ -90,9 +91,8 @@ pub(crate) struct End {
     replaced: Vec<Timestamp>,
     stage: Stage,
     step: Step,
-    /// Until when what is sent is tried.
-    until: Instant,
-    pacing: Backoff,
+    /// Of what is sent.
+    tries: Tries,
     /// Of the last commit; no two completions of an execution have the same, which tells which landed.
     completed_at: Option<Timestamp>,
     /// At least one commit was sent, and a copy may be under way even if its caller was told of a refusal.
@@ -169,15 +169,10 @@ impl End {
             replaced: Vec::new(),
             stage: Stage::Open,
             step: Step::Idle,
-            until: now.lasting(Duration::ZERO),
-            pacing: Self::pacing(),
+            tries: Tries::until(now.lasting(Duration::ZERO)),
             completed_at: None,
             has_committed: false,
         }
-    }
-
-    const fn pacing() -> Backoff {
-        Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
     }
 
     pub(crate) const fn window(&self) -> Option<Window> {
@@ -435,7 +430,7 @@ impl End {
             Stage::Open | Stage::Closed => self.stage = Stage::Closed,
         }
         interrupted?;
-        self.until = self.tries_until(now);
+        self.tries.until = self.tries_until(now);
         Some(self.read(now, None, Aim::Look))
     }
 
@@ -466,13 +461,12 @@ impl End {
             let write = self.leaving(now, leaving);
             return self.begin(now, write, aim, until);
         }
-        self.until = until;
+        self.tries.until = until;
         self.read(now, None, aim)
     }
 
     fn begin(&mut self, now: Now, write: Write, aim: Aim, until: Instant) -> Command {
-        self.until = until;
-        self.pacing = Self::pacing();
+        self.tries = Tries::until(until);
         self.send(now, write, aim)
     }
 
@@ -484,28 +478,23 @@ impl End {
         }
         self.knowledge.send(&write);
         self.step = Step::Sending(write.clone(), aim);
-        Command::Send { write, limit: self.limit(now) }
+        Command::Send { write, limit: self.tries.limit(now) }
     }
 
     fn read(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
         self.step = Step::Reading(write, aim);
-        Command::Read { is_consistent: true, limit: self.limit(now) }
-    }
-
-    fn limit(&self, now: Now) -> Duration {
-        now.left(self.until).max(MIN_LIMIT)
+        Command::Read { is_consistent: true, limit: self.tries.limit(now) }
     }
 
     /// The same once more, if there is time.
     fn again(&mut self, now: Now, write: Option<Write>, aim: Aim) -> Command {
-        let bound = self.pacing.next();
         let has_time = self.is_protected || matches!(aim, Aim::Commit { .. });
-        match write {
-            Some(write) if has_time && bound < now.left(self.until) => {
+        match (write, self.tries.pause(now)) {
+            (Some(write), Some(bound)) if has_time => {
                 self.step = Step::Pausing(write, aim);
                 Command::Pause { bound, max: bound }
             }
-            Some(_) | None => self.out_of_time(now, aim),
+            _ => self.out_of_time(now, aim),
         }
     }
 

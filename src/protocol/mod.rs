@@ -12,6 +12,7 @@ mod lease;
 mod record;
 mod rules;
 pub(crate) mod time;
+mod tries;
 mod write;
 
 #[cfg(feature = "admin")]
@@ -25,4 +26,5 @@ pub(crate) use self::end::{End, Ended, Leaving, NoCommit, Renewal};
 pub(crate) use self::lease::Window;
 pub(crate) use self::record::{Header, State, Status, Version};
 pub(crate) use self::rules::{COMPLETION_MARGIN, MIN_LIMIT, Rules};
+pub(crate) use self::tries::Tries;
 pub(crate) use self::write::{Cause, Command, Form, Guard, Machine, Outcome, Reply, Write};

@@ -165,9 +165,10 @@ impl Execution {
         value: &AttributeValue,
     ) -> Result<Result<(), Error>, Error> {
         let (table, claim) = (&self.inner.core.table, &self.inner.claim);
-        let mut retries = self.retries();
+        let clock = &table.clock;
+        let mut tries = self.tries();
         loop {
-            let limit = retries.limit();
+            let limit = tries.limit(clock.moment());
             let beside_others = self.inner.steps.begin_write();
             let Reply { outcome, time } = if beside_others {
                 table.store_step(claim, name, value.clone(), limit).await
@@ -182,7 +183,10 @@ impl Execution {
                 }
                 WriteOutcome::Invalid(error) => return Ok(Err(error)),
                 WriteOutcome::Refused(Some(item)) => Ok(Some(item)),
-                WriteOutcome::Refused(None) => table.get(&claim.key, retries.limit()).await.outcome,
+                WriteOutcome::Refused(None) => {
+                    let limit = tries.limit(clock.moment());
+                    table.get(&claim.key, limit).await.outcome
+                }
                 WriteOutcome::Conflict(error)
                 | WriteOutcome::NotApplied(error)
                 | WriteOutcome::Unknown(error) => Err(error),
@@ -201,7 +205,7 @@ impl Execution {
                 Ok(None) => return Err(self.lost(name)),
                 Err(error) => error,
             };
-            if !retries.wait().await {
+            if !clock.wait(&mut tries).await {
                 return Err(unconfirmed(name, error));
             }
         }

@@ -22,9 +22,8 @@ use crate::dynamodb::ItemsRefusal;
 use crate::engine::driver::{Bare, Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::refusal::lease_lost;
-use crate::engine::retries::Retries;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Command, Ended, NoCommit, Write};
+use crate::protocol::{Command, Ended, NoCommit, Tries, Write};
 use crate::record::{self, Item, Record};
 use crate::signals::Ending;
 
@@ -296,13 +295,14 @@ impl Execution {
     /// A commit in another task ends in its time: that of its tries, as much again to put it beyond
     /// doubt, and a request to read what the record says. One that nobody drives never does.
     fn longest_commit(&self) -> Duration {
-        let tries = self.retries().limit().saturating_mul(2);
-        tries.saturating_add(self.inner.core.table.request_timeout)
+        let table = &self.inner.core.table;
+        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
+        tries.saturating_add(table.request_timeout)
     }
 
-    pub(crate) fn retries(&self) -> Retries<'_> {
-        let until = self.end().tries_until(self.inner.core.table.clock.moment());
-        Retries::until(&self.inner.core, until)
+    /// Of a write that belongs to the execution and does not end it.
+    pub(crate) fn tries(&self) -> Tries {
+        Tries::until(self.end().tries_until(self.inner.core.table.clock.moment()))
     }
 
     fn note_outcome(&self, outcome: &CommitOutcome) {
