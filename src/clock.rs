@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
-pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::Tries;
+pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.

@@ -783,9 +783,7 @@ impl Acquire {
     fn dispatch(&mut self, now: Now, write: Write, take: Take) -> Command {
         self.knowledge.send(&write);
         let limit = match (self.goal, take) {
-            (Goal::Transact { .. }, _) => {
-                self.limit(now).min(self.tries.limit(now)).max(MIN_LIMIT)
-            }
+            (Goal::Transact { .. }, _) => self.limit(now).min(self.tries.limit(now)).max(MIN_LIMIT),
             (Goal::Own | Goal::LookUp, Take::Restamp { .. }) => self.limit(now).max(MIN_LIMIT),
             (Goal::Own | Goal::LookUp, _) => self.limit(now),
         };
