@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use crate::answer::parts::Content;
 use crate::answer::{Answer, Draft, InRecord, Packed, Stored, Unstorable, unavailable_answer};
 use crate::clock::{End, Timestamp};
+use crate::engine::call::Call;
 use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
@@ -17,7 +18,7 @@ use crate::engine::transaction::CommitOutcome;
 use crate::error::Error;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Failure;
-use crate::protocol::{COMPLETION_MARGIN, Ended, Leaving, State, Write};
+use crate::protocol::{Ended, Leaving, State, Write};
 use crate::record::{self, Record};
 use crate::signals::Ending;
 
@@ -86,15 +87,15 @@ impl Execution {
     }
 
     async fn store_answer(&self, draft: Draft<'_>) -> Completion {
-        let Inner { core, policy, answers, claim, .. } = &*self.inner;
+        let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.moment();
         let (completed_at, until) = {
             let end = self.end();
             (end.next_completion(now), end.tries_until(now))
         };
-        let changed = answers.stored(&draft);
+        let changed = call.answers.stored(&draft);
         let draft = changed.as_ref().map_or(draft, Answer::draft);
-        let is_kept = core.remembers(&claim.key, policy, draft.bytes());
+        let is_kept = core.remembers(&call.key, &call.policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
         let (response, in_parts) = self.store_parts(draft, completed_at, until).await;
         let (expires_at, command) = {
@@ -110,12 +111,12 @@ impl Execution {
             Ended::Stored => {
                 // Only what repeats will get: not where the record has a reason in its place.
                 let kept = kept.filter(|_| !completing.response.is_unavailable());
-                let request = (&claim.key, &self.inner.fingerprint);
+                let request = (&call.key, &call.fingerprint);
                 let is_remembered = kept.is_some_and(|answer| {
-                    core.remember(wire.asked, request, policy, expires_at, &answer)
+                    core.remember(wire.asked, request, &call.policy, expires_at, &answer)
                 });
                 if !is_remembered {
-                    core.forget(&claim.key);
+                    core.forget(&call.key);
                 }
                 self.stored()
             }
@@ -182,10 +183,10 @@ impl Execution {
         draft: Draft<'d>,
         completed_at: Timestamp,
     ) -> Result<Packed<'d>, Unstorable> {
-        let Inner { core, claim, policy, .. } = &*self.inner;
+        let Inner { core, call, claim, .. } = &*self.inner;
         let expires_at = self.end().expires_at(completed_at);
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
-        core.pack(draft, rest, (&claim.key, &claim.owner), policy)
+        core.pack(draft, rest, (&call.key, &claim.owner), &call.policy)
     }
 
     /// Writes an answer's parts in half of the time that there is, and that the lease has left where
@@ -197,8 +198,8 @@ impl Execution {
         expires_at: i64,
         until: End,
     ) -> Result<(), Error> {
-        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
-        let is_renewed = policy.lease.renewed(*deadline).is_some();
+        let Inner { core, call, .. } = &*self.inner;
+        let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
         let time = core.time_until(Some(until));
         let time = if self.is_protected() && !is_renewed {
             time.min(self.lease_remaining())
@@ -206,7 +207,7 @@ impl Execution {
             time
         };
         let mut written = Written::default();
-        core.write_parts(&claim.key, parts, expires_at, time / 2, &mut written).await
+        core.write_parts(&call.key, parts, expires_at, time / 2, &mut written).await
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
@@ -246,9 +247,8 @@ impl Execution {
     }
 
     async fn open(&self, stored: Stored) -> Result<Answer, Error> {
-        let Inner { core, claim, policy, deadline, .. } = &*self.inner;
-        let until = deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN));
-        core.open(stored, &claim.key, policy, until).await
+        let Inner { core, call, .. } = &*self.inner;
+        core.open(stored, &call.key, &call.policy, call.answer_by()).await
     }
 
     /// The answer of the owner that we lost to, if it has completed the same request.
@@ -258,7 +258,7 @@ impl Execution {
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
-        let Inner { core, fingerprint, .. } = &*self.inner;
+        let Inner { core, call: Call { fingerprint, .. }, .. } = &*self.inner;
         let record = wire.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // A late copy of a completion can bring back what TTL has deleted.
@@ -273,14 +273,14 @@ impl Execution {
     /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
     /// error is the caller's answer.
     pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
-        match self.inner.policy.failure {
+        match self.policy().failure {
             Failure::Release => self.leave(self.released(), None).await,
             Failure::Retain { .. } | Failure::Replay => {
-                let Inner { core, claim, policy, steps, answers, .. } = &*self.inner;
+                let Inner { core, call, steps, .. } = &*self.inner;
                 let response = response.and_then(|failure| {
-                    let changed = answers.stored(&failure);
+                    let changed = call.answers.stored(&failure);
                     let failure = changed.as_ref().map_or(failure, Answer::draft);
-                    core.pack_failure(failure, steps.bytes(), &claim.key, policy)
+                    core.pack_failure(failure, steps.bytes(), &call.key, &call.policy)
                 });
                 self.leave(Leaving::Keep, response).await;
             }
@@ -299,7 +299,7 @@ impl Execution {
 
     /// What is left of a commit that is given up, as after a failure.
     pub(crate) fn given_up(&self) -> Leaving {
-        match self.inner.policy.failure {
+        match self.policy().failure {
             Failure::Release => self.released(),
             Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::task::AtomicWaker;
 
-use crate::answer::Answers;
 use crate::clock;
 use crate::engine::call::Call;
 use crate::engine::core::Core;
@@ -16,12 +15,11 @@ use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::steps::Steps;
 use crate::engine::transaction::Commits;
 use crate::error::Error;
-use crate::fingerprint::Fingerprint;
 use crate::key::derived::DerivedKey;
 use crate::policy::Policy;
 use crate::protocol::{Acquire, End, Goal, Granted, Window};
 use crate::record::{Claim, Owner, Record};
-use crate::signals::{Ending, Signals};
+use crate::signals::Ending;
 
 /// The running operation, as its handler sees it.
 ///
@@ -58,10 +56,8 @@ pub struct Execution {
 
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
+    pub(crate) call: Call,
     pub(crate) claim: Claim,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) policy: Policy,
-    pub(crate) deadline: Option<clock::End>,
     /// What it knows of its record, and of its lease.
     pub(crate) end: Mutex<End>,
     /// Whoever commits, or ends it, does so alone.
@@ -73,11 +69,9 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// What there was to replay of the record that was taken over.
     pub(crate) failure: Option<AttributeValue>,
-    pub(crate) answers: Answers,
     /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
     /// without a key.
     is_protected: bool,
-    signals: Signals,
     /// What it comes to if all goes well.
     start: Ending,
     /// What it has come to so far.
@@ -288,10 +282,8 @@ impl Execution {
         let window = window.filter(|_| is_protected);
         let inner = Inner {
             core: Arc::clone(core),
+            call,
             claim,
-            fingerprint: call.fingerprint,
-            policy: call.policy,
-            deadline: call.deadline,
             end: Mutex::new(End::new(granted, rules, window, core.table.clock.moment())),
             turn: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
@@ -299,9 +291,7 @@ impl Execution {
             nothing_executed: AtomicBool::new(false),
             steps: Steps::new(steps),
             failure,
-            answers: call.answers,
             is_protected,
-            signals: call.signals,
             start,
             ending: Mutex::new(None),
         };
@@ -329,8 +319,8 @@ impl Execution {
 
     /// A line to the store for what ends the execution.
     pub(crate) fn wire(&self) -> Wire<'_> {
-        let Inner { core, claim, fingerprint, .. } = &*self.inner;
-        let of = (&claim.key, fingerprint);
+        let Inner { core, call, claim, .. } = &*self.inner;
+        let of = (&call.key, &call.fingerprint);
         Wire::new(core, of, claim.owner.clone(), Unreadable::IsAnothers)
     }
 
@@ -339,7 +329,7 @@ impl Execution {
     }
 
     pub(crate) fn policy(&self) -> &Policy {
-        &self.inner.policy
+        &self.inner.call.policy
     }
 
     /// What has become of it, or of what was written last for it.
@@ -356,7 +346,7 @@ impl Execution {
     pub(crate) fn report(&self) {
         let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
         let ending = ending.unwrap_or(Ending::Dropped);
-        self.inner.signals.ended(self.operation(), ending, Some(self.attempt()));
+        self.inner.call.signals.ended(self.operation(), ending, Some(self.attempt()));
     }
 
     pub(crate) fn note_lost_lease(&self) {

@@ -19,7 +19,7 @@ impl Execution {
     /// Sees `work` to its end, the handler and what its answer does to the record, and renews the
     /// lease beside it where the policy says so.
     pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
-        let renewal = self.inner.policy.lease.renewed(self.inner.deadline);
+        let renewal = self.policy().lease.renewed(self.inner.call.deadline);
         let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
         tokio::select! {
             biased;
@@ -33,7 +33,7 @@ impl Execution {
     /// before the handler had ended. It is dropped then where it stands, and the record stays as it is,
     /// because nobody knows what the handler had done.
     pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
-        let goes_on = self.inner.policy.lease_expired == LeaseExpired::Continue;
+        let goes_on = self.policy().lease_expired == LeaseExpired::Continue;
         if !self.is_protected() || goes_on || mutant(Mutant::PollAfterTheLease) {
             return Some(handler.await);
         }

@@ -137,7 +137,7 @@ impl Execution {
 
     async fn commit_in_turn(&self, commit: Commit<'_>) -> Result<(), CommitError> {
         let inner = &self.inner;
-        if commit.kind != inner.answers.kind {
+        if commit.kind != inner.call.answers.kind {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
         }
         let _turn = inner.turn.lock().await;
@@ -145,7 +145,7 @@ impl Execution {
         let begun = self.end().begin_commit(now);
         let completed_at = begun.map_err(no_commit)?;
         let Commit { answer, stored, mut items, .. } = commit;
-        let changed = inner.answers.stored(&stored);
+        let changed = inner.call.answers.stored(&stored);
         let stored = changed.as_ref().map_or(stored, Answer::draft);
         let Packed { mut response, parts } = self.pack(stored, completed_at)?;
         let (expires_at, until) = {
@@ -194,12 +194,13 @@ impl Execution {
         until: End,
         items: &[TransactWriteItem],
     ) -> Option<ItemsRefusal> {
-        let Inner { core, claim, fingerprint, .. } = &*self.inner;
+        let Inner { core, call, claim, .. } = &*self.inner;
         let record = self.end().preview(finished)?;
         let is_held = |item: Option<Item>| {
             let schema = &core.table.schema;
             let record = item.and_then(|item| Record::decode(schema, item).ok());
-            record.is_some_and(|record| record.header(fingerprint).is_pending_of(&claim.owner))
+            record
+                .is_some_and(|record| record.header(&call.fingerprint).is_pending_of(&claim.owner))
         };
         let limit = core.time_until(Some(until)) / 4;
         let of = (&claim.key, &claim.fingerprint);
