@@ -67,12 +67,13 @@ pub async fn complete(client: &Client, pk: &str, response: AttributeValue) -> Re
         .item("expires_at", number(2_362_121_377))
         .item("response", response)
         .condition_expression(
-            "(attribute_not_exists(#key) OR (#status = :released AND #attempt < :later) OR #owner = :me)",
+            "(attribute_not_exists(#key) OR (#status = :released AND #attempt < :later) OR (#owner = :me AND #status = :pending))",
         )
         .expression_attribute_names("#attempt", "attempt")
         .expression_attribute_names("#status", "status")
         .expression_attribute_names("#owner", "owner")
         .expression_attribute_values(":later", number(2))
+        .expression_attribute_values(":pending", text("PENDING"))
         .expression_attribute_values(":released", text("RELEASED"))
         .expression_attribute_values(":me", text(OWNER))
         .send()

@@ -378,7 +378,6 @@ fn asks_for_own(wire: &Wire) -> bool {
             Guard::Absent
             | Guard::Unchanged(_)
             | Guard::AbsentOrHeld
-            | Guard::FreeOrOwned(_)
             | Guard::FreeOrHeld(_)
             | Guard::Owned
             | Guard::Unfenced => false,

@@ -223,7 +223,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { roles: [TRANSACT, RUN, TRANSACT], ..row("transaction-beside-run", RUN) },
     long(&heavier("renewed", with(RENEWED))),
     long(&heaviest("commit-renewed", Role { work: Work::Commit, ..with(RENEWED) })),
-    Row { roles: [RUN, with(AGAIN), RUN], ..heavy("one-executes-again", RUN) },
+    Row { roles: [RUN, with(AGAIN), RUN], ..row("one-executes-again", RUN) },
     Row {
         roles: [RUN, with(keeping(Failure::Retain { max_attempts: 2 })), with(HOOKED)],
         ..heavy("mixed", RUN)

@@ -35,20 +35,22 @@ impl<'a> Condition<'a> {
         self.and(&["attribute_not_exists(", key, ")"]);
     }
 
-    /// The owner's own, or in nobody's hands: released after no later attempt than this, or not there at
-    /// all.
-    pub(super) fn free_or_owned_by(&mut self, owner: &Owner, attempt: u32) {
-        let name = self.name(Attribute::Owner);
-        self.value(":me", AttributeValue::S(owner.as_str().into()));
-        self.free_or(attempt, &[name, " = :me"]);
-    }
-
-    /// As [`held_by`](Self::held_by), or in nobody's hands.
+    /// As [`held_by`](Self::held_by), or in nobody's hands: released after no later attempt than this, or
+    /// not there at all.
     pub(super) fn free_or_held_by(&mut self, owner: &Owner, attempt: u32) {
-        let (name, status) = (self.name(Attribute::Owner), self.name(Attribute::Status));
+        let (key, name, status) =
+            (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
         self.value(":me", AttributeValue::S(owner.as_str().into()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        self.free_or(attempt, &["(", name, " = :me AND ", status, " = :pending)"]);
+        self.and(&["(attribute_not_exists(", key, ") OR "]);
+        if !mutant(Mutant::ReleasedRefuses) {
+            self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
+            let name = self.name(Attribute::Attempt);
+            let attempt = if mutant(Mutant::AttemptMayFall) { u32::MAX } else { attempt };
+            self.value(":later", record::number(attempt.saturating_add(1)));
+            self.expression.extend(["(", status, " = :released AND ", name, " < :later) OR "]);
+        }
+        self.expression.extend(["(", name, " = :me AND ", status, " = :pending))"]);
     }
 
     /// There is none, or the owner's own, PENDING.
@@ -62,21 +64,7 @@ impl<'a> Condition<'a> {
         self.expression.extend(held);
     }
 
-    fn free_or(&mut self, attempt: u32, term: &[&str]) {
-        let (key, status) = (self.key(), self.name(Attribute::Status));
-        self.and(&["(attribute_not_exists(", key, ") OR "]);
-        if !mutant(Mutant::ReleasedRefuses) {
-            self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
-            let name = self.name(Attribute::Attempt);
-            let attempt = if mutant(Mutant::AttemptMayFall) { u32::MAX } else { attempt };
-            self.value(":later", record::number(attempt.saturating_add(1)));
-            self.expression.extend(["(", status, " = :released AND ", name, " < :later) OR "]);
-        }
-        self.expression.extend(term.iter().copied());
-        self.expression.push(')');
-    }
-
-    /// Owned and not finished: what every write of an owner's but the completing put asks for.
+    /// Owned and not finished: what every write of an owner's asks for.
     pub(super) fn held_by(&mut self, owner: &Owner) {
         self.owned_by(owner);
         self.pending();

@@ -179,7 +179,6 @@ impl Table {
                 condition.no_steps();
             }
             Guard::AbsentOrHeld => condition.absent_or_held_by(me),
-            Guard::FreeOrOwned(attempt) => condition.free_or_owned_by(me, *attempt),
             Guard::FreeOrHeld(attempt) => condition.free_or_held_by(me, *attempt),
             #[cfg(feature = "fault-injection")]
             Guard::Owned => condition.owned_by(me),

@@ -366,13 +366,14 @@ impl End {
         until: Instant,
     ) -> Command {
         self.stage = Stage::Closed;
-        let guard = match self.has_committed {
+        let guard = if self.rules.replaces_completed() {
             // An answer may be replaced, and the record be released after that. A late copy would bring the
             // same version back.
-            _ if self.rules.replaces_completed() => Guard::AbsentOrHeld,
-            // A commit may land late, and its answer must not be overwritten.
-            true => Guard::FreeOrHeld(self.attempt),
-            false => Guard::FreeOrOwned(self.attempt).unless(Mutant::CompleteUnfenced),
+            Guard::AbsentOrHeld
+        } else if self.has_committed {
+            Guard::FreeOrHeld(self.attempt)
+        } else {
+            Guard::FreeOrHeld(self.attempt).unless(Mutant::CompleteUnfenced)
         };
         let record = self.header(State::Completed, Some(completed_at), expires_at);
         let write = Write { form: Form::Put, guard, record };
@@ -560,9 +561,6 @@ impl End {
     fn over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
         let guard = match write.guard {
-            Guard::FreeOrOwned(attempt) if seen.attempt > attempt => {
-                Guard::FreeOrOwned(seen.attempt)
-            }
             Guard::FreeOrHeld(attempt) if seen.attempt > attempt => Guard::FreeOrHeld(seen.attempt),
             _ => return None,
         };

@@ -216,9 +216,6 @@ fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
             }
         }
         // Whoever has it may release it; but what has completed stays.
-        Guard::FreeOrOwned(_) => {
-            alive(record.is_none_or(|record| !record.is_completed() || record.owner == *me))
-        }
         Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !record.is_completed())),
         #[cfg(feature = "fault-injection")]
         Guard::Owned => held(true),

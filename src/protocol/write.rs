@@ -38,7 +38,7 @@ pub(crate) enum Guard {
     Absent,
     /// Exactly what was seen.
     Unchanged(Version),
-    /// `owner = :me AND status = PENDING`: what every write of an owner's but the completing put asks for.
+    /// `owner = :me AND status = PENDING`: what every write of an owner's asks for.
     Held,
     /// Held, and its lease ends then.
     HeldUntil(Timestamp),
@@ -48,10 +48,8 @@ pub(crate) enum Guard {
     HeldWithoutSteps,
     /// Held, or there is none.
     AbsentOrHeld,
-    /// Absent, RELEASED after no later attempt than this, or `owner = :me`: the effect has happened,
-    /// whoever released the record.
-    FreeOrOwned(u32),
-    /// Absent, RELEASED after no later attempt than this, or held.
+    /// Absent, RELEASED after no later attempt than this, or held: the effect has happened, whoever
+    /// released the record.
     FreeOrHeld(u32),
     /// `owner = :me`, whatever its state: for mutants.
     #[cfg(feature = "fault-injection")]
@@ -98,9 +96,6 @@ impl Guard {
                 is_releasable(me, record) && !has_steps
             }
             Self::AbsentOrHeld => is_held || record.is_none(),
-            Self::FreeOrOwned(attempt) => {
-                is_free(*attempt) || record.is_some_and(|record| record.owner == *me)
-            }
             Self::FreeOrHeld(attempt) => is_free(*attempt) || is_held,
             #[cfg(feature = "fault-injection")]
             Self::Owned => record.is_some_and(|record| record.owner == *me),
