@@ -2,7 +2,7 @@
 //!
 //! [`cases`] has each thing that a call can come to twice: with the crate, and as the SDK calls that
 //! somebody would write by hand. Both talk to [`canned`] answers in the same process, so that what
-//! differs is the crate alone. `measure/` runs the binaries and writes `docs/benchmarks.md` (`cargo xtask bench`).
+//! differs is the crate alone. `measure/` runs the binaries and writes `benches/figures.md` (`cargo xtask bench`).
 
 pub mod canned;
 pub mod cases;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what the crate costs, written into `docs/benchmarks.md`.
+//! `cargo xtask bench`: what the crate costs, written into `benches/figures.md`.
 //!
 //! The work is done by the workspace member `benches`. What is counted (instructions, allocations) is
 //! the same in every run; what is timed is compared within a round, in which all sides take turns.
@@ -41,7 +41,7 @@ const RELEASE: &str = "release";
 /// is.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
-    let mut document = Document::open(&workspace.root.join("docs/benchmarks.md"))?;
+    let mut document = Document::open(&workspace.root.join("benches/figures.md"))?;
     if options.charts {
         pictures::draw(&mut document)?;
         return document.save();
@@ -100,7 +100,7 @@ fn in_a_share(
     document.replace("memory", &format!("{machine}\n{table}"))?;
     pictures::draw(document)?;
     document.save()?;
-    println!("\nwritten: docs/benchmarks.md");
+    println!("\nwritten: benches/figures.md");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn lambda(
         return Ok(());
     }
     document.save()?;
-    println!("\nwritten: docs/benchmarks.md");
+    println!("\nwritten: benches/figures.md");
     Ok(())
 }
 

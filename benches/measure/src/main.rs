@@ -1,5 +1,5 @@
 //! What the crate costs: `cargo xtask bench` and `cargo xtask cost` run this program, which runs the
-//! others of `benches/` and the test target `cost`, and writes `docs/benchmarks.md` and `docs/cost.md`.
+//! others of `benches/` and the test target `cost`, and writes `benches/figures.md` and `docs/cost.md`.
 
 mod bench;
 mod cost;
@@ -13,7 +13,7 @@ use clap::{Args, Parser};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// What a call costs, beside the SDK calls by hand; writes docs/benchmarks.md
+    /// What a call costs, beside the SDK calls by hand; writes benches/figures.md
     ///
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
     Bench(BenchOptions),
@@ -67,6 +67,7 @@ mod tests {
         let files = [
             include_str!("../../../CONTRIBUTING.md"),
             include_str!("../../../docs/benchmarks.md"),
+            include_str!("../../figures.md"),
             include_str!("../../../docs/cost.md"),
         ];
         let calls = files.iter().flat_map(|file| file.split("`cargo xtask ").skip(1));

@@ -114,11 +114,11 @@ mod tests {
     #[test]
     fn every_picture_shows_the_figures_of_its_page() {
         let page =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures.md");
         let mut document = Document::open(&page).unwrap();
         draw(&mut document).unwrap();
         for name in ["cpu", "cold-start", "instructions", "memory"] {
-            let path = page.with_file_name(format!("benchmarks-{name}.svg"));
+            let path = page.with_file_name(format!("figures-{name}.svg"));
             let drawn = std::fs::read_to_string(&path).unwrap();
             assert!(document.has_picture(&path, &drawn), "{name}: `cargo xtask bench --charts`");
         }
