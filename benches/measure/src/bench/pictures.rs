@@ -113,8 +113,7 @@ mod tests {
     /// Nothing but the page and its pictures: who changes a figure draws them anew.
     #[test]
     fn every_picture_shows_the_figures_of_its_page() {
-        let page =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures.md");
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures.md");
         let mut document = Document::open(&page).unwrap();
         draw(&mut document).unwrap();
         for name in ["cpu", "cold-start", "instructions", "memory"] {
