@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p protocol-search` searches all rows at the bounds that are whole in CI's time;
 //! `-- --mutants` proves that it would find a broken rule; `-- --callers 3 --faults 2 --row default
-//! --seconds 600` goes further. `docs/reliability.md` has the figures.
+//! --seconds 600` goes further. `README.md` has the figures.
 
 mod args;
 mod clock;
