@@ -10,7 +10,6 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::grpc::Trailers;
 use crate::answer::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
@@ -70,29 +69,19 @@ impl WholeBody for Bytes {
     }
 }
 
-/// What is before the name of a trailer in a stored answer, among the headers: none of those has a colon
-/// in its name.
-const TRAILER_MARK: &str = "trailer:";
-
 /// What is stored of a response.
 pub(crate) fn draft<B: WholeBody>(response: &Response<B>) -> Draft<'_> {
     let body = response.body().as_stored();
-    draft_of(response.status(), response.headers(), response.extensions().get(), body)
+    draft_of(response.status(), response.headers(), body)
 }
 
 /// What is stored of a response whose body is `body`.
 pub(super) fn draft_of<'a>(
     status: StatusCode,
     headers: &HeaderMap,
-    trailers: Option<&Trailers>,
     body: BodyRef<'a>,
 ) -> Draft<'a> {
-    let mut headers = kept_headers(headers);
-    let trailers = trailers.into_iter().flat_map(|Trailers(trailers)| trailers);
-    headers.extend(
-        trailers.map(|(name, value)| (format!("{TRAILER_MARK}{name}"), value.as_bytes().to_vec())),
-    );
-    Draft::Http { status: status.as_u16(), headers, body }
+    Draft::Http { status: status.as_u16(), headers: kept_headers(headers), body }
 }
 
 /// The headers that belong to the answer.
@@ -174,8 +163,7 @@ fn changed(
     let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
     let changed = changed.map_err(|_| "Http::on_store panicked")?;
     let (head, body) = before.after(changed).into_parts();
-    let draft = draft_of(head.status, &head.headers, head.extensions.get(), body.as_ref());
-    Ok(draft.to_answer())
+    Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
 }
 
 /// The further hop-by-hop fields that this message's `Connection` names.
@@ -195,16 +183,9 @@ pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
 pub(super) fn restore<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = Response::new(B::from_stored(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
-    let mut trailers = HeaderMap::new();
     for (name, value) in answer.headers {
-        let (map, name) = match name.strip_prefix(TRAILER_MARK) {
-            Some(name) => (&mut trailers, name),
-            None => (response.headers_mut(), &*name),
-        };
-        map.append(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-    }
-    if !trailers.is_empty() {
-        response.extensions_mut().insert(Trailers(trailers));
+        let (name, value) = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+        response.headers_mut().append(name, value);
     }
     Some(response)
 }

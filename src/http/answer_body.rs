@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http::HeaderMap;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
@@ -39,7 +38,7 @@ pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 pub struct AnswerBody<B>(State<B>);
 
 enum State<B> {
-    Whole(Bytes, Option<HeaderMap>),
+    Whole(Bytes),
     /// What was read of it before it was too long, and the rest. The lock makes it `Sync`: nobody waits
     /// for it.
     Flowing(VecDeque<Bytes>, Mutex<Pin<Box<B>>>),
@@ -47,19 +46,11 @@ enum State<B> {
 
 impl<B> AnswerBody<B> {
     pub(super) const fn whole(bytes: Bytes) -> Self {
-        Self(State::Whole(bytes, None))
+        Self(State::Whole(bytes))
     }
 
     pub(super) const fn is_whole(&self) -> bool {
         matches!(self.0, State::Whole(..))
-    }
-
-    /// What follows a body that is whole.
-    pub(super) fn trailers(&mut self) -> Option<&mut Option<HeaderMap>> {
-        match &mut self.0 {
-            State::Whole(_, trailers) => Some(trailers),
-            State::Flowing(..) => None,
-        }
     }
 }
 
@@ -71,20 +62,17 @@ where
     /// Reads a body to its end, or to where it has more than `most` bytes.
     pub(super) async fn read(body: B, most: usize) -> Result<Self, BoxError> {
         let (mut body, mut frames, mut bytes) = (Box::pin(body), VecDeque::new(), 0_usize);
-        let mut trailers = None;
         // Of a body that tells its length beforehand nothing has to be read.
         let least = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
         while least(&body).is_ok_and(|rest| rest.saturating_add(bytes) <= most) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
-                return Ok(Self(State::Whole(joined(frames, bytes), trailers)));
+                return Ok(Self(State::Whole(joined(frames, bytes))));
             };
-            match frame.map_err(Into::into)?.into_data() {
-                Ok(data) => {
-                    let data = taken(data);
-                    bytes = bytes.saturating_add(data.len());
-                    frames.push_back(data);
-                }
-                Err(frame) => trailers = frame.into_trailers().ok(),
+            // Trailers are not stored, and not sent: a repeat could not get them.
+            if let Ok(data) = frame.map_err(Into::into)?.into_data() {
+                let data = taken(data);
+                bytes = bytes.saturating_add(data.len());
+                frames.push_back(data);
             }
         }
         Ok(Self(State::Flowing(frames, Mutex::new(body))))
@@ -119,10 +107,8 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
-            State::Whole(bytes, trailers) if bytes.is_empty() => {
-                Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
-            }
-            State::Whole(bytes, _) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            State::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            State::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             State::Flowing(frames, rest) => {
                 if let Some(frame) = frames.pop_front() {
                     return Poll::Ready(Some(Ok(Frame::data(frame))));
@@ -138,7 +124,7 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            State::Whole(bytes, trailers) => bytes.is_empty() && trailers.is_none(),
+            State::Whole(bytes) => bytes.is_empty(),
             State::Flowing(frames, rest) => {
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
                 frames.is_empty() && rest.is_end_stream()
@@ -148,7 +134,7 @@ where
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            State::Whole(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            State::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             State::Flowing(frames, rest) => {
                 let held = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
@@ -166,7 +152,7 @@ where
 impl<B> WholeBody for AnswerBody<B> {
     fn as_stored(&self) -> BodyRef<'_> {
         match &self.0 {
-            State::Whole(bytes, _) => bytes.as_stored(),
+            State::Whole(bytes) => bytes.as_stored(),
             State::Flowing(..) => BodyRef::Empty,
         }
     }

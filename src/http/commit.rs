@@ -49,7 +49,7 @@ impl Execution {
         let commit = Commit {
             kind: AnswerKind::Http,
             answer: Answer::Http(whole),
-            stored: answer::draft_of(status, headers, None, body),
+            stored: answer::draft_of(status, headers, body),
             items: items.into_iter().collect(),
         };
         self.commit_answer(commit).await

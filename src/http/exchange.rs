@@ -9,7 +9,6 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::answer::{self, BodyBefore, WholeBody};
-use super::grpc::{self, Trailers};
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
 use super::{AnsweredBy, Http, reconcile};
@@ -37,10 +36,6 @@ pub(crate) enum Handled<B> {
 impl<B: WholeBody> Handled<B> {
     fn verdict(&self, config: &Http) -> Verdict {
         match self {
-            Self::Response(response) if config.grpc => {
-                config.statuses.judge(grpc::status(response))
-            }
-            // How a gRPC answer ends is not known while it flows: what it did must not happen again.
             Self::Response(response) | Self::Flowing(response) => {
                 config.statuses.judge(response.status())
             }
@@ -268,9 +263,6 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
-            Some(response) if response.extensions().get::<Trailers>().is_some() && !config.grpc => {
-                unreadable("the stored answer has trailers, and Http::grpc is not chosen here")
-            }
             Some(response) => return AnsweredBy::Replay.mark(response),
             None => unreadable("the stored answer is not a response that HTTP can carry"),
         },
@@ -298,7 +290,6 @@ pub(super) fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B>
 pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response<B> {
     let response = match &config.renderer {
         Some(renderer) => renderer(problem),
-        None if config.grpc => grpc::problem(problem),
         None => problem::Problem::to_response(problem),
     };
     AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))

@@ -17,7 +17,6 @@ use tracing::{Instrument, Span};
 
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
-use super::grpc::Trailers;
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
 use super::{Http, carried};
@@ -260,27 +259,22 @@ where
     ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
 {
     let most = if config.stream_large { config.policy.max_answer_bytes } else { usize::MAX };
-    let answered = exchange(config, call, |execution| {
+    exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
             if let Err(error) = ready(&mut inner).await {
                 execution.nothing_executed();
                 return Err(error);
             }
-            let (mut head, body) = inner.call(request).await?.into_parts();
+            let (head, body) = inner.call(request).await?.into_parts();
             // A body that panics has broken off as well: the handler has run.
             let read = AssertUnwindSafe(AnswerBody::read(body, most)).catch_unwind().await;
             let read = read.unwrap_or_else(|panic| Err(panic_text(panic.as_ref()).into()));
             match read {
-                Ok(mut body) => Ok(match body.trailers().map(Option::take) {
-                    Some(trailers) => {
-                        if let Some(trailers) = trailers.filter(|_| config.grpc) {
-                            head.extensions.insert(Trailers(trailers));
-                        }
-                        Handled::Response(Response::from_parts(head, body))
-                    }
-                    None => Handled::Flowing(Response::from_parts(head, body)),
-                }),
+                Ok(body) if body.is_whole() => {
+                    Ok(Handled::Response(Response::from_parts(head, body)))
+                }
+                Ok(body) => Ok(Handled::Flowing(Response::from_parts(head, body))),
                 Err(error) => {
                     tracing::error!(%error, "the body of a handler's response ended with an error");
                     Ok(Handled::Broken(Some(head.status)))
@@ -288,14 +282,7 @@ where
             }
         }
     })
-    .await;
-    answered.map(|mut response| {
-        let trailers = response.extensions_mut().remove::<Trailers>();
-        if let Some(place) = response.body_mut().trailers() {
-            *place = trailers.map(|Trailers(trailers)| trailers);
-        }
-        response
-    })
+    .await
 }
 
 /// The task's answer; its panic goes on here.

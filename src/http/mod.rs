@@ -57,7 +57,6 @@ pub mod axum;
 mod carried;
 mod commit;
 mod exchange;
-mod grpc;
 pub(crate) mod key_header;
 mod layer;
 mod problem;
@@ -133,7 +132,6 @@ impl Idempotency {
             on_replay: None,
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             stream_large: false,
-            grpc: false,
         }
     }
 }
@@ -178,7 +176,6 @@ pub struct Http {
     on_replay: Option<OnReplay>,
     max_body_bytes: usize,
     stream_large: bool,
-    grpc: bool,
 }
 
 /// What a hook says of an abandoned request.
@@ -499,39 +496,9 @@ impl Http {
         self
     }
 
-    /// Whether gRPC requests are served. Default: those with a key are refused
-    /// ([`ProblemKind::GrpcUnsupported`]), since a gRPC answer has its status in trailers, and its
-    /// HTTP status is always 200.
-    ///
-    /// With `true` trailers are stored and replayed. An answer is judged by the HTTP status that
-    /// its gRPC status maps to ([`stored`](Self::stored)): OK and `NOT_FOUND` are stored,
-    /// `INVALID_ARGUMENT` frees the key, `UNAVAILABLE` is a failure. The crate's own answers are
-    /// gRPC's too, unless there is a [renderer](Self::problem). The key is in the metadata, under
-    /// the header's name. An answer of many messages is held until its end, as any answer is.
-    ///
-    /// For [`layer`](Self::layer). Lambda carries no trailers: `wrap` and `wrap_streaming` always
-    /// refuse gRPC, and so do handlers that are one transaction.
-    ///
-    /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// // Around a service of tonic's, say.
-    /// let layer = idempotency.http("payments").grpc(true).layer();
-    /// # Ok(()) });
-    /// ```
-    pub fn grpc(mut self, serve: bool) -> Self {
-        self.grpc = serve;
-        self
-    }
-
     /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
     fn is_off(&self) -> bool {
         self.idempotency.core.table.is_disabled
-    }
-
-    /// This configuration, where trailers are not carried.
-    #[cfg(any(feature = "axum", feature = "lambda"))]
-    pub(crate) fn without_trailers(self) -> Arc<Self> {
-        Arc::new(Self { grpc: false, ..self })
     }
 }
 

@@ -42,8 +42,8 @@ pub enum ProblemKind {
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
     BodyTooLarge,
-    /// 415: a gRPC request with a key, and [`Http::grpc`](super::Http::grpc) is not set, or
-    /// trailers are not carried, as on Lambda. Nothing ran.
+    /// 415: a gRPC or gRPC-Web request. Its answer has its status in trailers, which are not stored.
+    /// Nothing ran.
     GrpcUnsupported,
     /// 422: the key was used before with another method, path, query or body.
     Mismatch,

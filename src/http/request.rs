@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 
-use super::grpc::is_grpc;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers, BodyRef};
@@ -30,7 +29,7 @@ pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Pr
     if !config.methods.contains(&parts.method) {
         return Ok(None);
     }
-    let is_refused = is_grpc(&parts.headers) && !config.grpc;
+    let is_refused = is_grpc(&parts.headers);
     if is_refused && config.is_off() {
         return Ok(None);
     }
@@ -49,8 +48,15 @@ pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Pr
     required(config, found).map(|key| Some(RequestKey::Found(key)))
 }
 
+/// gRPC or gRPC-Web, by the content type.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let start = content_type.get(..b"application/grpc".len()).unwrap_or_default();
+    start.eq_ignore_ascii_case(b"application/grpc")
+}
+
 fn grpc_refused() -> Problem {
-    let detail = "gRPC has its status in trailers, which are not kept here. Nothing ran.";
+    let detail = "A gRPC answer has its status in trailers, which are not stored. Nothing ran.";
     Problem::new(ProblemKind::GrpcUnsupported, detail)
 }
 

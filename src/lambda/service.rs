@@ -37,7 +37,7 @@ impl Http {
     where
         S: Service<Request, Response: IntoResponse, Error: Send, Future: Send> + Clone + Send + 'a,
     {
-        let config = self.without_trailers();
+        let config = Arc::new(self);
         service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (mut parts, body) = request.into_parts();

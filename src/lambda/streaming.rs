@@ -52,7 +52,7 @@ impl Http {
             + 'static,
         B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
-        let config = self.without_trailers();
+        let config = Arc::new(self);
         service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();

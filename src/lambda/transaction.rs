@@ -55,7 +55,7 @@ impl Http {
             + Send
             + 'a,
     {
-        let config = self.without_trailers();
+        let config = Arc::new(self);
         service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();

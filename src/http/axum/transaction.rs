@@ -1,5 +1,7 @@
 //! Handlers whose whole effect is one transaction.
 
+use std::sync::Arc;
+
 use axum_core::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
@@ -48,7 +50,7 @@ impl Http {
     /// }
     /// ```
     pub fn transaction_layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(self.without_trailers(), Effect::Transaction)
+        IdempotencyLayer::new(Arc::new(self), Effect::Transaction)
     }
 }
 

@@ -1,5 +1,4 @@
-//! gRPC: refused where its trailers are not kept; elsewhere its answers are judged, stored and replayed
-//! with them.
+//! gRPC and gRPC-Web are refused: their answers have their status in trailers, which are not stored.
 
 use std::convert::Infallible;
 
@@ -16,12 +15,10 @@ use tower::{Layer, Service, ServiceExt};
 use super::event::{self, Kind};
 use super::function::Function;
 use super::message::{is_replay, post, problem, with, without};
-use crate::support::{Link, Runs, Store, in_record, raw};
+use crate::support::{Link, Runs, Store};
 
-type Change = fn(Http) -> Http;
-
-fn call(key: &str, body: &'static str) -> Request<Bytes> {
-    with(post(key, body), "content-type", "application/grpc+proto")
+fn call(content_type: &str) -> Request<Bytes> {
+    with(post("k", ""), "content-type", content_type)
 }
 
 fn trailers(status: &str) -> HeaderMap {
@@ -60,122 +57,51 @@ async fn send(http: Http, runs: &Runs, status: &'static str, request: Request<By
 }
 
 #[tokio::test]
-async fn where_trailers_are_not_kept_it_is_refused_and_nothing_runs() {
+async fn grpc_is_refused_and_nothing_runs() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let http = || store.over(&link).http("pay");
-    let (refused, _) = send(http(), &runs, "0", call("k", "")).await;
-    problem(&refused, 415, "GrpcUnsupported");
-    // Nobody is sent for a key that does not help.
-    let (refused, _) = send(http(), &runs, "0", without(call("k", ""), "idempotency-key")).await;
-    problem(&refused, 415, "GrpcUnsupported");
-
-    // Lambda carries no trailers, whatever is chosen.
-    for http in [http(), http().grpc(true)] {
+    for content_type in
+        ["application/grpc", "application/grpc+proto", "Application/gRPC-Web-text; charset=utf-8"]
+    {
+        // Also without a key: the client is not asked for one that would not help.
+        for request in [call(content_type), without(call(content_type), "idempotency-key")] {
+            let (refused, _) = send(http(), &runs, "0", request).await;
+            problem(&refused, 415, "GrpcUnsupported");
+        }
         let handler = service_fn(async |_| -> Result<Response<lambda_http::Body>, Infallible> {
             panic!("nothing may run")
         });
-        let function = Function::new(http.clone().wrap(handler));
-        let event = Kind::HttpApi.event(&call("k", ""));
+        let function = Function::new(http().wrap(handler));
+        let event = Kind::HttpApi.event(&call(content_type));
         let answer = event::response(&function.invoke(&event).await);
         problem(&answer, 415, "GrpcUnsupported");
-        let router = axum::Router::new();
-        let request = call("k", "").map(|_| lambda_http::Body::Empty);
-        let streamed = http.wrap_streaming(router).call(request).await.unwrap();
+        let request = call(content_type).map(|_| lambda_http::Body::Empty);
+        let streamed = http().wrap_streaming(axum::Router::new()).call(request).await.unwrap();
         assert_eq!(streamed.status(), 415);
     }
     assert_eq!((runs.count(), link.wire.requests()), (0, vec![]));
 }
 
 #[tokio::test]
-async fn what_passes_through_keeps_its_trailers() {
+async fn a_request_that_passes_through_keeps_its_trailers() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let optional = store.over(&link).http("pay").key_required(false);
-    let request = without(call("k", ""), "idempotency-key");
+    let request = without(call("application/grpc"), "idempotency-key");
     let (_, followed) = send(optional, &runs, "14", request).await;
     assert_eq!(followed, Some(trailers("14")));
     let off = store.builder(&link).disabled(true).build().unwrap();
-    for http in [off.http("pay"), off.http("pay").grpc(true)] {
-        let (_, followed) = send(http, &runs, "14", call("k", "")).await;
-        assert_eq!(followed, Some(trailers("14")));
-    }
+    let (_, followed) = send(off.http("pay"), &runs, "14", call("application/grpc")).await;
+    assert_eq!(followed, Some(trailers("14")));
     assert_eq!(link.wire.requests(), [""; 0]);
 }
 
 #[tokio::test]
-async fn an_answer_is_replayed_with_its_trailers() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let grpc = || store.over(&link).http("pay").grpc(true);
-    let in_parts = |http: Http| {
-        http.policy(|policy| {
-            policy.large_answers(dynamodb_idempotency::LargeAnswers::InParts { above: 0 })
-        })
-    };
-    let hooked = |http: Http| http.on_store(|response| response).on_replay(|response| response);
-    let ways: [(&str, Change); 2] =
-        [("plain", |http| http), ("readable", |http| http.policy(in_record))];
-    let all = ways.map(|(name, way)| (name, way(grpc())));
-    let all = all.into_iter().chain([("parts", in_parts(grpc())), ("hooks", hooked(grpc()))]);
-    for (name, http) in all {
-        let (first, followed) = send(http.clone(), &runs, "0", call(name, "")).await;
-        let (repeat, again) = send(http, &runs, "14", call(name, "")).await;
-        assert_eq!((followed, again), (Some(trailers("0")), Some(trailers("0"))), "{name}");
-        assert!(!is_replay(&first) && is_replay(&repeat), "{name}");
-        assert_eq!(first.body(), repeat.body());
-    }
-    assert_eq!(runs.count(), 4);
-}
-
-#[tokio::test]
-async fn the_status_behind_the_body_decides() {
-    let (store, link) = (Store::open().await, Link::default());
-    for (status, is_stored) in [
-        ("0", true),
-        ("5", true),
-        // Refusals, and failures.
-        ("3", false),
-        ("16", false),
-        ("1", false),
-        ("10", false),
-        ("13", false),
-        ("14", false),
-        ("none", false),
-    ] {
-        let (runs, http) = (Runs::default(), || store.over(&link).http("pay").grpc(true));
-        let key = format!("k{status}");
-        let (_, followed) = send(http(), &runs, status, call(&key, "")).await;
-        assert_eq!(followed, Some(trailers(status)));
-        send(http(), &runs, status, call(&key, "")).await;
-        assert_eq!(runs.count(), if is_stored { 1 } else { 2 }, "{status}");
-    }
-}
-
-#[tokio::test]
-async fn the_crates_own_answers_are_grpcs() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let grpc = || store.over(&link).http("pay").grpc(true);
-    send(grpc(), &runs, "0", call("k", "")).await;
-    let (mismatch, _) = send(grpc(), &runs, "0", call("k", "other")).await;
-    let header = |name: &str| mismatch.headers()[name].to_str().unwrap().to_owned();
-    assert_eq!(
-        (mismatch.status().as_u16(), header("content-type")),
-        (200, "application/grpc".into())
-    );
-    assert_eq!(header("grpc-status"), "9");
-    assert!(header("grpc-message").contains("already used: "), "{}", header("grpc-message"));
-    assert!(mismatch.body().is_empty());
-    // Whoever renders problems renders these too.
-    let rendered = grpc().problem(|problem| Response::new(problem.title().into()));
-    let (mismatch, _) = send(rendered, &runs, "0", call("k", "other")).await;
-    assert_eq!(mismatch.body(), "Idempotency key is already used");
-}
-
-#[tokio::test]
-async fn an_answer_with_trailers_is_not_given_out_without_them() {
+async fn trailers_are_neither_stored_nor_sent() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let http = || store.over(&link).http("pay");
-    send(http().grpc(true), &runs, "0", call("k", "")).await;
-    let plain = with(call("k", ""), "content-type", "application/octet-stream");
-    let (refused, _) = send(http(), &runs, "0", plain).await;
-    problem(&refused, 500, "RecordNotUnderstood");
-    assert_eq!((runs.count(), raw::status(&store.record("pay#k").await)), (1, "COMPLETED"));
+    let (first, followed) = send(http(), &runs, "0", post("k", "")).await;
+    let (repeat, again) = send(http(), &runs, "14", post("k", "")).await;
+    assert_eq!((followed, again), (None, None));
+    assert!(!is_replay(&first) && is_replay(&repeat));
+    assert_eq!((first.body(), runs.count()), (repeat.body(), 1));
 }
