@@ -18,7 +18,7 @@ pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Time
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.
-const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// This machine's clocks; a clone shows the same.
 #[derive(Clone)]

@@ -85,6 +85,10 @@ impl Execution {
     /// long as the record lives. So another system can fence with it. A record lives for its
     /// retention, and for an hour after a release.
     ///
+    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) is not
+    /// counted. Its number is 0, which is lower than all others: a system that fences refuses it
+    /// once it has seen a counted execution. Two such executions cannot be told apart.
+    ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::Failure;
@@ -100,7 +104,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.inner.claim.attempt
+        if self.is_protected() { self.inner.claim.attempt } else { 0 }
     }
 
     /// This attempt's identity, random and unique: 32 hex digits.
@@ -123,6 +127,10 @@ impl Execution {
 
     /// How long the lease still holds; zero once it is over or lost.
     ///
+    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no lease.
+    /// For it this is the time until the [deadline](crate::Operation::deadline), or 366 days if there
+    /// is no deadline: `Instant::now()` plus this does not overflow.
+    ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use std::time::Duration;
@@ -141,6 +149,9 @@ impl Execution {
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         let clock = &self.inner.core.table.clock;
+        if !self.is_protected() {
+            return self.inner.call.deadline.map_or(clock::MAX_AHEAD, |end| clock.left(end));
+        }
         self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
     }
 
@@ -346,7 +357,8 @@ impl Execution {
     pub(crate) fn report(&self) {
         let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
         let ending = ending.unwrap_or(Ending::Dropped);
-        self.inner.call.signals.ended(self.operation(), ending, Some(self.attempt()));
+        let attempt = self.is_protected().then(|| self.attempt());
+        self.inner.call.signals.ended(self.operation(), ending, attempt);
     }
 
     pub(crate) fn note_lost_lease(&self) {

@@ -25,7 +25,7 @@ async fn every_repeat_runs_and_nothing_is_sent() {
     let idempotency = off(&store, &link);
     for run in [1, 2, 3] {
         let outcome = charge(idempotency.operation("charge").key("k").payload(&run), &runs).await;
-        assert_eq!(outcome.unwrap(), Outcome::Unprotected(format!("run {run}, attempt 1")));
+        assert_eq!(outcome.unwrap(), Outcome::Unprotected(format!("run {run}, attempt 0")));
     }
     let outcome = idempotency.operation("charge").key("k").run(async |execution| {
         assert!(!execution.is_protected() && !execution.is_lease_lost());

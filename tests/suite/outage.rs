@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Acquire, ErrorKind, Idempotency, InProgress, LargeAnswers, Outage, Outcome, RunError,
-    TableSchema, Transaction, TransactionError,
+    Acquire, ErrorKind, Execution, Failure, Idempotency, InProgress, LargeAnswers, Outage, Outcome,
+    RunError, TableSchema, Transaction, TransactionError,
 };
 use futures::future::join_all;
 
@@ -49,6 +49,48 @@ async fn open_runs_unprotected_and_stores_nothing() {
         }
         assert_eq!(store.item("charge#k").await, None);
     }
+}
+
+/// Handlers give their calls a timeout within `lease_remaining`, also when no record has a lease.
+#[tokio::test]
+async fn without_a_record_the_time_left_is_that_to_the_deadline() {
+    let (store, link) = (Store::open().await, Link::default());
+    link.wire.down(Act::LoseRequest);
+    let off = store.builder(&link).disabled(true).build().unwrap();
+    for idempotency in [open(&store, &link), off] {
+        let operation = || idempotency.operation("charge").key("k");
+        let left = async |execution: Execution| Ok::<_, String>(execution.lease_remaining());
+        let unlimited = operation().run(left).await.unwrap();
+        assert_eq!(unlimited, Duration::from_secs(366 * 24 * 3600));
+        let deadline = link.clock.in_secs(900);
+        let limited = operation().deadline(deadline).run(left).await.unwrap();
+        assert!(limited > Duration::from_secs(800) && limited <= Duration::from_secs(900));
+        let over = operation().deadline(deadline).run(async |execution| {
+            link.let_pass(901);
+            left(execution).await
+        });
+        assert_eq!(over.await.unwrap(), Duration::ZERO);
+    }
+}
+
+/// A system that fences refuses an execution without a number once it has seen one with a number.
+#[tokio::test]
+async fn an_execution_without_a_record_has_no_attempt_number() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    let idempotency = open(&store, &link);
+    let retain = Failure::Retain { max_attempts: 9 };
+    let mut numbers = Vec::new();
+    for is_down in [false, false, true, false] {
+        if is_down {
+            link.wire.down(Act::LoseRequest);
+        }
+        let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(retain));
+        let run = operation.run(async |execution| Err::<u32, _>(execution.attempt()));
+        let Err(RunError::Handler(attempt)) = run.await else { panic!("the handler's error") };
+        numbers.push(attempt);
+        link.wire.up();
+    }
+    assert_eq!(numbers, [1, 2, 0, 3]);
 }
 
 /// Runs `key` while the store is down; it is back when the handler ends.

@@ -79,8 +79,11 @@ fn incoming(
         offset.map(|offset| ItemIdentifier::Kafka { partition: partition.to_owned(), offset });
     let group = match order {
         Order::Source => Some(partition.to_owned()),
-        // Records without a key have no order among each other.
-        Order::Key => raw.text("/key").map(|key| format!("{partition}/{key}")),
+        // An empty key is a key. Records without one are in no order.
+        Order::Key => {
+            let key = raw.tree.pointer("/key").and_then(Value::as_str);
+            key.map(|key| format!("{partition}/{key}"))
+        }
     };
     let broker_id = match (cluster, &item) {
         (Some(cluster), Some(item)) => Some(format!("{cluster}/{item}")),

@@ -80,6 +80,29 @@ async fn kafka_records_of_different_keys_need_not_wait() {
     assert_eq!(ran, ["b", "fail"]);
 }
 
+/// A record without a key is in no order; an empty key is a key.
+#[tokio::test]
+async fn kafka_records_with_an_empty_key_keep_their_order() {
+    for (key, expected, reported) in
+        [(json!(""), ["b", "fail"].as_slice(), 2), (Value::Null, ["a", "b", "fail"].as_slice(), 1)]
+    {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+        let service = consumer.handler(noting(&ran));
+        let mut records =
+            [kafka_record(1, "", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "", "a")];
+        for index in [0, 2] {
+            records[index]["key"] = key.clone();
+        }
+        let answer = invoke(&service, &topic(&records, &[])).await;
+        let failed = answer["batchItemFailures"].as_array().map(Vec::len);
+        assert_eq!(failed, Some(reported), "{key}: {answer}");
+        let mut ran = ran.all();
+        ran.sort();
+        assert_eq!(ran, expected, "{key}");
+    }
+}
+
 /// A deleted record of a compacted topic has no value.
 #[tokio::test]
 async fn a_tombstone_is_an_empty_payload() {
