@@ -50,6 +50,7 @@ mod mismatch;
 mod odd_answers;
 mod one_winner;
 mod outage;
+mod powertools;
 mod preflight;
 mod re_execution;
 mod read_first;
