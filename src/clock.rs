@@ -4,7 +4,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +19,9 @@ use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.
 pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// A deadline further in the past is impossible: Lambda ends an invocation at its deadline. Emulators
+/// send zero, or a duration for the time: a moment in 1970.
+const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
 /// This machine's clocks; a clone shows the same.
 #[derive(Clone)]
@@ -103,13 +106,19 @@ impl Clock {
         self.moment().judging(time, tolerance)
     }
 
-    /// What a wall clock's time is by both clocks.
+    /// The deadline that a caller received, by both clocks. Every deadline enters the crate here.
     ///
-    /// One that is further away than a year is a year away: no timer is set for longer.
-    pub(crate) fn at(&self, wall: SystemTime) -> End {
+    /// `None` for an impossible one: it counts as no deadline. One that is further ahead than a year
+    /// is a year ahead, because no timer is set for longer.
+    pub(crate) fn deadline(&self, received: SystemTime) -> Option<End> {
         let now = self.now();
-        let wall = Timestamp::from_system(wall).min(now.wall.plus(MAX_AHEAD));
-        End { wall, ..now.plus(wall.since(now.wall)) }
+        let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
+        if now.wall.since(wall) > MAX_PAST {
+            static WARNING: Once = Once::new();
+            WARNING.call_once(|| warn_of_impossible_deadline(wall, now.wall));
+            return None;
+        }
+        Some(End { wall, ..now.plus(wall.since(now.wall)) })
     }
 
     /// The end of something that ends at `at`, in store time.
@@ -190,6 +199,15 @@ impl Clock {
     fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
     }
+}
+
+fn warn_of_impossible_deadline(received: Timestamp, now: Timestamp) {
+    tracing::warn!(
+        received_ms = received.millis(),
+        now_ms = now.millis(),
+        "a deadline is more than an hour in the past: it is ignored, and such calls run as without a \
+         deadline. Local emulators send such values; on Lambda, check the deadline that you pass"
+    );
 }
 
 impl fmt::Debug for Clock {
@@ -285,8 +303,26 @@ mod tests {
     fn a_deadline_that_is_further_away_is_a_year_away() {
         let clock = Clocks::default().clock();
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
-        let left = clock.left(clock.at(far));
+        let left = clock.left(clock.deadline(far).unwrap());
         assert!(left <= MAX_AHEAD && left + A_WHILE > MAX_AHEAD, "{left:?}");
+    }
+
+    #[test]
+    fn a_deadline_more_than_an_hour_in_the_past_counts_as_none() {
+        let clocks = Clocks::default();
+        let now = 1_800_000_000_000;
+        clocks.pass(now, 0);
+        let clock = clocks.clock();
+        for (received, is_over) in
+            [(now + 1, false), (now, true), (now - 1, true), (now - 3_600_000, true)]
+        {
+            let deadline = clock.deadline(at(received).to_system()).unwrap();
+            assert_eq!(clock.is_over(deadline), is_over, "{received}");
+        }
+        // What `cargo lambda watch` sends, what an emulator without a timeout sends, and before 1970.
+        for impossible in [now - 3_600_001, 600_000, 0, -1] {
+            assert_eq!(clock.deadline(at(impossible).to_system()), None, "{impossible}");
+        }
     }
 
     #[test]

@@ -1,18 +1,17 @@
-//! What Lambda tells of an invocation beside its event.
-
-use std::time::SystemTime;
+//! What Lambda sends with an event.
 
 use lambda_runtime::Context;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::clock::{Clock, End};
 use crate::error::{Error, ErrorKind};
 
 /// Set by Lambda Managed Instances: how many invocations one environment gets at once.
 const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 
-/// The end of the invocation. A context that was made by hand, for a test, has none.
-pub(crate) fn deadline(context: &Context) -> Option<SystemTime> {
-    (context.deadline != 0).then(|| context.deadline())
+/// The end of the invocation, if its context has a possible one: `Context::default()` has none.
+pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<End> {
+    clock.deadline(context.deadline())
 }
 
 /// Refuses a concurrency that is no number, which `lambda_runtime` would take for 1; and warns of a
@@ -72,13 +71,5 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn several_threads_are_enough_for_them() {
         assert!(!has_one_thread_for(8));
-    }
-
-    #[test]
-    fn a_context_made_by_hand_has_no_deadline() {
-        let mut context = Context::default();
-        assert_eq!(deadline(&context), None);
-        context.deadline = 1;
-        assert_eq!(deadline(&context), Some(context.deadline()));
     }
 }

@@ -1,15 +1,14 @@
-//! What Lambda tells of a request beside the request itself.
-
-use std::time::SystemTime;
+//! What Lambda sends with a request.
 
 use http::Extensions;
 
+use crate::clock::{Clock, End};
+
 /// The end of the invocation, from the `Context` that `lambda_http` puts into each request's
-/// extensions: always this invocation's, never one that was kept from an earlier one. A context made by
-/// hand has none.
+/// extensions: always this invocation's, never one that was kept from an earlier one.
 #[cfg(feature = "lambda")]
-pub(crate) fn deadline(extensions: &Extensions) -> Option<SystemTime> {
-    crate::invocation::deadline(extensions.get::<lambda_http::Context>()?)
+pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<End> {
+    crate::invocation::deadline(clock, extensions.get::<lambda_http::Context>()?)
 }
 
 /// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the
@@ -31,7 +30,7 @@ pub(crate) fn query(extensions: &Extensions) -> Vec<(&str, &str)> {
 
 /// Without Lambda there is none.
 #[cfg(not(feature = "lambda"))]
-pub(crate) fn deadline(_: &Extensions) -> Option<SystemTime> {
+pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<End> {
     None
 }
 

@@ -179,11 +179,8 @@ where
                 .operation(config.scope.clone())
                 .policy(|_| config.policy.clone())
                 .key(key)
-                .fingerprint(fingerprint);
-            let operation = match deadline(&context) {
-                Some(deadline) => operation.deadline(deadline),
-                None => operation,
-            };
+                .fingerprint(fingerprint)
+                .ends(deadline(&config.idempotency.core.table.clock, &context));
             operation.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }

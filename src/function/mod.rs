@@ -273,6 +273,10 @@ impl<'a> Operation<'a> {
     /// The time at which the call must end: in Lambda the deadline of the **current** invocation's
     /// `Context`. It limits [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
     ///
+    /// A deadline that has passed is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). One
+    /// more than an hour in the past is impossible: it counts as no deadline, with one warning for
+    /// the process. `cargo lambda watch`, for example, passes a moment in 1970.
+    ///
     /// ```
     /// use dynamodb_idempotency::Idempotency;
     /// use lambda_runtime::{Error, LambdaEvent};
@@ -287,13 +291,12 @@ impl<'a> Operation<'a> {
     ///     Ok(rows)
     /// }
     /// ```
-    pub fn deadline(mut self, deadline: SystemTime) -> Self {
-        self.deadline = Some(self.idempotency.core.table.clock.at(deadline));
-        self
+    pub fn deadline(self, deadline: SystemTime) -> Self {
+        let deadline = self.idempotency.core.table.clock.deadline(deadline);
+        self.ends(deadline)
     }
 
-    /// As [`deadline`](Self::deadline), if there is one.
-    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "messages come with one"))]
+    /// As [`deadline`](Self::deadline), of one that has entered the crate already.
     pub(crate) fn ends(mut self, deadline: Option<End>) -> Self {
         self.deadline = deadline;
         self

@@ -127,8 +127,7 @@ pub(super) fn call(
         Some(chosen) => chosen(parts, bytes),
         None => default_fingerprint(parts, body),
     };
-    let deadline = lambda_event::deadline(&parts.extensions);
-    let deadline = deadline.map(|deadline| core.table.clock.at(deadline));
+    let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
     Ok(Call::new(core, named?, fingerprint, policy, deadline, answers))
 }
 

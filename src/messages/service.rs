@@ -95,8 +95,7 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let clock = &config.idempotency.core.table.clock;
-    let deadline = deadline(&event.context).map(|deadline| clock.at(deadline));
+    let deadline = deadline(&config.idempotency.core.table.clock, &event.context);
     let batch = (config.source.split)(event.payload.get(), config.order)?;
     // The records have been read out of it, and it may be some megabytes.
     drop(event);

@@ -1,6 +1,6 @@
 //! Who holds a key, and for how long.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::{ErrorKind, Lease, LeaseExpired, Outcome, Takeover};
 use futures::future::join_all;
@@ -8,7 +8,7 @@ use futures::future::join_all;
 use crate::support::gate::patiently;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, made_up_time,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -130,10 +130,32 @@ async fn an_invocations_lease_ends_two_seconds_after_its_deadline() {
 async fn a_deadline_that_is_over_runs_nothing_and_sends_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k").deadline(link.clock.in_secs(-1));
-    assert_eq!(kind(charge(operation, &runs).await), ErrorKind::DeadlineExceeded);
-    assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
-    assert!(link.wire.requests().is_empty());
+    for seconds in [-1, -3_599] {
+        let deadline = link.clock.in_secs(seconds);
+        let operation = idempotency.operation("charge").key("k").deadline(deadline);
+        assert_eq!(kind(charge(operation, &runs).await), ErrorKind::DeadlineExceeded);
+        assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
+        assert!(link.wire.requests().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_more_than_an_hour_in_the_past_counts_as_none() {
+    let in_1970 = SystemTime::UNIX_EPOCH + Duration::from_secs(600);
+    for impossible in [made_up_time::now() - Duration::from_secs(3_601), in_1970] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let idempotency = store.idempotency();
+        let operation = idempotency.operation("charge").key("k").deadline(impossible);
+        operation
+            .run(async |execution| {
+                runs.add();
+                assert!(execution.lease_remaining() > Duration::from_secs(20));
+                Ok::<_, String>(())
+            })
+            .await
+            .unwrap();
+        assert_eq!(runs.count(), 1);
+    }
 }
 
 #[tokio::test]

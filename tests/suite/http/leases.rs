@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::Body;
@@ -87,7 +87,7 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
         std::future::ready(Ok::<_, Infallible>("paid"))
     };
     let function = Function::new(store.over(&link).http("pay").wrap(service_fn(handler)));
-    for seconds in [1, 100_000] {
+    for seconds in [1, 3_500] {
         let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
         let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
         let answer = event::response(&answer);
@@ -100,15 +100,21 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
     assert_eq!((answer.status().as_u16(), runs.count()), (200, 1));
 }
 
-/// In a test of one's own, say: it is none of an invocation's.
+/// A context made by hand has a deadline of 0, and `cargo lambda watch` sends 600,000. The lease is the
+/// one of a call without a deadline.
 #[tokio::test]
-async fn a_context_made_by_hand_has_no_deadline() {
-    let store = Arc::new(Store::open().await);
-    let function = telling(&store, store.idempotency().http("pay"));
-    let context = lambda_http::Context::default();
-    let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
-    let lease: i64 = answer["body"].as_str().and_then(|body| body.parse().ok()).expect("a number");
-    assert_near(lease, raw::now() + 30_000);
+async fn an_impossible_deadline_counts_as_none() {
+    let an_hour_ago = made_up_time::now() - Duration::from_secs(3_700);
+    let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+    for impossible in [an_hour_ago, in_1970(0), in_1970(600_000)] {
+        let store = Arc::new(Store::open().await);
+        let function = telling(&store, store.idempotency().http("pay"));
+        let context = context_until(impossible);
+        let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
+        let lease: i64 =
+            answer["body"].as_str().and_then(|body| body.parse().ok()).expect("a number");
+        assert_near(lease, raw::now() + 30_000);
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! where they are too long for that and may, sent as they come.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::Body;
@@ -12,18 +13,18 @@ use dynamodb_idempotency::lambda::streaming_adapter;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use lambda_http::LambdaEvent;
 use lambda_http::request::LambdaRequest;
+use lambda_http::{Context, LambdaEvent};
 use tokio::io::AsyncReadExt;
 use tower::{Service, ServiceExt};
 
 use super::client;
 use super::event::Kind;
-use super::function::context_of;
+use super::function::{context_of, context_until};
 use super::message::{assert_same, by, is_replay, post, problem, without};
 use super::site::listen;
 use crate::support::gate::patiently;
-use crate::support::{Link, Runs, Store};
+use crate::support::{Link, Runs, Store, made_up_time};
 
 const LIMIT: usize = 1024;
 
@@ -106,20 +107,26 @@ impl Api {
                     let router = self.router().layer(http.layer());
                     router.oneshot(request.map(Body::from)).await.unwrap()
                 }
-                Place::Function => {
-                    let mut function = streaming_adapter(http.wrap_streaming(self.router()));
-                    let event = Kind::HttpApi.event(&request).to_string();
-                    let event: LambdaRequest = serde_json::from_str(&event).unwrap();
-                    let answer = function.call(LambdaEvent::new(event, context_of(30))).await;
-                    let answer = answer.unwrap();
-                    let mut response = Response::new(Body::from_stream(answer.stream));
-                    *response.status_mut() = answer.metadata_prelude.status_code;
-                    *response.headers_mut() = answer.metadata_prelude.headers;
-                    response
-                }
+                Place::Function => self.invoke(http, request, context_of(30)).await,
             }
         };
         patiently("a response's head", sending).await
+    }
+
+    async fn invoke(
+        &self,
+        http: Http,
+        request: Request<Bytes>,
+        context: Context,
+    ) -> Response<Body> {
+        let mut function = streaming_adapter(http.wrap_streaming(self.router()));
+        let event = Kind::HttpApi.event(&request).to_string();
+        let event: LambdaRequest = serde_json::from_str(&event).unwrap();
+        let answer = function.call(LambdaEvent::new(event, context)).await.unwrap();
+        let mut response = Response::new(Body::from_stream(answer.stream));
+        *response.status_mut() = answer.metadata_prelude.status_code;
+        *response.headers_mut() = answer.metadata_prelude.headers;
+        response
     }
 
     async fn whole(&self, request: Request<Bytes>) -> Response<Bytes> {
@@ -178,6 +185,26 @@ async fn an_answer_that_can_be_stored_is_held_until_it_is() {
         assert_same(&first, &repeat);
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_impossible_deadline_counts_as_none_and_one_that_has_passed_does_not() {
+    let ago = |seconds| context_until(made_up_time::now() - Duration::from_secs(seconds));
+    let in_1970 = |millis| context_until(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+    for (context, status) in [
+        (ago(1), 503),
+        (ago(3_500), 503),
+        (ago(3_700), 201),
+        (in_1970(0), 201),
+        (in_1970(600_000), 201),
+    ] {
+        let mut api = Api::new(Place::Function).await;
+        api.end();
+        let deadline = context.deadline;
+        let response = api.invoke(api.http(), post("k", "{}"), context).await;
+        assert_eq!(response.status(), status, "{deadline}");
+        assert_eq!(api.runs.count(), u32::from(status == 201), "{deadline}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! `lambda_runtime` handlers of any JSON event.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::{ErrorKind, Execution, Failure, Fingerprint, RunError};
@@ -8,8 +8,8 @@ use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::function::{Ran, context_of, holding, invoke, invoke_in};
-use crate::support::{Gate, Link, Store, raw};
+use super::function::{Ran, context_of, context_until, holding, invoke, invoke_in};
+use crate::support::{Gate, Link, Store, made_up_time, raw};
 
 #[derive(Deserialize)]
 struct Import {
@@ -114,11 +114,24 @@ async fn the_lease_ends_with_the_invocation() {
 }
 
 #[tokio::test]
+async fn an_impossible_deadline_counts_as_none() {
+    let an_hour_ago = made_up_time::now() - Duration::from_secs(3_700);
+    let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+    for impossible in [an_hour_ago, in_1970(0), in_1970(600_000)] {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let service = store.idempotency().event("import", file, import(&ran));
+        let event = json!({"file": "a.csv"});
+        let answer = invoke_in(&service, &event, context_until(impossible)).await.unwrap();
+        assert_eq!((&answer["run"], ran.count()), (&json!(1), 1));
+    }
+}
+
+#[tokio::test]
 async fn bad_events_run_nothing_and_say_why() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let service = store.over(&link).event("import", file, import(&ran));
-    let mut over = Context::default();
-    over.deadline = 1;
+    let over = context_until(made_up_time::now() - Duration::from_secs(1));
+    let long_over = context_until(made_up_time::now() - Duration::from_secs(3_500));
     for (event, context, expected) in [
         (json!({}), context_of(30), ErrorKind::InvalidInput),
         (json!({"file": null}), context_of(30), ErrorKind::InvalidInput),
@@ -127,6 +140,7 @@ async fn bad_events_run_nothing_and_say_why() {
         (json!([]), context_of(30), ErrorKind::InvalidInput),
         (json!({"file": "a".repeat(3000)}), context_of(30), ErrorKind::InvalidInput),
         (json!({"file": "a.csv"}), over, ErrorKind::DeadlineExceeded),
+        (json!({"file": "a.csv"}), long_over, ErrorKind::DeadlineExceeded),
     ] {
         let error = invoke_in(&service, &event, context).await.unwrap_err();
         let (error_kind, diagnostic) =

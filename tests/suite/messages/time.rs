@@ -1,15 +1,16 @@
 //! The invocation's time: the lease, the last start, and what is cut off.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::Failure;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use lambda_runtime::Context;
 
-use super::function::{Ran, context_in, context_of, failures, holding, invoke, invoke_in, noting};
+use super::function::{
+    Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in, noting,
+};
 use super::queue::{fifo, message, sqs};
-use crate::support::{Act, Gate, Link, LocalClock, Store, raw};
+use crate::support::{Act, Gate, Link, LocalClock, Store, made_up_time, raw};
 
 #[tokio::test]
 async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
@@ -81,22 +82,37 @@ async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
 async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let service = store.over(&link).sqs("book").handler(noting(&ran));
-    let mut context = Context::default();
-    context.deadline = 1;
     let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
-    let answer = invoke_in(&service, &batch, context).await.unwrap();
-    assert_eq!(failures(&answer), ["1", "2"]);
-    assert_eq!((ran.count(), link.wire.requests().len()), (0, 0));
+    for seconds in [1, 3_500] {
+        let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
+        let answer = invoke_in(&service, &batch, context).await.unwrap();
+        assert_eq!(failures(&answer), ["1", "2"]);
+        assert_eq!((ran.count(), link.wire.requests().len()), (0, 0));
+    }
 }
 
-/// For a test of one's own: a context made by hand has no deadline.
+/// A context made by hand has a deadline of 0, and `cargo lambda watch` sends 600,000.
 #[tokio::test]
-async fn without_a_deadline_all_of_it_runs() {
+async fn an_impossible_deadline_counts_as_none() {
+    for impossible in [0, 600_000] {
+        let (store, ran) = (Store::open().await, Ran::default());
+        let service = store.idempotency().sqs("book").handler(noting(&ran));
+        let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
+        let context = context_until(SystemTime::UNIX_EPOCH + Duration::from_millis(impossible));
+        let answer = invoke_in(&service, &batch, context).await.unwrap();
+        assert_eq!((failures(&answer), ran.count()), (vec![], 2));
+        assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_more_than_an_hour_in_the_past_counts_as_none() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().sqs("book").handler(noting(&ran));
-    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
-    let answer = invoke_in(&service, &batch, Context::default()).await.unwrap();
-    assert_eq!((failures(&answer), ran.count()), (vec![], 2));
+    let batch = sqs([message("1", "k", "a")]);
+    let context = context_until(made_up_time::now() - Duration::from_secs(3_700));
+    let answer = invoke_in(&service, &batch, context).await.unwrap();
+    assert_eq!((failures(&answer), ran.count()), (vec![], 1));
     assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
 }
 
