@@ -1,4 +1,4 @@
-# What to be told of: docs/signals.md, and docs/deploy.md under "What is watched". A store that cannot
+# What to be told of: docs/signals.md, and docs/guide/deploy.md under "Alarms". A store that cannot
 # be reached is an answer of HTTP 5xx, and no error of the function: watch your API's 5xx as well.
 
 locals {

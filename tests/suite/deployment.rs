@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
 use dynamodb_idempotency::{Compression, Failure, Lease, Reconciled, Scope, Transaction};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::access::{Access, CONTRACT, GRANTED, PREFLIGHT};
 use crate::support::effects::count;
@@ -158,4 +158,45 @@ async fn the_table_that_is_deployed_is_the_one_that_create_table_makes() {
         "TimeToLiveSpecification": {"AttributeName": ttl.attribute_name, "Enabled": is_on},
     });
     assert_eq!(made, CONTRACT["table"]);
+}
+
+const DEPLOY: &str = include_str!("../../docs/guide/deploy.md");
+const COMMANDS: &str = include_str!("../../docs/command-line.md");
+
+/// The statements of the policies on the page, in their order.
+fn policies() -> Vec<Value> {
+    let blocks = DEPLOY.split("```json\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split_once("```").expect("the end of a block").0);
+    let policies = blocks.map(|block| serde_json::from_str::<Value>(block).expect("a policy"));
+    policies.map(|policy| policy["Statement"].clone()).collect()
+}
+
+fn actions(statement: &Value) -> BTreeSet<String> {
+    serde_json::from_value(statement["Action"].clone()).expect("a list of actions")
+}
+
+#[test]
+fn the_service_policy_of_the_page_grants_what_is_sent_on_its_scopes_and_nothing_else() {
+    let [service, _] = &policies()[..] else { panic!("two policies") };
+    assert_eq!(service.as_array().map(Vec::len), Some(1));
+    assert_eq!(actions(&service[0]), *GRANTED);
+    let condition = json!({
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["payments#*", "payments/*#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    });
+    assert_eq!(service[0]["Condition"], condition);
+}
+
+#[test]
+fn the_setup_policy_of_the_page_grants_what_create_table_and_doctor_need() {
+    let [_, setup] = &policies()[..] else { panic!("two policies") };
+    let needs = ["`create-table`", "`doctor`"].iter().flat_map(|command| {
+        let row = COMMANDS.lines().find(|line| line.starts_with(&format!("| {command}")));
+        let needs = row.and_then(|row| row.rsplit(" | ").next()).expect("what the command needs");
+        // What is needed without further options.
+        let needs = needs.split(';').next().unwrap_or_default();
+        let names = needs.split('`').skip(1).step_by(2);
+        names.map(|name| format!("dynamodb:{}", name.trim_start_matches("dynamodb:")))
+    });
+    assert_eq!(actions(&setup[0]), needs.collect());
 }

@@ -1,4 +1,4 @@
-//! What `docs/guide/restoring.md` promises of a table that was restored, as far as an emulator goes: it
+//! What `docs/guide/operate.md` promises of a table that was restored, as far as an emulator goes: it
 //! restores nothing, so a copy of the records stands for that.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::raw::{self, Item};
 use crate::support::{Runs, Store, charge, executed, kind};
 
-const PAGE: &str = include_str!("../../docs/guide/restoring.md");
+const PAGE: &str = include_str!("../../docs/guide/operate.md");
 
 async fn records(store: &Store) -> Vec<Item> {
     let scan = store.raw.scan().table_name(store.table()).consistent_read(true);
