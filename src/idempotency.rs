@@ -13,7 +13,6 @@ use crate::dynamodb::{Connections, Table, watchable};
 use crate::engine::acquire::adaptive::Replays;
 use crate::engine::cache::Cache;
 use crate::engine::core::Core;
-use crate::engine::sharing::SharedCalls;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
 use crate::kill_switch::{self, DISABLED_VARIABLE};
@@ -162,7 +161,6 @@ pub struct Builder {
     report_capacity: bool,
     disabled: bool,
     local_cache: usize,
-    single_flight: bool,
     pub(crate) clock_shift: ClockShift,
 }
 
@@ -180,7 +178,6 @@ impl Builder {
             report_capacity: false,
             disabled: kill_switch::is_set(),
             local_cache: 0,
-            single_flight: false,
             clock_shift: ClockShift::default(),
         }
     }
@@ -408,40 +405,6 @@ impl Builder {
         self
     }
 
-    /// Whether calls of one request (same key, same fingerprint, same policy) that are in this
-    /// process at the same time share one result: the answer, that the operation is running, that
-    /// it is refused, or that DynamoDB fails. Of those that wait
-    /// ([`InProgress::Wait`](crate::InProgress::Wait)) one looks for all. Default: off, each asks
-    /// by itself.
-    ///
-    /// For servers that have many calls of one request at once. A Lambda function has one call at a
-    /// time, unless its events are batches.
-    ///
-    /// A shared result may have left DynamoDB just before the call began. If the call that asks
-    /// (the leader) is dropped, or DynamoDB fails it, another call asks for all, at most four
-    /// times. Then a call ends with that failure, or asks by itself. A call waits for a leader for
-    /// at most three times [`request_timeout`](Self::request_timeout), and within its deadline.
-    /// Calls with a [reconcile hook](crate::Operation::reconcile), under
-    /// [`Completed::Execute`](crate::Completed::Execute) or of a
-    /// [transaction](crate::Operation::run_transaction) are never shared.
-    ///
-    /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
-    /// let sharing = sandbox.builder().single_flight(true).build()?;
-    /// let charge = || {
-    ///     let operation = sharing.operation("charge").key("order-42");
-    ///     operation.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned()))
-    /// };
-    /// charge().await?;
-    /// // A burst of repeats asks DynamoDB once.
-    /// assert_eq!(tokio::try_join!(charge(), charge())?, ("re_1".to_owned(), "re_1".to_owned()));
-    /// # Ok(()) });
-    /// ```
-    pub fn single_flight(mut self, share: bool) -> Self {
-        self.single_flight = share;
-        self
-    }
-
     /// Checks the settings.
     ///
     /// ```
@@ -510,7 +473,6 @@ impl Builder {
             coding: self.coding,
             replays: Replays::default(),
             cache,
-            shared_calls: (self.single_flight && !self.disabled).then(SharedCalls::default),
         };
         Idempotency { core: Arc::new(core) }
     }

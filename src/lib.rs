@@ -72,7 +72,7 @@
 //!
 //! Answers of up to 10 MB are stored, compressed and in parts if that is cheaper: see
 //! [`Compression`] and [`LargeAnswers`]. [`Acquire`] is for traffic of mostly repeats.
-//! [`Builder::local_cache`] and [`Builder::single_flight`] are for many repeats in one process.
+//! [`Builder::local_cache`] is for many repeats in one process.
 //! `docs/cost.md` has the cost of each.
 //!
 //! # Secrets

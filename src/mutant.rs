@@ -50,8 +50,6 @@ pub enum Mutant {
     ForgetStaleReads,
     CacheAnyFingerprint,
     CachePastRetention,
-    ShareAnyFingerprint,
-    RefuseUnasked,
     PollAfterTheLease,
     TrustTheWallClock,
     TrustTheMonotonicClock,

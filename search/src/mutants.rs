@@ -24,8 +24,6 @@ pub(crate) const NOT_THE_MACHINES: &[Mutant] = &[
     Mutant::LoseUnwrittenAnswers,
     Mutant::CacheAnyFingerprint,
     Mutant::CachePastRetention,
-    Mutant::ShareAnyFingerprint,
-    Mutant::RefuseUnasked,
 ];
 
 /// The machines', and no oracle here sees them: what counts against `max_attempts`, the attempt of a record

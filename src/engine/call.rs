@@ -72,11 +72,6 @@ impl Call {
         self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
     }
 
-    /// Whether what another call of the same request is told holds for this one too.
-    pub(crate) fn may_share(&self) -> bool {
-        self.policy.completed == Completed::Replay
-    }
-
     /// The call's answer, if this process keeps it.
     pub(crate) fn cached(&self, core: &Core) -> Option<Arc<Answer>> {
         let cache = core.cache.as_ref()?;

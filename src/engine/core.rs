@@ -9,7 +9,6 @@ use crate::clock::Timestamp;
 use crate::dynamodb::Table;
 use crate::engine::acquire::adaptive::Replays;
 use crate::engine::cache::{Asked, Cache, Entry};
-use crate::engine::sharing::SharedCalls;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
@@ -26,8 +25,6 @@ pub(crate) struct Core {
     pub(crate) replays: Replays,
     /// Completed answers that this process has seen, if it keeps them.
     pub(crate) cache: Option<Cache>,
-    /// The calls on their way to their keys, if they share what they are told.
-    pub(crate) shared_calls: Option<SharedCalls>,
 }
 
 impl Core {

@@ -14,7 +14,6 @@ pub(crate) mod parts;
 pub(crate) mod reconcile;
 pub(crate) mod refusal;
 pub(crate) mod runner;
-pub(crate) mod sharing;
 pub(crate) mod snapshot;
 pub(crate) mod steps;
 pub(crate) mod transaction;

@@ -56,9 +56,9 @@ pub(crate) enum First {
 
 /// Another owner, as it was seen at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ObservedLease {
-    pub(crate) left: Duration,
-    pub(crate) at: Uptime,
+struct ObservedLease {
+    left: Duration,
+    at: Uptime,
 }
 
 /// What a hook says of an abandoned operation.
@@ -344,17 +344,13 @@ impl Acquire {
         acquire
     }
 
-    pub(crate) const fn began(&self) -> Uptime {
-        self.started
-    }
-
     /// When all that is sent must have had its answer.
     pub(crate) const fn budget(&self) -> End {
         self.budget
     }
 
     /// The other owner that was seen at work, if nothing newer was seen.
-    pub(crate) const fn observed(&self) -> Option<ObservedLease> {
+    const fn observed(&self) -> Option<ObservedLease> {
         match self.obstacle {
             Obstacle::Running(observed) => Some(observed),
             Obstacle::Nothing | Obstacle::MustNotRun => None,
@@ -388,27 +384,6 @@ impl Acquire {
     /// Whether its deadline is over before it has begun.
     pub(crate) fn is_too_late(&self, now: Now) -> bool {
         self.rules.term(now).is_err()
-    }
-
-    /// It starts where another call of this process has seen an owner at work.
-    pub(crate) fn observing(&mut self, now: Now, observed: ObservedLease) -> Command {
-        self.note(observed);
-        self.wait(now, observed.left)
-    }
-
-    /// Another call of this process has seen an owner at work.
-    pub(crate) const fn note(&mut self, observed: ObservedLease) {
-        self.obstacle = Obstacle::Running(observed);
-    }
-
-    /// Another call of this process had an error in this one's place.
-    pub(crate) fn failed_elsewhere(&mut self, now: Now, cause: Cause) -> Command {
-        self.give_up(now, Reason::Error, cause)
-    }
-
-    /// How long a call that began when this one did waits for another owner, or for the store.
-    pub(crate) fn patience(&self, now: Now) -> (Duration, Duration) {
-        (self.rules.wait_left(now, self.started), self.limit(now))
     }
 
     /// What the hook has said.
@@ -799,7 +774,7 @@ impl Acquire {
     }
 
     /// The store's time begins anew: what came in between was not its own.
-    pub(crate) fn begin_budget(&mut self, now: Now) {
+    fn begin_budget(&mut self, now: Now) {
         self.budget = now.lasting(self.rules.request_timeout);
         self.begin_tries(now);
     }

@@ -17,9 +17,7 @@ mod write;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::acquire::released_until;
-pub(crate) use self::acquire::{
-    Acquire, First, Goal, Granted, ObservedLease, Reason, Resolution, Stop, Told,
-};
+pub(crate) use self::acquire::{Acquire, First, Goal, Granted, Reason, Resolution, Stop, Told};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::decide::{Decision, decide};
 pub(crate) use self::end::{End, Ended, Leaving, NoCommit, Renewal};

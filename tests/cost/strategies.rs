@@ -1,17 +1,13 @@
-//! What a call sends first, what it may answer by that, and what a process keeps and shares.
+//! What a call sends first, what it may answer by that, and what a process keeps.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use dynamodb_idempotency::{
     Acquire, Completed, ErrorKind, Failure, Idempotency, Operation, Policy,
 };
-use futures::future::join_all;
 
 use crate::support::raw::{self, n, with};
-use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, replayed,
-};
+use crate::support::{Act, Link, Runs, Store, charge, executed, kind, replayed};
 
 const READ_FIRST: Acquire = Acquire::ReadFirst { consistent: false };
 const CONSISTENT: Acquire = Acquire::ReadFirst { consistent: true };
@@ -182,69 +178,4 @@ async fn an_answer_that_could_not_be_stored_is_not_kept() {
     assert_eq!(run().await.unwrap().len(), 2000);
     assert_eq!(kind(run().await), ErrorKind::AnswerUnavailable);
     assert_eq!(runs.count(), 1);
-}
-
-#[tokio::test]
-async fn calls_of_other_requests_do_not_follow() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.sharing(&link);
-    let calls = (0..3).map(|payload: u32| {
-        charge(idempotency.operation("charge").key("k").payload(&payload), &runs)
-    });
-    let outcomes = join_all(calls).await;
-    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
-    for refused in outcomes.into_iter().filter(Result::is_err) {
-        assert_eq!(kind(refused), ErrorKind::Mismatch);
-    }
-    assert_eq!(link.wire.count("PutItem"), 4);
-}
-
-#[tokio::test]
-async fn a_call_whose_leader_is_dropped_goes_on_alone() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (idempotency, gate) = (store.sharing(&link), Gate::default());
-    link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
-    let leader = tokio::spawn({
-        let (idempotency, runs) = (idempotency.clone(), runs.clone());
-        async move { charge(idempotency.operation("charge").key("k"), &runs).await }
-    });
-    gate.reached().await;
-    let (outcome, ()) =
-        tokio::join!(charge(idempotency.operation("charge").key("k"), &runs), async {
-            tokio::task::yield_now().await;
-            assert_eq!(link.wire.requests(), ["PutItem"], "it follows");
-            leader.abort();
-        });
-    assert_eq!((outcome.unwrap(), runs.count()), (executed(1, 1), 1));
-}
-
-#[tokio::test]
-async fn a_call_whose_leader_fails_goes_on_alone() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.sharing(&link);
-    link.wire.next("PutItem", Act::THROTTLE);
-    let call = || charge(idempotency.operation("charge").key("k"), &runs);
-    let (leader, follower) = tokio::join!(call(), call());
-    assert_eq!(kind(leader), ErrorKind::Unavailable);
-    assert_eq!(follower.unwrap(), executed(1, 1));
-}
-
-#[tokio::test]
-async fn a_call_that_does_not_wait_is_not_kept_waiting_by_one_that_does() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (idempotency, gate) = (store.sharing(&link), Gate::default());
-    let owner = store.idempotency();
-    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
-    let timeout = Duration::from_secs(60);
-    let waiting = dynamodb_idempotency::InProgress::Wait { timeout };
-    tokio::join!(async { assert_eq!(running.await.unwrap(), executed(1, 1)) }, async {
-        gate.reached().await;
-        let waits = idempotency.operation("charge").key("k").policy(|p| p.in_progress(waiting));
-        let (waited, ()) = tokio::join!(charge(waits, &runs), async {
-            let refused = charge(idempotency.operation("charge").key("k"), &runs).await;
-            assert!(is_in_progress(refused));
-            gate.open();
-        });
-        assert_eq!(waited.unwrap(), replayed(1, 1));
-    });
 }

@@ -136,12 +136,8 @@ mutants! {
         by "A.start A.deliver A.succeed pause:33000 A.deliver A.deliver";
     remember_past_the_retention: [CachePastRetention] in shared_retention breaks AnswersAreStored
         by "A.start A.deliver A.succeed A.deliver B.start finish";
-    refuse_unasked: [RefuseUnasked] in shared_wait breaks OutcomeFits
-        by "A.start B.start tick B.wake";
     remember_for_any_fingerprint: [CacheAnyFingerprint] in shared_mismatch breaks OutcomeFits
         by "A.start A.deliver A.succeed A.deliver B.start";
-    share_with_any_fingerprint: [ShareAnyFingerprint] in shared_in_flight breaks OutcomeFits
-        by "A.start B.start C.start A.deliver A.succeed A.deliver";
     poll_after_the_lease: [PollAfterTheLease] in release breaks NotPastTheLease
         by "A.start A.deliver pause:33000 A.succeed";
     end_leases_by_the_wall_clock_alone: [TrustTheWallClock] in clocks breaks NotPastTheLease

@@ -66,12 +66,10 @@ pub(crate) struct Scenario {
     pub(crate) fates: &'static [Fate],
     /// By when a key must be free, in ms after its owner's end.
     pub(crate) margin: i64,
-    /// Whether all callers are in one process, with what that remembers and shares.
+    /// Whether all callers are in one process, with what that remembers.
     pub(crate) shared: bool,
     /// Whether that process keeps completed answers in memory.
     cache: bool,
-    /// Whether its calls of one request ask the store together.
-    single_flight: bool,
     /// Whether somebody reads what need not be the latest.
     pub(crate) reads_stale: bool,
     /// Whether each answer comes with an effect in the same transaction.
@@ -100,7 +98,6 @@ const BASIC: Scenario = Scenario {
     margin: PAST_LEASE,
     shared: false,
     cache: true,
-    single_flight: true,
     reads_stale: false,
     commits: false,
     may_end: |_| false,
@@ -160,11 +157,10 @@ scenarios! {
     read_first_consistent { policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }) }
     shared { shared: true }
     shared_wait { shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
-    shared_in_flight { bounds: TRIPLES, shared: true, cache: false, mismatch: Some(2), failures: 0, pauses: 0, fates: &[Fate::Throttle], may_end: is_mismatch }
     shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
     shared_open { shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
-    shared_retention { shared: true, single_flight: false, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
-    adaptive { bounds: TRIPLES, shared: true, cache: false, single_flight: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale, Fate::Late] }
+    shared_retention { shared: true, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
+    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale, Fate::Late] }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -221,7 +217,6 @@ impl Scenario {
             .shift_monotonic_clock(move || -world::with(|world| world.callers[machine].frozen))
             .policy(|_| (self.policy)(basis))
             .local_cache(cache)
-            .single_flight(self.single_flight)
             .build()
             .expect("the settings are right")
     }

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use tokio::task::yield_now;
 
 use crate::support::effects::count;
-use crate::support::{Link, Runs, Store, charge, raw};
+use crate::support::{Runs, Store, charge, raw};
 
 /// Polls `future` to its pause number `pauses`, and drops it there; its output, if it ended before.
 pub(crate) async fn dropped_at<F: Future>(pauses: usize, future: F) -> Option<F::Output> {
@@ -110,12 +110,12 @@ async fn call(
 
 /// Drops a call at one of its pauses, beside others of its process and of another one that wait; whether
 /// it had ended before.
-async fn drop_one(shape: Shape, sharing: bool, pauses: usize) -> bool {
+async fn drop_one(shape: Shape, pauses: usize) -> bool {
     let (store, runs) = (Store::open().await, Runs::default());
     if shape == Shape::Hook {
         store.put(raw::abandoned("charge#k")).await;
     }
-    let process = store.builder(&Link::default()).single_flight(sharing).build().unwrap();
+    let process = store.idempotency();
     let other = store.idempotency();
     let (ended, same, others) = tokio::join!(
         dropped_at(pauses, call(&process, &store, shape, &runs)),
@@ -124,28 +124,23 @@ async fn drop_one(shape: Shape, sharing: bool, pauses: usize) -> bool {
     );
     let answers: Vec<_> =
         same.into_iter().chain(others).map(|one| one.unwrap().into_inner()).collect();
-    assert!(
-        answers.iter().all(|one| *one == answers[0]),
-        "{shape:?} {sharing} {pauses}: {answers:?}"
-    );
+    assert!(answers.iter().all(|one| *one == answers[0]), "{shape:?} {pauses}: {answers:?}");
     assert_eq!(store.status("charge#k").await.as_deref(), Some("COMPLETED"));
     if matches!(shape, Shape::Commit | Shape::LargeCommit | Shape::Transaction) {
-        assert_eq!(store.counted("effect").await, 1, "{shape:?} {sharing} {pauses}");
+        assert_eq!(store.counted("effect").await, 1, "{shape:?} {pauses}");
     }
     // A build has no effect of its own, and runs in each call.
-    assert!(shape == Shape::Transaction || runs.count() <= 2, "{shape:?} {sharing} {pauses}");
+    assert!(shape == Shape::Transaction || runs.count() <= 2, "{shape:?} {pauses}");
     ended.is_some()
 }
 
 #[tokio::test]
 async fn wherever_a_call_is_dropped_those_that_wait_get_one_answer() {
     for shape in SHAPES {
-        for sharing in [false, true] {
-            let mut pauses = 0;
-            while !drop_one(shape, sharing, pauses).await {
-                pauses += 1;
-            }
-            assert!(pauses >= 2, "{shape:?}");
+        let mut pauses = 0;
+        while !drop_one(shape, pauses).await {
+            pauses += 1;
         }
+        assert!(pauses >= 2, "{shape:?}");
     }
 }

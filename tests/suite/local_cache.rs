@@ -97,7 +97,7 @@ async fn what_is_void_when_it_is_heard_is_not_kept() {
 async fn an_answer_is_given_to_no_other_request_type_or_scope() {
     let (store, runs) = (Store::open().await, Runs::default());
     let builder = store.builder(&Link::default()).local_cache(1 << 20);
-    let idempotency = builder.single_flight(true).build().unwrap();
+    let idempotency = builder.build().unwrap();
     let operation = || idempotency.operation("charge").key("k").payload("one");
     charge(operation(), &runs).await.unwrap();
     assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(1, 1));

@@ -64,7 +64,6 @@ mod round_trips;
 mod sandbox;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]
 mod signals;
-mod single_flight;
 mod snapshots;
 mod steps;
 mod table;

@@ -3,7 +3,6 @@
 pub(crate) mod adaptive;
 mod carried;
 mod reconcile;
-mod together;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,11 +78,7 @@ impl Call {
 pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
     let acquiring = async move {
         let mut acquirer = Acquirer::new(core, &call, false)?;
-        let found = match core.shared_calls.as_ref().filter(|_| call.may_share()) {
-            None => acquirer.acquire().await,
-            Some(shared) => acquirer.together(shared).await,
-        };
-        call.told(found)
+        call.told(acquirer.acquire().await)
     };
     acquiring.boxed()
 }

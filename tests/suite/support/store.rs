@@ -136,11 +136,6 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
-    /// As [`over`](Self::over), of a process whose calls of one request share what they are told.
-    pub(crate) fn sharing(&self, link: &Link) -> Idempotency {
-        self.builder(link).single_flight(true).build().expect("the settings are right")
-    }
-
     /// A caller on this connection, with choices; a busy machine may take its time.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
