@@ -8,11 +8,11 @@
 pub use crate::mutant::{Mutant, set_mutants};
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{ClockShift, adaptive_weight, entropy, part_bytes};
+pub(crate) use self::switched_off::{ClockShift, entropy, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{ClockShift, adaptive_weight, entropy, part_bytes};
+pub(crate) use self::switched_on::{ClockShift, entropy, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_adaptive_weight, set_entropy, set_part_bytes};
+pub use self::switched_on::{set_entropy, set_part_bytes};
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
@@ -32,10 +32,6 @@ mod switched_off {
     }
 
     pub(crate) const fn part_bytes() -> Option<usize> {
-        None
-    }
-
-    pub(crate) const fn adaptive_weight() -> Option<u32> {
         None
     }
 }
@@ -73,7 +69,6 @@ mod switched_on {
     // One simulation a thread.
     thread_local! {
         static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
-        static ADAPTIVE_WEIGHT: Cell<Option<u32>> = const { Cell::new(None) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
     }
 
@@ -89,15 +84,6 @@ mod switched_on {
 
     pub(crate) fn part_bytes() -> Option<usize> {
         PART_BYTES.get()
-    }
-
-    /// On this thread, an adaptive call goes by so many of the last ones, about.
-    pub fn set_adaptive_weight(weight: u32) {
-        ADAPTIVE_WEIGHT.set(Some(weight));
-    }
-
-    pub(crate) fn adaptive_weight() -> Option<u32> {
-        ADAPTIVE_WEIGHT.get()
     }
 
     /// Fills `bytes` from the thread's source; `false` if it has none.

@@ -10,7 +10,6 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
 use crate::dynamodb::{Connections, Table, watchable};
-use crate::engine::acquire::adaptive::Replays;
 use crate::engine::cache::Cache;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
@@ -471,7 +470,6 @@ impl Builder {
             clock_tolerance: self.clock_tolerance,
             log: self.log,
             coding: self.coding,
-            replays: Replays::default(),
             cache,
         };
         Idempotency { core: Arc::new(core) }

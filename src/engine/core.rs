@@ -7,7 +7,6 @@ use crate::answer::Answer;
 use crate::answer::codec::Coding;
 use crate::clock::Timestamp;
 use crate::dynamodb::Table;
-use crate::engine::acquire::adaptive::Replays;
 use crate::engine::cache::{Asked, Cache, Entry};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
@@ -22,7 +21,6 @@ pub(crate) struct Core {
     pub(crate) clock_tolerance: Duration,
     pub(crate) log: Log,
     pub(crate) coding: Coding,
-    pub(crate) replays: Replays,
     /// Completed answers that this process has seen, if it keeps them.
     pub(crate) cache: Option<Cache>,
 }

@@ -200,11 +200,6 @@ pub enum Acquire {
         /// operation and a mismatch too.
         consistent: bool,
     },
-    /// `ReadFirst { consistent: false }` while a fifth or more of the calls are repeats, until it
-    /// is a tenth or less; otherwise, and at the start, `WriteFirst`. It counts the last calls
-    /// (some dozens) under all `Adaptive` policies of this [`Idempotency`](crate::Idempotency) and
-    /// its clones.
-    Adaptive,
 }
 
 /// Whether answers are stored compressed.

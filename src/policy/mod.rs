@@ -126,7 +126,7 @@ impl Policy {
         unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
         completion_timeout: Duration, such as "Duration::from_secs(3)";
         key_form: KeyForm, such as "KeyForm::Sha256";
-        acquire: Acquire, such as "Acquire::Adaptive";
+        acquire: Acquire, such as "Acquire::ReadFirst { consistent: false }";
         compression: Compression, such as "Compression::Off";
         large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
         max_answer_bytes: usize, such as "2 * 1024 * 1024";

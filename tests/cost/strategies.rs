@@ -100,30 +100,6 @@ async fn a_read_that_fails_leaves_it_to_the_write() {
     }
 }
 
-#[tokio::test]
-async fn an_adaptive_call_follows_the_replays_that_it_sees() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let run = async |key: &str| {
-        let operation = idempotency.operation("charge").key(key);
-        charge(operation.policy(by(Acquire::Adaptive)), &runs).await.unwrap();
-    };
-    let first_of = async |key: &str| {
-        link.wire.forget();
-        run(key).await;
-        link.wire.requests()[0].clone()
-    };
-    assert_eq!(first_of("k").await, "PutItem", "at the start");
-    for _ in 0..20 {
-        run("k").await;
-    }
-    assert_eq!(first_of("k").await, "GetItem", "repeats alone");
-    for key in 0..100 {
-        run(&key.to_string()).await;
-    }
-    assert_eq!(first_of("k").await, "PutItem", "hardly any repeats");
-}
-
 fn with_cache(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).local_cache(1 << 20).build().unwrap()
 }

@@ -25,8 +25,6 @@ pub(crate) const FULL: &[(usize, u32)] = &[(2, 2), (3, 1)];
 const FEW: &[(usize, u32)] = &[(2, 1)];
 /// What is about one caller and its machine.
 const ALONE: &[(usize, u32)] = &[(1, 1)];
-/// Where it takes three callers.
-const TRIPLES: &[(usize, u32)] = &[(3, 1)];
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -66,10 +64,8 @@ pub(crate) struct Scenario {
     pub(crate) fates: &'static [Fate],
     /// By when a key must be free, in ms after its owner's end.
     pub(crate) margin: i64,
-    /// Whether all callers are in one process, with what that remembers.
+    /// Whether all callers are in one process, with its local cache.
     pub(crate) shared: bool,
-    /// Whether that process keeps completed answers in memory.
-    cache: bool,
     /// Whether somebody reads what need not be the latest.
     pub(crate) reads_stale: bool,
     /// Whether each answer comes with an effect in the same transaction.
@@ -97,7 +93,6 @@ const BASIC: Scenario = Scenario {
     fates: Fate::DISTINCT,
     margin: PAST_LEASE,
     shared: false,
-    cache: true,
     reads_stale: false,
     commits: false,
     may_end: |_| false,
@@ -160,7 +155,6 @@ scenarios! {
     shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
     shared_open { shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
     shared_retention { shared: true, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
-    adaptive { bounds: TRIPLES, shared: true, cache: false, policy: |policy| policy.acquire(Acquire::Adaptive), failures: 0, pauses: 0, reads_stale: true, fates: &[Fate::Stale, Fate::Late] }
     short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
     sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
     taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
@@ -211,7 +205,7 @@ impl Scenario {
         let basis = Policy::default()
             .lease(Lease::Fixed(LEASE))
             .completion_timeout(Duration::from_millis(120));
-        let cache = if self.shared && self.cache { 1 << 20 } else { 0 };
+        let cache = if self.shared { 1 << 20 } else { 0 };
         let machine = caller.unwrap_or(0);
         Idempotency::builder(crate::clients::of(caller, self.tries), RECORDS)
             .shift_monotonic_clock(move || -world::with(|world| world.callers[machine].frozen))

@@ -129,8 +129,6 @@ pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
 pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
     // Those answers that are stored in parts have one or two.
     dynamodb_idempotency::fault_injection::set_part_bytes(20);
-    // The last call decides what the next one sends first.
-    dynamodb_idempotency::fault_injection::set_adaptive_weight(1);
     dynamodb_idempotency::fault_injection::set_entropy(|bytes| with(|world| world.draw(bytes)));
     let world = World {
         start: Instant::now(),

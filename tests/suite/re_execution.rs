@@ -94,11 +94,7 @@ async fn a_released_failure_of_a_later_run_frees_the_key() {
 
 #[tokio::test]
 async fn a_read_first_caller_that_executes_again_is_given_no_stale_answer() {
-    for acquire in [
-        Acquire::ReadFirst { consistent: false },
-        Acquire::ReadFirst { consistent: true },
-        Acquire::Adaptive,
-    ] {
+    for acquire in [false, true].map(|consistent| Acquire::ReadFirst { consistent }) {
         for cache in [0, 1 << 20] {
             let (store, runs) = (Store::open().await, Runs::default());
             let builder = store.builder(&Link::default()).local_cache(cache);

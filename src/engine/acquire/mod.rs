@@ -1,6 +1,5 @@
 //! Becoming the owner of a key, or learning why not: a call, driven through the machine.
 
-pub(crate) mod adaptive;
 mod carried;
 mod reconcile;
 
@@ -121,16 +120,12 @@ impl<'a> Acquirer<'a> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }
-        let chosen = self.call.policy.acquire;
-        let first = match self.core.replays.strategy(chosen) {
+        let first = match self.call.policy.acquire {
             First::ReadFirst { consistent } => protocol::First::Read { is_consistent: consistent },
-            First::WriteFirst | First::Adaptive => protocol::First::Write,
+            First::WriteFirst => protocol::First::Write,
         };
         let command = self.machine.started(self.core.table.clock.moment(), first);
-        let acquisition = self.go_on(command).await;
-        let is_replay = matches!(acquisition, Ok(Acquisition::Replay(_)));
-        self.core.replays.note(chosen, is_replay);
-        acquisition
+        self.go_on(command).await
     }
 
     async fn go_on(&mut self, command: Command<Stop>) -> Result<Acquisition, Error> {
