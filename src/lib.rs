@@ -176,6 +176,7 @@ mod schema;
 pub mod signals;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod user_code;
 
 #[cfg(feature = "macros")]
 pub use crate::__macros::idempotent;

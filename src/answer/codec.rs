@@ -2,10 +2,10 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::key::RecordKey;
+use crate::user_code;
 
 /// Why an [`AnswerCodec`] could not encode or decode.
 ///
@@ -176,9 +176,8 @@ impl Coder<'_> {
     /// Why the codec has not encoded it.
     pub(crate) fn encode(self, plain: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
-        let encoding = AssertUnwindSafe(|| codec.encode(self.key.as_str(), plain));
-        match catch_unwind(encoding) {
-            Ok(encoded) => encoded.map_err(|error| error.to_string()),
+        match user_code::call(|| codec.encode(self.key.as_str(), plain)) {
+            Ok(encoded) => encoded.map_err(|error| user_code::text(&error)),
             Err(_) => Err(PANICKED.to_owned()),
         }
     }
@@ -186,10 +185,9 @@ impl Coder<'_> {
     /// Why the codec has not decoded it.
     pub(crate) fn decode(self, encoded: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
-        let decoding = AssertUnwindSafe(|| codec.decode(self.key.as_str(), encoded));
-        let reason = match catch_unwind(decoding) {
+        let reason = match user_code::call(|| codec.decode(self.key.as_str(), encoded)) {
             Ok(Ok(plain)) => return Ok(plain),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => user_code::text(&error),
             Err(_) => PANICKED.to_owned(),
         };
         tracing::error!(

@@ -9,6 +9,7 @@ pub(crate) mod codec;
 mod compression;
 mod encoded;
 mod flat;
+mod json;
 mod pack;
 pub(crate) mod parts;
 mod readable;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use self::encoded::Unstorable;
+pub(crate) use self::json::to_json;
 pub(crate) use self::pack::{InRecord, Packed, pack, pack_failure, unavailable_answer};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};

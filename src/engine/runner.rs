@@ -1,13 +1,9 @@
 //! One runner for every adapter: it calls the handler under its lease, ends the record by what the handler
 //! returns, and says how that ended. An adapter says how its answers are stored.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
 
 use crate::answer::{Answer, Draft};
 use crate::engine::acquire::Acquisition;
@@ -19,6 +15,7 @@ use crate::error::Error;
 use crate::mutant::{Mutant, mutant};
 use crate::policy::Unconfirmed;
 use crate::signals::{Ending, Stopwatch};
+use crate::user_code::{self, Panic};
 
 /// How an adapter's answers are stored.
 pub(crate) trait Encoding {
@@ -74,8 +71,6 @@ pub(crate) enum Storage {
     /// The store was not heard of in time.
     Unconfirmed,
 }
-
-pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// A handler's panic.
 pub(crate) struct Panicked<V, E> {
@@ -206,7 +201,7 @@ where
 {
     let running = async { handler(execution.clone()).await };
     let stopwatch = Stopwatch::start();
-    let returned = execution.guard(AssertUnwindSafe(running).catch_unwind()).await;
+    let returned = execution.guard(user_code::run(running)).await;
     stopwatch.handler(execution.operation());
     returned
 }
@@ -291,15 +286,4 @@ impl Drop for EarlyDrop<'_> {
         self.0.ended_as(Ending::Dropped);
         self.0.report();
     }
-}
-
-/// What a panic said.
-#[cfg_attr(
-    not(any(feature = "http", feature = "messages")),
-    expect(dead_code, reason = "a function's panic goes on by itself")
-)]
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is no text")
 }

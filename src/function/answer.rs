@@ -1,29 +1,18 @@
 //! Between a function's answer and its stored form.
 
-use std::panic::AssertUnwindSafe;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, to_json};
 use crate::engine::refusal::answer_unavailable;
 use crate::error::{Error, ErrorKind, JsonFault};
 
 /// Stands in the place of an answer that serde cannot write.
 pub(super) const NOT_SERIALISABLE: &str = "it could not be serialised";
 
-/// A function's answer as JSON; or why it cannot be stored.
-pub(super) fn serialise<T: Serialize>(value: &T) -> Result<String, String> {
-    match std::panic::catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
-        Ok(Ok(json)) => Ok(json),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("its serialisation panicked".to_owned()),
-    }
-}
-
 /// A reconcile hook's answer as it is stored.
 pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
-    serialise(value).map_or_else(
+    to_json(value).map_or_else(
         |reason| {
             tracing::error!(
                 reason,

@@ -3,8 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::serialise;
-use crate::answer::Answer;
+use crate::answer::{Answer, to_json};
 use crate::engine::refusal::failed;
 use crate::error::RunError;
 
@@ -17,7 +16,7 @@ pub(crate) struct ErrorCodec<E> {
 impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
     /// An error that serde cannot write, or whose writing panics, is kept without itself: repeats get `Failed`.
     pub(super) const JSON: Self = Self {
-        encode: |error| serialise(error).ok(),
+        encode: |error| to_json(error).ok(),
         decode: |json| serde_json::from_str(json).ok(),
     };
 }

@@ -9,7 +9,6 @@ use std::any::{Any, type_name};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,10 +17,10 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 pub(crate) use self::answer::decode;
-use self::answer::{NOT_SERIALISABLE, encode_value, serialise};
+use self::answer::{NOT_SERIALISABLE, encode_value};
 pub(crate) use self::errors::ErrorCodec;
 pub use self::outcome::Outcome;
-use crate::answer::{Answer, Answers, Draft};
+use crate::answer::{Answer, Answers, Draft, to_json};
 use crate::clock::End;
 use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
@@ -378,7 +377,7 @@ impl<'a> Operation<'a> {
             };
             match run(&Json { errors, value: PhantomData }, acquisition, handler).await {
                 Ok(outcome) => outcome_of(errors, outcome),
-                Err(panicked) => resume_unwind(panicked.panic),
+                Err(panicked) => panicked.panic.resume(),
             }
         }
         .instrument(span)
@@ -445,8 +444,7 @@ impl<T: Serialize, E: 'static> Encoding for Json<T, E> {
     type Error = E;
 
     fn conclude<'a>(&self, execution: &Execution, value: &'a T) -> Conclusion<'a> {
-        // Once, and not once a try: its panic counts as one that cannot be stored.
-        Conclusion::Completed(match serialise(value) {
+        Conclusion::Completed(match to_json(value) {
             Ok(json) => Draft::Json(json.into()),
             Err(reason) => {
                 execution.report_unstorable(&reason);

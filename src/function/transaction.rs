@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::panic::resume_unwind;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -105,7 +104,7 @@ impl Operation<'_> {
         async {
             let encoding = Json { errors, value: PhantomData };
             let done = run_transaction(&encoding, core, call, async { build().await }).await;
-            match done.unwrap_or_else(|panicked| resume_unwind(panicked.panic)) {
+            match done.unwrap_or_else(|panicked| panicked.panic.resume()) {
                 TransactionOutcome::Ended(outcome) => {
                     outcome_of(errors, outcome).map_err(|error| match error {
                         RunError::Handler(error) => TransactionError::Handler(error),

@@ -1,6 +1,5 @@
 //! Between an HTTP response and its stored form.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::answer::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
+use crate::user_code;
 
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -160,8 +160,7 @@ fn changed(
 ) -> Result<Answer, &'static str> {
     let before = BodyBefore::of(&answer.body);
     let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
-    let changed = catch_unwind(AssertUnwindSafe(|| change(response)));
-    let changed = changed.map_err(|_| "Http::on_store panicked")?;
+    let changed = user_code::call(|| change(response)).map_err(|_| "Http::on_store panicked")?;
     let (head, body) = before.after(changed).into_parts();
     Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
 }

@@ -17,12 +17,11 @@ use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{answer_unavailable, failed};
-use crate::engine::runner::{
-    self, Conclusion, Encoding, Panic, Panicked, Ran, RunOutcome, panic_text,
-};
+use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
 use crate::engine::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
 use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::policy::{Failure, Takeover};
+use crate::user_code::{self, Panic};
 
 /// What a handler has come to.
 pub(crate) enum Handled<B> {
@@ -118,8 +117,7 @@ struct Responses<'a, T> {
 impl<T> Responses<'_, T> {
     fn report(&self, panic: &Panic) {
         let operation = self.config.scope.operation();
-        let panic = panic_text(panic.as_ref());
-        tracing::error!(operation, panic, "the handler panicked");
+        tracing::error!(operation, panic = panic.text(), "the handler panicked");
     }
 }
 
@@ -263,8 +261,10 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
-            Some(response) => return AnsweredBy::Replay.mark(response),
-            None => unreadable("the stored answer is not a response that HTTP can carry"),
+            Ok(Some(response)) => return AnsweredBy::Replay.mark(response),
+            Ok(None) => unreadable("the stored answer is not a response that HTTP can carry"),
+            // The record keeps the answer.
+            Err(_) => answer_unavailable("Http::on_replay panicked"),
         },
         Answer::Unavailable(reason) => answer_unavailable(&reason),
         Answer::Json(_) => unreadable(
@@ -274,12 +274,13 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     explain(config, &error)
 }
 
-/// The response of a replay, as the user wants it.
-fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Option<Response<B>> {
-    let Some(change) = &config.on_replay else { return answer::replay(answer) };
+/// The response of a replay, changed by [`Http::on_replay`].
+fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Result<Option<Response<B>>, Panic> {
+    let Some(change) = &config.on_replay else { return Ok(answer::replay(answer)) };
     let before = BodyBefore::of(&answer.body);
-    let changed = change(answer::replay(answer)?);
-    Some(before.after(changed).map(B::from_stored))
+    let Some(replay) = answer::replay(answer) else { return Ok(None) };
+    let changed = user_code::call(|| change(replay))?;
+    Ok(Some(before.after(changed).map(B::from_stored)))
 }
 
 /// Answers an error with its problem; what the client is not told goes to the log.
@@ -288,11 +289,39 @@ pub(super) fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B>
 }
 
 pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response<B> {
-    let response = match &config.renderer {
-        Some(renderer) => renderer(problem),
-        None => problem::Problem::to_response(problem),
+    let rendered = config.renderer.as_ref().map(|renderer| user_code::call(|| renderer(problem)));
+    let response = match rendered {
+        Some(Ok(response)) => response,
+        Some(Err(panic)) => {
+            let (operation, panic) = (config.scope.operation(), panic.text());
+            tracing::error!(
+                operation,
+                panic,
+                "Http::problem panicked: the default problem is sent"
+            );
+            problem.to_response()
+        }
+        None => problem.to_response(),
     };
     AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))
+}
+
+/// Asks a function of the configuration before the handler runs. If it panics, nothing has happened. The
+/// panic's message is not logged: it may quote the request.
+pub(super) fn ask<T>(
+    config: &Http,
+    function: &'static str,
+    code: impl FnOnce() -> T,
+) -> Result<T, Problem> {
+    user_code::call(code).map_err(|_| {
+        let operation = config.scope.operation();
+        tracing::error!(
+            operation,
+            function,
+            "a function of the configuration panicked: nothing ran"
+        );
+        panicked()
+    })
 }
 
 pub(super) fn panicked() -> Problem {

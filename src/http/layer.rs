@@ -1,11 +1,9 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
@@ -22,8 +20,8 @@ use super::request::{self, call, reads_body};
 use super::{Http, carried};
 use crate::answer::BodyRef;
 use crate::engine::call::Call;
-use crate::engine::runner::panic_text;
 use crate::future::ResponseFuture;
+use crate::user_code;
 
 /// Makes the requests of the service below it idempotent; made by
 /// [`Http::layer`](super::Http::layer).
@@ -267,16 +265,17 @@ where
                 return Err(error);
             }
             let (head, body) = inner.call(request).await?.into_parts();
-            // A body that panics has broken off as well: the handler has run.
-            let read = AssertUnwindSafe(AnswerBody::read(body, most)).catch_unwind().await;
-            let read = read.unwrap_or_else(|panic| Err(panic_text(panic.as_ref()).into()));
+            // A body that panics has ended with an error: the handler has run.
+            let read = user_code::run(AnswerBody::read(body, most)).await;
+            let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
             match read {
                 Ok(body) if body.is_whole() => {
                     Ok(Handled::Response(Response::from_parts(head, body)))
                 }
                 Ok(body) => Ok(Handled::Flowing(Response::from_parts(head, body))),
                 Err(error) => {
-                    tracing::error!(%error, "the body of a handler's response ended with an error");
+                    let error = user_code::text(&error);
+                    tracing::error!(error, "the body of a handler's response ended with an error");
                     Ok(Handled::Broken(Some(head.status)))
                 }
             }

@@ -384,7 +384,8 @@ impl Http {
         self
     }
 
-    /// Renders the crate's own answers. Default [`Problem::to_response`].
+    /// Renders the crate's own answers. Default [`Problem::to_response`], which also replaces a
+    /// renderer that panics.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -434,7 +435,8 @@ impl Http {
     }
 
     /// Changes a replay before it is sent. The replay has its `Idempotency-Replayed` header
-    /// already. The record stays as it is.
+    /// already. The record stays as it is. If it panics, the client gets
+    /// [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

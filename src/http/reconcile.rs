@@ -1,11 +1,9 @@
 //! What became of a request whose handler vanished, as the business knows it.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::Response;
 
 use super::answer_body::BoxError;
@@ -16,8 +14,8 @@ use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::hook::Abandoned;
 use crate::engine::reconcile::{self, Acquired, Codec};
-use crate::engine::runner::panic_text;
 use crate::error::RunError;
+use crate::user_code;
 
 impl Http {
     /// Asks `hook` about a request whose handler let its lease end without an answer, instead of
@@ -85,17 +83,21 @@ async fn ask(
     abandoned: Abandoned,
 ) -> Result<HookAnswer, Response<Bytes>> {
     let operation = config.scope.operation();
-    let asked = AssertUnwindSafe(async { hook(abandoned).await }).catch_unwind().await;
+    let asked = user_code::run(async { hook(abandoned).await }).await;
     let problem = match asked {
         Ok(Ok(said)) => return Ok(said),
         Ok(Err(error)) => {
-            tracing::error!(operation, %error, "a reconcile hook failed: nothing was written");
+            let error = user_code::text(&error);
+            tracing::error!(operation, error, "a reconcile hook failed: nothing was written");
             let detail = "The reason is in the server's log.";
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
         }
         Err(panic) => {
-            let panic = panic_text(panic.as_ref());
-            tracing::error!(operation, panic, "a reconcile hook panicked: nothing was written");
+            tracing::error!(
+                operation,
+                panic = panic.text(),
+                "a reconcile hook panicked: nothing was written"
+            );
             panicked()
         }
     };

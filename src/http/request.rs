@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri};
 
+use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers, BodyRef};
@@ -36,7 +37,10 @@ pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Pr
     let found = match &config.key {
         KeyRule::InBody(_) if is_refused => return Err(grpc_refused()),
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
-        KeyRule::Found(find) => find(parts).map(key_header::bounded).transpose(),
+        KeyRule::Found(find) => {
+            let found = ask(config, "Http::key", || find(parts))?;
+            found.map(key_header::bounded).transpose()
+        }
         KeyRule::InBody(_) => return Ok(Some(RequestKey::InBody)),
     };
     if !config.key_required && found == Ok(None) {
@@ -102,7 +106,8 @@ pub(super) fn call(
     let core = &config.idempotency.core;
     let key = match (key, &config.key) {
         (RequestKey::InBody, KeyRule::InBody(read)) => {
-            let found = read(parts, bytes, core.table.clock.store_now())?;
+            let now = core.table.clock.store_now();
+            let found = ask(config, "Http::webhook", || read(parts, bytes, now))??;
             &required(config, found.map(key_header::bounded).transpose())?
         }
         (RequestKey::InBody, KeyRule::Header(_) | KeyRule::Found(_)) => {
@@ -124,7 +129,7 @@ pub(super) fn call(
         return Err(problem::body_too_large(config.max_body_bytes));
     }
     let fingerprint = match &config.fingerprint {
-        Some(chosen) => chosen(parts, bytes),
+        Some(chosen) => ask(config, "Http::fingerprint", || chosen(parts, bytes))?,
         None => default_fingerprint(parts, body),
     };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
@@ -141,12 +146,15 @@ pub(crate) fn whole_call(
     key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
 
+/// For the log.
+const TENANT: &str = "Http::tenant";
+
 /// The scope with the request's tenant.
 fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
     let (found, is_required) = match &config.tenant {
         TenantRule::None => (Tenant::Unknown, false),
-        TenantRule::Optional(find) => (find(parts), false),
-        TenantRule::Required(find) => (find(parts), true),
+        TenantRule::Optional(find) => (ask(config, TENANT, || find(parts))?, false),
+        TenantRule::Required(find) => (ask(config, TENANT, || find(parts))?, true),
     };
     let scope = config.scope.clone();
     match found {

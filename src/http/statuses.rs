@@ -1,11 +1,11 @@
 //! What becomes of a response, by its status.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::StatusCode;
 
 use crate::error::{Error, ErrorKind};
+use crate::user_code;
 
 /// Which responses are stored.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Default for Statuses {
 
 /// `None` where the user's function panics.
 fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
-    catch_unwind(AssertUnwindSafe(|| stored(status))).ok()
+    user_code::call(|| stored(status)).ok()
 }
 
 /// Successes, redirects and final errors: but not a refusal, and not what asks the client to send the

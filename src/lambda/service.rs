@@ -1,17 +1,15 @@
 //! The wrapper around a `lambda_http` service.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
 
 use crate::answer::{BodyRef, HttpBody};
-use crate::engine::runner::{Panic, panic_text};
 use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call};
+use crate::user_code::{self, Panic};
 
 impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`], an axum `Router`,
@@ -185,21 +183,23 @@ impl IntoResponse for LambdaResponse {
 type Turning = Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>;
 
 fn turning(answer: impl IntoResponse) -> Turning {
-    catch_unwind(AssertUnwindSafe(|| answer.into_response()))
+    user_code::call(|| answer.into_response())
 }
 
 /// Holds the handler's answer whole. `lambda_http` panics where its body ends with an error: the
 /// handler has run, and only its answer is lost.
 async fn whole(turning: Turning) -> Handled<Body> {
     let turned = match turning {
-        Ok(turning) => AssertUnwindSafe(turning).catch_unwind().await,
+        Ok(turning) => user_code::run(turning).await,
         Err(panic) => Err(panic),
     };
     match turned {
         Ok(response) => Handled::Response(response),
         Err(panic) => {
-            let error = panic_text(panic.as_ref());
-            tracing::error!(error, "the body of a handler's response ended with an error");
+            tracing::error!(
+                error = panic.text(),
+                "the body of a handler's response ended with an error"
+            );
             Handled::Broken(None)
         }
     }

@@ -1,12 +1,9 @@
 //! One message: what is to be done with it, and doing that.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::consumer::Config;
@@ -19,10 +16,10 @@ use crate::answer::Answers;
 use crate::clock::{Clock, End};
 use crate::engine::call::Call;
 use crate::engine::execution::Execution;
-use crate::engine::runner::panic_text;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::signals::Ending;
+use crate::user_code::{self, Panic};
 
 /// What is to be done with a message.
 pub(super) enum Work<R> {
@@ -47,7 +44,7 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
         }
     };
     // The user's own closures; a panic in one is that message's alone.
-    let identified = catch_unwind(AssertUnwindSafe(|| identify(config, &message, &body)));
+    let identified = user_code::call(|| identify(config, &message, &body));
     match identified {
         Ok(Ok((key, fingerprint))) => {
             message.key = Some(key);
@@ -188,9 +185,9 @@ where
             }
         }
     };
-    match AssertUnwindSafe(running).catch_unwind().await {
+    match user_code::run(running).await {
         Ok(is_done) => is_done,
-        Err(panic) => log.panicked(panic.as_ref()),
+        Err(panic) => log.panicked(&panic),
     }
 }
 
@@ -272,8 +269,8 @@ impl Log<'_> {
         false
     }
 
-    fn panicked(&self, panic: &(dyn Any + Send)) -> bool {
-        self.failed(&format!("the handler panicked: {}", panic_text(panic)))
+    fn panicked(&self, panic: &Panic) -> bool {
+        self.failed(&format!("the handler panicked: {}", panic.text()))
     }
 
     fn in_progress(&self) -> bool {

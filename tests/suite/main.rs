@@ -50,6 +50,7 @@ mod mismatch;
 mod odd_answers;
 mod one_winner;
 mod outage;
+mod panics;
 mod powertools;
 mod preflight;
 mod re_execution;

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
+use crate::answer::to_json;
 use crate::dynamodb::{Reply, WriteOutcome};
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, StepError};
@@ -92,9 +93,9 @@ impl Execution {
             return Err(StepError::NotRun(error));
         }
         let value = work.await.map_err(StepError::Failed)?;
-        let json = serde_json::to_string(&value).map_err(|error| error.to_string());
-        // From here on a value may be on its way to the record, and the name stands for it.
+        // The work has run: whatever happens to its result, the name is used.
         name.keep();
+        let json = to_json(&value);
         let stored = self.store(name.text, json).await;
         if self.is_lease_lost() {
             self.halt().await;

@@ -16,7 +16,7 @@ use std::fmt;
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
-use crate::answer::Unstorable;
+use crate::answer::{Unstorable, to_json};
 use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
 
 #[cfg(feature = "http")]
@@ -24,10 +24,8 @@ pub(crate) use self::commit::Commit;
 pub(crate) use self::commits::{CommitOutcome, Commits, commit_unknown, given_up};
 pub(crate) use self::run::{TransactionEncoding, TransactionOutcome, run_transaction};
 
-/// A function's answer as it is stored.
 pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {
-    let json = serde_json::to_string(answer);
-    json.map_err(|error| InvalidTransaction::AnswerNotSerializable(error.to_string()))
+    to_json(answer).map_err(InvalidTransaction::AnswerNotSerializable)
 }
 
 /// The answer of an operation and the writes that are its effect: all happen, once, or none.

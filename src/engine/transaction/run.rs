@@ -1,10 +1,7 @@
 //! One runner for the operations of every adapter that are one transaction.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
 
 use super::Transaction;
 use super::once::{Caller, Instead, Once, Try, look_up};
@@ -13,8 +10,9 @@ use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::refusal::failed;
-use crate::engine::runner::{Panic, Panicked, RunOutcome, Storage};
+use crate::engine::runner::{Panicked, RunOutcome, Storage};
 use crate::error::{ConditionFailed, Error, InvalidTransaction};
+use crate::user_code::{self, Panic};
 
 /// How an adapter's answers are stored by a transaction.
 pub(crate) trait TransactionEncoding {
@@ -64,7 +62,7 @@ where
     if let Err(error) = call.policy.validate(core.clock_tolerance) {
         return Ok(error.into());
     }
-    let building = AssertUnwindSafe(build).catch_unwind();
+    let building = user_code::run(build);
     let prepared = match call.prepare(&core.table.clock, building).await {
         Ok(prepared) => prepared,
         Err(error) => return Ok(error.into()),
@@ -75,7 +73,16 @@ where
     };
     match prepared {
         Ok(Ok(transaction)) if writes(&transaction) => {
-            Ok(write(encoding, core, call, transaction).await.unwrap_or_else(Into::into))
+            let mut panicked = None;
+            let written = write(encoding, core, call, transaction, &mut panicked).await;
+            let outcome = written.unwrap_or_else(Into::into);
+            let Some(panic) = panicked else { return Ok(outcome) };
+            encoding.panicked(&panic);
+            let instead = match outcome {
+                TransactionOutcome::Ended(outcome) => Some(outcome),
+                TransactionOutcome::ConditionFailed(_) | TransactionOutcome::Invalid(_) => None,
+            };
+            Err(Panicked { panic, instead })
         }
         Err(panic) if !A::ANSWERS_PANICS => Err(panic.into()),
         // Whoever repeats a completed operation gets its answer, whatever was prepared now.
@@ -105,11 +112,13 @@ fn told<V, E>(found: Acquisition) -> RunOutcome<V, E> {
     }
 }
 
+/// `panicked` is a panic of `on_condition_failed`, which counts as no answer.
 async fn write<A: TransactionEncoding, E>(
     encoding: &A,
     core: &Arc<Core>,
     call: Call,
     transaction: Transaction<A::Value>,
+    panicked: &mut Option<Panic>,
 ) -> Result<TransactionOutcome<A::Value, E>, Error> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;
     let draft = match encoding.draft(&response) {
@@ -122,7 +131,11 @@ async fn write<A: TransactionEncoding, E>(
     let done = match caller.transact(draft, items).await {
         Ok(Try::Told(once)) => Ok(once),
         Ok(Try::ConditionFailed(failed)) => {
-            other = on_condition_failed.and_then(|answer| answer(&failed));
+            let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
+            match answer.transpose() {
+                Ok(answer) => other = answer.flatten(),
+                Err(panic) => *panicked = Some(panic),
+            }
             let instead = other.as_ref().map(|answer| instead(encoding, answer));
             caller.end(failed, instead).await
         }

@@ -1,21 +1,19 @@
 //! Steps whose results are responses.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 
 use axum_core::body::Body;
 use axum_core::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::execution::Execution;
-use crate::engine::runner::panic_text;
 use crate::error::{Error, ErrorKind, StepError};
 use crate::http::answer;
+use crate::user_code;
 
 impl Execution {
     /// As [`step`](Self::step), for anything that axum can make a response of: a later attempt gets
@@ -37,7 +35,8 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `step`. A response whose body ends with an error, or panics, is a result that cannot be stored:
+    /// As `step`. If the conversion into a response or its body panics, or the body ends with an error,
+    /// the result cannot be stored:
     /// [`StepError::NotStored`] with [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the
     /// step.
     pub async fn step_into_response<R, E>(
@@ -48,7 +47,7 @@ impl Execution {
     where
         R: IntoResponse,
     {
-        let work = async { Ok(Kept::of(work.await?.into_response()).await) };
+        let work = async { Ok(Kept::of(work.await?).await) };
         let kept = self.step(name, work).await?;
         kept.into_response().ok_or_else(|| {
             let message = format!("the stored result of step `{name}` is not a response");
@@ -104,12 +103,16 @@ impl Content {
 }
 
 impl Kept {
-    async fn of(response: Response) -> Self {
+    /// The step has run, whatever happens to its response.
+    async fn of(response: impl IntoResponse) -> Self {
+        let Ok(response) = user_code::call(|| response.into_response()) else {
+            let body = Err("its conversion into a response panicked".to_owned());
+            return Self { status: 500, headers: Vec::new(), body, once: HeaderMap::new() };
+        };
         let (head, body) = response.into_parts();
-        // The step is done, whatever becomes of its body.
-        let body = match AssertUnwindSafe(body.collect()).catch_unwind().await {
-            Ok(body) => body.map_err(|error| error.to_string()),
-            Err(panic) => Err(panic_text(panic.as_ref()).to_owned()),
+        let body = match user_code::run(body.collect()).await {
+            Ok(body) => body.map_err(|error| user_code::text(&error)),
+            Err(panic) => Err(panic.text().to_owned()),
         };
         let body = body.map(|body| Content::of(body.to_bytes().into()));
         let stored = answer::kept_headers(&head.headers);

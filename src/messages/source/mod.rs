@@ -9,8 +9,6 @@ pub(super) mod s3;
 pub(super) mod sns;
 pub(super) mod sqs;
 
-use std::panic::catch_unwind;
-
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,6 +21,7 @@ use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
+use crate::user_code;
 
 /// A service that sends messages to Lambda; `R` is one of them, as `aws_lambda_events` has it.
 pub(super) struct Source<R> {
@@ -187,7 +186,7 @@ fn named(source: &str) -> String {
 /// Reads a record as its source's type. Those are another crate's: should one panic on a record that
 /// nobody thought of, then the record is unreadable, and the others of its batch are not.
 fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Unreadable> {
-    match catch_unwind(|| serde_json::from_str(text)) {
+    match user_code::call(|| serde_json::from_str(text)) {
         Ok(Ok(Object(record))) => Ok(record),
         Ok(Err(error)) => {
             let fault = JsonFault::from(error);

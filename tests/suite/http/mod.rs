@@ -31,6 +31,7 @@ mod leases;
 mod long_lived_server;
 mod on_store;
 mod openapi;
+mod panics;
 mod places;
 mod problems;
 mod reconcile;

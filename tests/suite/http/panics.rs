@@ -1,0 +1,240 @@
+//! User code of an HTTP handler that panics: one test for each row of the table in
+//! `docs/guide/guarantees.md`.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::routing::post as on_post;
+use bytes::Bytes;
+use dynamodb_idempotency::http::{Http, Webhook};
+use dynamodb_idempotency::{Abandoned, Execution, Fingerprint, Reconciled, Transaction};
+use http::{Request, Response};
+use http_body::Frame;
+use lambda_http::{Body, IntoResponse, service_fn};
+use tower::ServiceExt;
+
+use super::event::{Kind, response};
+use super::function::Function;
+use super::message::{is_replay, post, problem};
+use super::site::everywhere;
+use crate::support::effects::{count, debit};
+use crate::support::{Link, Runs, Store, raw};
+
+#[tokio::test]
+async fn a_function_of_the_configuration_that_panics_refuses_the_request() {
+    let changes: [fn(Http) -> Http; 5] = [
+        |http| http.webhook(Webhook::signed(|_, _| panic!("user code"))),
+        |http| http.key(|_| panic!("user code")),
+        |http| http.tenant(|_| -> Option<String> { panic!("user code") }),
+        |http| http.optional_tenant(|_| -> Option<String> { panic!("user code") }),
+        |http| http.fingerprint(|_, _| -> Fingerprint { panic!("user code") }),
+    ];
+    everywhere(async |site| {
+        for change in changes {
+            let api = site.paying(change(site.http())).await;
+            problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
+        }
+        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_has_failed() {
+    everywhere(async |site| {
+        let api = site.serve(site.http(), |_: Request<Bytes>| async { panic!("user code") }).await;
+        problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
+        assert_eq!(site.status("k").await.as_deref(), Some("RELEASED"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_changes_nothing() {
+    type Answer = Result<Reconciled<Response<Bytes>, Response<Bytes>>, Mute>;
+    everywhere(async |site| {
+        site.store.put(raw::abandoned(&site.pk("k"))).await;
+        let before = site.item("k").await;
+        for (is_error, status, kind) in
+            [(false, 500, "HandlerPanicked"), (true, 503, "ReconcileFailed")]
+        {
+            let http = site.http().fingerprint(|_, _| Fingerprint::builder().finish());
+            let http = http.reconcile(move |_: Abandoned| async move {
+                let answer: Answer = if is_error { Err(Mute) } else { panic!("user code") };
+                answer
+            });
+            let api = site.paying(http).await;
+            problem(&api.send(post("k", "{}")).await, status, kind);
+        }
+        assert_eq!((site.item("k").await, site.runs.count()), (before, 0));
+    })
+    .await;
+}
+
+/// An error whose text panics.
+#[derive(Debug)]
+struct Mute;
+
+impl fmt::Display for Mute {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("user code")
+    }
+}
+
+impl std::error::Error for Mute {}
+
+/// A body that panics, or ends with an error whose text does.
+struct Broken {
+    is_error: bool,
+}
+
+impl http_body::Body for Broken {
+    type Data = Bytes;
+    type Error = Mute;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Mute>>> {
+        if self.is_error { Poll::Ready(Some(Err(Mute))) } else { panic!("user code") }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_panics_completes_its_request() {
+    for is_error in [false, true] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let ran = runs.clone();
+        let handler = move || {
+            ran.add();
+            async move { Response::new(axum::body::Body::new(Broken { is_error })) }
+        };
+        let layer = store.idempotency().http("payments").layer();
+        let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
+        let send = async || {
+            let request = post("k", "{}").map(axum::body::Body::from);
+            let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+            Response::from_parts(head, axum::body::to_bytes(body, usize::MAX).await.unwrap())
+        };
+        problem(&send().await, 500, "BodyBroken");
+        problem(&send().await, 500, "AnswerUnavailable");
+        assert_eq!(runs.count(), 1);
+    }
+}
+
+/// An answer whose conversion panics.
+struct Unconvertible;
+
+impl IntoResponse for Unconvertible {
+    fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
+        panic!("user code")
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_conversion_panics_completes_its_request() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let ran = runs.clone();
+    let handler = service_fn(move |_: lambda_http::Request| {
+        ran.add();
+        async { Ok::<_, Infallible>(Unconvertible) }
+    });
+    let function = Function::new(store.idempotency().http("payments").wrap(handler));
+    let send = async || response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
+    problem(&send().await, 500, "BodyBroken");
+    problem(&send().await, 500, "AnswerUnavailable");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_function_that_panics_at_an_answer_completes_its_request() {
+    let changes: [fn(Http) -> Http; 2] = [
+        |http| http.stored(|_| panic!("user code")),
+        |http| http.on_store(|_| panic!("user code")),
+    ];
+    for change in changes {
+        everywhere(async |site| {
+            let api = site.paying(change(site.http())).await;
+            assert_eq!(api.send(post("k", "{}")).await.status(), 201);
+            problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+            assert_eq!(site.runs.count(), 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_whose_change_panics_is_an_error_and_stays_stored() {
+    everywhere(async |site| {
+        let fine = site.paying(site.http()).await;
+        let first = fine.send(post("k", "{}")).await;
+        let stored = site.item("k").await;
+        let api = site.paying(site.http().on_replay(|_| panic!("user code"))).await;
+        problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        assert_eq!((site.item("k").await, site.runs.count()), (stored, 1));
+        let repeat = fine.send(post("k", "{}")).await;
+        assert!(is_replay(&repeat) && repeat.body() == first.body());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_renderer_that_panics_is_replaced_by_the_default() {
+    everywhere(async |site| {
+        let api = site.paying(site.http().problem(|_| panic!("user code"))).await;
+        problem(&api.send(post("", "{}")).await, 400, "KeyInvalid");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_whose_on_condition_failed_panics_writes_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    store.deposit("alice", 1).await;
+    let table = store.table().to_owned();
+    let handler = service_fn(move |_: lambda_http::Request| {
+        let items = [count(&table, "effect"), debit(&table, "alice", 5)];
+        let transaction = Transaction::new(Response::new(Body::Empty)).items(items);
+        let transaction = transaction.on_condition_failed(|_| panic!("user code"));
+        async { Ok::<_, Infallible>(transaction) }
+    });
+    let function = Function::new(store.over(&link).http("transfers").wrap_transaction(handler));
+    let answer = response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
+    problem(&answer, 500, "HandlerPanicked");
+    assert_eq!((store.counted("effect").await, store.item("transfers#k").await), (0, None));
+}
+
+/// A response whose conversion panics, from a step that has happened.
+#[tokio::test]
+async fn a_step_whose_conversion_panics_never_runs_again() {
+    struct Unconvertible;
+    impl axum::response::IntoResponse for Unconvertible {
+        fn into_response(self) -> axum::response::Response {
+            panic!("user code")
+        }
+    }
+    let (store, effects) = (Store::open().await, Runs::default());
+    let counted = effects.clone();
+    let handler = move |execution: Execution| {
+        let effects = counted.clone();
+        async move {
+            let work = async {
+                effects.add();
+                Ok::<_, Infallible>(Unconvertible)
+            };
+            let answer = execution.step_into_response("charge", work).await;
+            answer.map_err(axum::response::IntoResponse::into_response)
+        }
+    };
+    let layer = store.idempotency().http("payments").layer();
+    let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
+    for _ in 0..3 {
+        let request = post("k", "{}").map(axum::body::Body::from);
+        let answer = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 500);
+    }
+    assert_eq!(effects.count(), 1);
+}

@@ -1,0 +1,299 @@
+//! User code that panics: before the handler runs nothing has happened, after it has returned its effect has.
+//! One test for each row of the table in `docs/guide/guarantees.md`; `http/panics.rs` has those of HTTP.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+
+use dynamodb_idempotency::{
+    AnswerCodec, CodecError, CommitError, ErrorKind, Failure, InvalidTransaction, Operation,
+    Reconciled, RunError, StepError, Transaction, TransactionError,
+};
+use futures::FutureExt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::support::effects::{count, debit};
+use crate::support::{Act, Link, Runs, Store, kind, raw};
+
+/// Its serialization panics.
+#[derive(Clone, Debug, Deserialize)]
+struct Unwritable;
+
+impl Serialize for Unwritable {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("user code")
+    }
+}
+
+/// Its deserialization panics.
+#[derive(Clone, Debug, Serialize)]
+struct Unreadable;
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("user code")
+    }
+}
+
+/// Its text panics.
+#[derive(Debug)]
+struct Mute;
+
+impl fmt::Display for Mute {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("user code")
+    }
+}
+
+impl std::error::Error for Mute {}
+
+/// The panic goes on in the caller.
+async fn panics<F: Future>(call: F) {
+    let panic = AssertUnwindSafe(call).catch_unwind().await.err().expect("a panic");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"user code"));
+}
+
+fn retained(operation: Operation<'_>) -> Operation<'_> {
+    operation.policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_has_failed() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let operation = || idempotency.operation("charge").key("k");
+    panics(operation().run(async |_| -> Result<(), String> { panic!("user code") })).await;
+    assert!(store.is_released("charge#k").await);
+    panics(retained(operation()).run(async |_| -> Result<(), String> { panic!("user code") }))
+        .await;
+    assert_eq!(store.status("charge#k").await.as_deref(), Some("FAILED"));
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_changes_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let idempotency = store.over(&link);
+    let hook = async |_| -> Result<Reconciled<u32, String>, String> { panic!("user code") };
+    let operation = idempotency.operation("charge").key("k").reconcile(hook);
+    panics(operation.run(async |_| Ok::<u32, String>(1))).await;
+    assert_eq!(store.record("charge#k").await, raw::abandoned("charge#k"));
+}
+
+#[tokio::test]
+async fn an_answer_whose_serialization_panics_completes_its_operation() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let run = || {
+        idempotency.operation("charge").key("k").run(async |_| {
+            runs.add();
+            Ok::<_, String>(Unwritable)
+        })
+    };
+    run().await.unwrap();
+    assert_eq!(store.status("charge#k").await.as_deref(), Some("COMPLETED"));
+    assert_eq!((kind(run().await), runs.count()), (ErrorKind::AnswerUnavailable, 1));
+}
+
+#[tokio::test]
+async fn an_error_whose_serialization_panics_is_kept_without_its_text() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let run = || {
+        let operation = idempotency.operation("charge").key("k").replay_errors::<Unwritable>();
+        operation.run(async |_| {
+            runs.add();
+            Err::<(), _>(Unwritable)
+        })
+    };
+    assert!(matches!(run().await, Err(RunError::Handler(_))));
+    assert_eq!((kind(run().await), runs.count()), (ErrorKind::Failed, 1));
+}
+
+#[tokio::test]
+async fn a_hooks_answer_whose_serialization_panics_completes_the_operation() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    store.put(raw::abandoned("charge#k")).await;
+    let idempotency = store.idempotency();
+    let run = || {
+        let hook = async |_| Ok::<_, String>(Reconciled::Completed(Unwritable));
+        let operation = idempotency.operation("charge").key("k").reconcile(hook);
+        operation.run(async |_| {
+            runs.add();
+            Ok::<_, String>(Unwritable)
+        })
+    };
+    run().await.unwrap();
+    assert_eq!((kind(run().await), runs.count()), (ErrorKind::AnswerUnavailable, 0));
+}
+
+#[tokio::test]
+async fn a_step_whose_result_panics_when_it_is_serialized_never_runs_again() {
+    let (store, effects) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let attempt = async || {
+        let run = idempotency.operation("charge").key("k").run(async |execution| {
+            let work = async {
+                effects.add();
+                Ok::<_, Infallible>(Unwritable)
+            };
+            execution.step("charge", work).await
+        });
+        let Err(RunError::Handler(error)) = run.await else { panic!("the step's error") };
+        error
+    };
+    let StepError::NotStored(error) = attempt().await else { panic!("the step has run") };
+    assert_eq!(error.kind(), ErrorKind::AnswerUnavailable);
+    for _ in 0..2 {
+        let StepError::NotRun(error) = attempt().await else { panic!("the step ran again") };
+        assert_eq!(error.kind(), ErrorKind::AnswerUnavailable);
+    }
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_panics_when_it_is_serialized_is_not_sent() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let run = idempotency.operation("charge").key("k").run(async |execution| {
+        execution.commit(&Unwritable, [count(store.table(), "effect")]).await
+    });
+    let Err(RunError::Handler(CommitError::Invalid(invalid))) = run.await else {
+        panic!("a commit that is not sent");
+    };
+    assert!(matches!(invalid, InvalidTransaction::AnswerNotSerializable(_)), "{invalid}");
+    assert_eq!(link.wire.count("TransactWriteItems"), 0);
+}
+
+#[tokio::test]
+async fn a_transaction_whose_answer_panics_when_it_is_serialized_is_not_sent() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let items = [count(store.table(), "effect")];
+    let run = idempotency
+        .operation("charge")
+        .key("k")
+        .run_transaction(async || Ok::<_, Infallible>(Transaction::new(Unwritable).items(items)));
+    let Err(TransactionError::Invalid(invalid)) = run.await else { panic!("it is not sent") };
+    assert!(matches!(invalid, InvalidTransaction::AnswerNotSerializable(_)), "{invalid}");
+    assert_eq!(link.wire.requests(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_transaction_whose_closure_panics_writes_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let operation = idempotency.operation("charge").key("k");
+    let build = async || -> Result<Transaction<u32>, Infallible> { panic!("user code") };
+    panics(operation.run_transaction(build)).await;
+    assert_eq!(link.wire.requests(), [""; 0]);
+}
+
+/// An earlier try of the transaction may be delayed: no panic leaves it in doubt.
+#[tokio::test]
+async fn a_transaction_whose_on_condition_failed_panics_is_not_applied_later() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    store.deposit("alice", 1).await;
+    let idempotency = store.over(&link);
+    link.wire.next("TransactWriteItems", Act::LoseRequest);
+    let operation = idempotency.operation("charge").key("k");
+    let items = [count(store.table(), "effect"), debit(store.table(), "alice", 5)];
+    let transaction = Transaction::new(1).items(items);
+    let transaction = transaction.on_condition_failed(|_| panic!("user code"));
+    panics(operation.run_transaction(async || Ok::<_, Infallible>(transaction))).await;
+    // The write that keeps a delayed copy of the first try from being applied.
+    assert_eq!(store.status("charge#k").await.as_deref(), Some("RELEASED"));
+    assert_eq!(store.counted("effect").await, 0);
+}
+
+/// Each way in which a codec can panic.
+#[derive(Clone, Copy)]
+enum Broken {
+    Encode,
+    EncodeError,
+    Decode,
+    DecodeError,
+}
+
+impl AnswerCodec for Broken {
+    fn encode(&self, _: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        match self {
+            Self::Encode => panic!("user code"),
+            Self::EncodeError => Err(Mute.into()),
+            Self::Decode | Self::DecodeError => Ok(plain),
+        }
+    }
+
+    fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+        match self {
+            Self::Decode => panic!("user code"),
+            Self::DecodeError => Err(Mute.into()),
+            Self::Encode | Self::EncodeError => Ok(encoded),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_codec_panics_completes_its_operation() {
+    for broken in [Broken::Encode, Broken::EncodeError, Broken::Decode, Broken::DecodeError] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = store.builder(&link).answer_codec(broken).build().unwrap();
+        let run = || {
+            let operation = idempotency.operation("charge").key("k");
+            operation.run(async |_| Ok::<_, String>(runs.add()))
+        };
+        assert_eq!(run().await.unwrap(), 1);
+        assert_eq!((kind(run().await), runs.count()), (ErrorKind::AnswerUnavailable, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_commit_whose_codec_panics_is_not_sent() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.builder(&link).answer_codec(Broken::Encode).build().unwrap();
+    let run = idempotency
+        .operation("charge")
+        .key("k")
+        .run(async |execution| execution.commit(&1, [count(store.table(), "effect")]).await);
+    let Err(RunError::Handler(CommitError::Invalid(invalid))) = run.await else {
+        panic!("a commit that is not sent");
+    };
+    assert!(matches!(invalid, InvalidTransaction::AnswerNotEncoded(_)), "{invalid}");
+    assert_eq!(link.wire.count("TransactWriteItems"), 0);
+}
+
+#[tokio::test]
+async fn a_stored_answer_whose_deserialization_panics_stays_stored() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let run = || {
+        idempotency.operation("charge").key("k").run(async |_| {
+            runs.add();
+            Ok::<_, String>(Unreadable)
+        })
+    };
+    run().await.unwrap();
+    let stored = store.record("charge#k").await;
+    panics(run()).await;
+    assert_eq!((store.record("charge#k").await, runs.count()), (stored, 1));
+}
+
+#[tokio::test]
+async fn a_steps_result_whose_deserialization_panics_stays_stored() {
+    let (store, effects) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let attempt = || {
+        retained(idempotency.operation("charge").key("k")).run(async |execution| {
+            let work = async {
+                effects.add();
+                Ok::<_, Infallible>(Unreadable)
+            };
+            execution.step("charge", work).await.map_err(|_| "a step's error")?;
+            Err::<(), _>("later")
+        })
+    };
+    attempt().await.unwrap_err();
+    panics(attempt()).await;
+    panics(attempt()).await;
+    assert_eq!(effects.count(), 1);
+}
