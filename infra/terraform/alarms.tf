@@ -1,13 +1,17 @@
-# What to be told of: docs/signals.md, and docs/guide/deploy.md under "Alarms". A store that cannot
-# be reached is an answer of HTTP 5xx, and no error of the function: watch your API's 5xx as well.
+# docs/guide/deploy.md, "Alarms". To Lambda, an answer of HTTP 5xx is a success: watch your API's 5xx as well.
 
 locals {
-  namespace = "DynamoDbIdempotency"
+  namespace      = "DynamoDbIdempotency"
+  function_names = [for service in var.services : service.function_name if service.function_name != null]
+  log_groups     = { for name, service in var.services : name => service.log_group_name if service.log_group_name != null }
+  # Servers have no invocations: their calls are counted in their logs.
+  servers = [for name, service in var.services : name if service.function_name == null]
+  actions = { page = var.page_actions, ticket = var.ticket_actions }
 
-  # Each signal in each function's log.
   filters = {
-    for pair in setproduct(keys(module.contract.signals), keys(var.functions)) :
-    "${pair[0]}-${pair[1]}" => { signal = pair[0], log_group_name = var.functions[pair[1]].log_group_name }
+    for pair in setproduct(keys(module.contract.patterns), keys(local.log_groups)) :
+    "${pair[0]}-${pair[1]}" => { name = pair[0], log_group_name = local.log_groups[pair[1]] }
+    if pair[0] != "Calls" || contains(local.servers, pair[1])
   }
 }
 
@@ -16,21 +20,21 @@ resource "aws_cloudwatch_log_metric_filter" "signal" {
 
   name           = "${var.name}-${each.key}"
   log_group_name = each.value.log_group_name
-  pattern        = module.contract.signals[each.value.signal].pattern
+  pattern        = module.contract.patterns[each.value.name]
 
   metric_transformation {
     namespace     = local.namespace
-    name          = "${var.name}-${each.value.signal}"
+    name          = "${var.name}-${each.value.name}"
     value         = "1"
     default_value = "0"
   }
 }
 
-resource "aws_cloudwatch_metric_alarm" "signal" {
-  for_each = module.contract.signals
+resource "aws_cloudwatch_metric_alarm" "page" {
+  for_each = length(local.log_groups) > 0 ? module.contract.pages : {}
 
   alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = each.value.description
+  alarm_description   = each.value
   namespace           = local.namespace
   metric_name         = "${var.name}-${each.key}"
   statistic           = "Sum"
@@ -39,26 +43,26 @@ resource "aws_cloudwatch_metric_alarm" "signal" {
   threshold           = 0
   evaluation_periods  = 1
   treat_missing_data  = "notBreaching"
-  alarm_actions       = var.alarm_actions
-  ok_actions          = var.alarm_actions
+  alarm_actions       = var.page_actions
+  ok_actions          = var.page_actions
 }
 
-resource "aws_cloudwatch_metric_alarm" "sum" {
+resource "aws_cloudwatch_metric_alarm" "expression" {
   for_each = module.watch.alarms
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.description
   comparison_operator = "GreaterThanThreshold"
-  threshold           = 0
+  threshold           = each.value.threshold
   evaluation_periods  = each.value.evaluation_periods
   datapoints_to_alarm = each.value.datapoints_to_alarm
   treat_missing_data  = "notBreaching"
-  alarm_actions       = var.alarm_actions
-  ok_actions          = var.alarm_actions
+  alarm_actions       = local.actions[each.value.severity]
+  ok_actions          = local.actions[each.value.severity]
 
   metric_query {
-    id          = "sum"
-    expression  = "SUM([${join(", ", [for index, _ in each.value.metrics : "m${index}"])}])"
+    id          = "result"
+    expression  = each.value.expression
     label       = each.key
     return_data = true
   }
@@ -67,7 +71,7 @@ resource "aws_cloudwatch_metric_alarm" "sum" {
     for_each = each.value.metrics
 
     content {
-      id = "m${metric_query.key}"
+      id = metric_query.key
 
       metric {
         namespace   = metric_query.value.namespace
@@ -80,12 +84,12 @@ resource "aws_cloudwatch_metric_alarm" "sum" {
   }
 }
 
-# How calls end, for the dashboard, of functions that log as JSON.
+# How calls end, for the dashboard.
 resource "aws_cloudwatch_log_metric_filter" "outcomes" {
-  for_each = var.functions
+  for_each = local.log_groups
 
   name           = "${var.name}-Outcomes-${each.key}"
-  log_group_name = each.value.log_group_name
+  log_group_name = each.value
   pattern        = module.contract.outcomes_pattern
 
   metric_transformation {

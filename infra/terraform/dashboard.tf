@@ -7,7 +7,9 @@ module "watch" {
 
   region         = local.region
   table_name     = local.table_name
-  function_names = [for function in var.functions : function.function_name]
+  function_names = local.function_names
+  counts_calls   = length(setintersection(local.servers, keys(local.log_groups))) > 0
+  signals        = [local.namespace, var.name]
   outcomes       = [local.namespace, "${var.name}-Outcomes"]
 }
 

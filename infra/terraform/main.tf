@@ -59,19 +59,19 @@ module "operators" {
 
 module "grant" {
   source   = "./modules/contract"
-  for_each = var.functions
+  for_each = var.services
 
   table_arn   = local.table_arn
   kms_key_arn = var.kms_key_arn
   scopes      = each.value.scopes
 }
 
-resource "aws_iam_role_policy" "function" {
-  for_each = var.functions
+resource "aws_iam_role_policy" "service" {
+  for_each = var.services
 
   name   = "idempotency"
   role   = each.value.role_name
-  policy = module.grant[each.key].function_policy
+  policy = module.grant[each.key].service_policy
 }
 
 resource "aws_iam_role_policy" "inspector" {

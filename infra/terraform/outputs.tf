@@ -1,5 +1,5 @@
 output "table_name" {
-  description = "For the functions' variable IDEMPOTENCY_TABLE."
+  description = "For the variable IDEMPOTENCY_TABLE."
   value       = local.table_name
 }
 
@@ -11,7 +11,7 @@ output "table_arn" {
 output "alarm_names" {
   description = "All alarms; a deployment can go back on them."
   value = concat(
-    [for alarm in aws_cloudwatch_metric_alarm.signal : alarm.alarm_name],
-    [for alarm in aws_cloudwatch_metric_alarm.sum : alarm.alarm_name],
+    [for alarm in aws_cloudwatch_metric_alarm.page : alarm.alarm_name],
+    [for alarm in aws_cloudwatch_metric_alarm.expression : alarm.alarm_name],
   )
 }

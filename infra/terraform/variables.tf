@@ -9,22 +9,23 @@ variable "existing_table_name" {
   description = "A table of this account and region that is there, restored or shared. Without it the module makes one."
 }
 
-variable "functions" {
+variable "services" {
   type = map(object({
-    function_name  = string
     role_name      = string
-    log_group_name = string
     scopes         = list(list(string))
+    function_name  = optional(string)
+    log_group_name = optional(string)
   }))
   description = <<-TEXT
-    The functions that use the table, by a name of yours. Each may keep the records of its scopes, and
-    of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]]. Its log group
-    is where most of what is alarmed on is told.
+    The functions and servers that use the table, by a name of yours. Each may keep the records of its
+    scopes, and of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]].
+    A function has a function_name; a server has none, and its role is that of its task or pod. Most
+    alarms count lines in the log group; without one, watch the metrics (infra/servers).
   TEXT
 
   validation {
-    condition     = alltrue([for function in var.functions : length(function.scopes) > 0])
-    error_message = "A function has no scope: a grant for every record is no least privilege."
+    condition     = alltrue([for service in var.services : length(service.scopes) > 0])
+    error_message = "A service has no scope: a grant for every record is no least privilege."
   }
 }
 
@@ -58,8 +59,14 @@ variable "point_in_time_recovery" {
   description = "Whether the table can be restored to any second of the last 35 days."
 }
 
-variable "alarm_actions" {
+variable "page_actions" {
   type        = list(string)
   default     = []
-  description = "ARNs, of an SNS topic say, that hear of an alarm and of its end."
+  description = "ARNs, of an SNS topic say, that are notified of a page and of its end: somebody has to act."
+}
+
+variable "ticket_actions" {
+  type        = list(string)
+  default     = []
+  description = "ARNs that are notified of a ticket and of its end: a rate above a threshold."
 }

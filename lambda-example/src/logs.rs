@@ -21,8 +21,8 @@ pub fn write_logs() {
     logs(format.as_deref(), level.as_deref(), io::stdout).init();
 }
 
-/// A log of this format, from this level on. The words of a line stand as they are, without colours:
-/// filters look for them.
+/// A log of this format, from this level on. Each line has its target, by which an alarm tells the
+/// crate's errors from the handler's, and no colors.
 pub fn logs<W>(
     format: Option<&str>,
     level: Option<&str>,
@@ -33,7 +33,6 @@ where
 {
     let logs = tracing_subscriber::fmt()
         .with_max_level(level_of(level))
-        .with_target(false)
         .with_ansi(false)
         .without_time()
         .with_writer(writer);

@@ -19,7 +19,8 @@
 //! # Ok(()) });
 //! ```
 //!
-//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07, and Stripe's if the draft
+//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07 (expired on 2026-04-18), and
+//! Stripe's if the draft
 //! leaves the choice:
 //!
 //! 1. `POST` and `PATCH` are made idempotent; other methods pass through unchanged.

@@ -76,7 +76,9 @@ impl<R> MessageKey<R> {
         Self::by(rule, move |message, _| member(&message.payload, &pointer))
     }
 
-    /// The source's own id of the message:
+    /// The source's own id of the message. It only tells deliveries of one message from other
+    /// messages. Prefer a key from the message: an SQS redrive (`StartMessageMoveTask`), for example,
+    /// makes new messages with new ids, and one that had run runs again.
     ///
     /// | source | id |
     /// |---|---|

@@ -200,3 +200,40 @@ fn the_setup_policy_of_the_page_grants_what_create_table_and_doctor_need() {
     });
     assert_eq!(actions(&setup[0]), needs.collect());
 }
+
+const PROMETHEUS: &str = include_str!("../../infra/servers/prometheus.yml");
+const CLOUDWATCH: &str = include_str!("../../infra/servers/cloudwatch.yaml");
+const SIGNALS: &str = include_str!("../../docs/signals.md");
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+#[test]
+fn alarms_for_servers_are_on_metrics_that_exist() {
+    use dynamodb_idempotency::signals;
+
+    let known = [signals::EXECUTIONS, signals::TAKEOVERS, signals::STORE_SECONDS];
+    for text in [PROMETHEUS, CLOUDWATCH] {
+        let named: Vec<_> = words(text).filter(|word| word.starts_with("idempotency_")).collect();
+        assert!(named.len() > 3, "{named:?}");
+        for name in named {
+            // Of a histogram, Prometheus has the number of values under this name.
+            assert!(known.contains(&name.trim_end_matches("_count")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn alarms_for_servers_are_on_outcomes_that_exist() {
+    let quoted = PROMETHEUS.split("outcome=").skip(1).flat_map(|rest| {
+        rest.trim_start_matches('~').split('"').nth(1).unwrap_or_default().split('|')
+    });
+    let listed = CLOUDWATCH.split("{ Name: outcome, Value: ").skip(1);
+    let listed = listed.map(|rest| rest.split(' ').next().unwrap_or_default());
+    let outcomes: BTreeSet<_> = quoted.chain(listed).collect();
+    assert!(outcomes.len() > 8, "{outcomes:?}");
+    for outcome in outcomes {
+        assert!(SIGNALS.contains(&format!("\n| `{outcome}` | ")), "{outcome}");
+    }
+}

@@ -44,6 +44,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     Ok(infra.install_python()?
         && infra.install_node(&infra.cdk, "npm.lock")?
         && infra.check_sam()?
+        && infra.check_servers()?
         && infra.check_cdk()?
         && infra.check_jsii()?)
 }
@@ -154,6 +155,20 @@ impl Infra {
         }
         let (is_translated, translated) = self.translate(template)?;
         Ok(is_translated && succeeds(self.python_tool("cfn-lint").arg(translated))?)
+    }
+
+    /// The alarms for servers. Prometheus's own program tests its rules, where it is installed.
+    fn check_servers(&self) -> Result<bool> {
+        let template = Path::new("../servers/cloudwatch.yaml");
+        if !succeeds(self.python_tool("cfn-lint").arg(template))? {
+            return Ok(false);
+        }
+        let servers = self.sam.join("../servers");
+        if command("promtool", &servers).arg("--version").output().is_err() {
+            println!("    this machine has no promtool: the rules for Prometheus are not tested");
+            return Ok(true);
+        }
+        succeeds(command("promtool", &servers).args(["test", "rules", "prometheus.test.yml"]))
     }
 
     /// The tests are over both: they read what `check_sam` has translated.

@@ -44,8 +44,8 @@ interface Part {
 /** How clients reach the API. */
 interface Endpoint {
   readonly url: string;
-  /** Answers of 5xx in a minute. */
-  readonly serverErrors: cloudwatch.IMetric;
+  /** Answers in a minute: those of 5xx, and all. */
+  readonly answers: { readonly errors: cloudwatch.IMetric; readonly all: cloudwatch.IMetric };
 }
 
 /** The payments API and the consumer of payment events of `lambda-example`, on one table. */
@@ -73,14 +73,15 @@ export class PaymentsStack extends Stack {
     const { queue, deadLetters } = this.queues();
     const consumer = this.paymentEvents(queue);
     this.operators(queue, deadLetters);
-    const { url, serverErrors } = this.endpoint(api);
+    const { url, answers } = this.endpoint(api);
     const watch = new Watch(this, "Watch", {
       table: this.idempotency,
       functions: [api, consumer],
-      serverErrors,
+      answers,
       queue,
       deadLetters,
-      actions: this.actions(),
+      pageActions: this.actions("AlarmTopic", this.settings.alarmTopicArn),
+      ticketActions: this.actions("TicketTopic", this.settings.ticketTopicArn),
     });
     this.shiftTraffic([api, consumer], watch.ofVersions);
 
@@ -226,7 +227,8 @@ export class PaymentsStack extends Stack {
     const minute = { period: Duration.minutes(1), statistic: "Sum" };
     if (this.settings.endpoint === "function-url") {
       const { url } = live.addFunctionUrl({ authType: lambda.FunctionUrlAuthType.AWS_IAM });
-      return { url, serverErrors: fn.metric("Url5xxCount", minute) };
+      const answers = { errors: fn.metric("Url5xxCount", minute), all: fn.metric("UrlRequestCount", minute) };
+      return { url, answers };
     }
     const api = new apigateway.HttpApi(this, "HttpApi", {
       defaultIntegration: new HttpLambdaIntegration("Payments", live),
@@ -243,7 +245,8 @@ export class PaymentsStack extends Stack {
         destination: new apigateway.LogGroupLogDestination(this.logGroup("HttpApiLogs")),
       },
     });
-    return { url: api.apiEndpoint, serverErrors: api.metricServerError(minute) };
+    const all = api.metricCount({ ...minute, statistic: "SampleCount" });
+    return { url: api.apiEndpoint, answers: { errors: api.metricServerError(minute), all } };
   }
 
   /** Who of the account may take these roles, its own policies say. */
@@ -322,9 +325,7 @@ export class PaymentsStack extends Stack {
     }
   }
 
-  private actions(): cloudwatch.IAlarmAction[] {
-    const { alarmTopicArn } = this.settings;
-    if (alarmTopicArn === undefined) return [];
-    return [new SnsAction(sns.Topic.fromTopicArn(this, "AlarmTopic", alarmTopicArn))];
+  private actions(id: string, topicArn: string | undefined): cloudwatch.IAlarmAction[] {
+    return topicArn === undefined ? [] : [new SnsAction(sns.Topic.fromTopicArn(this, id, topicArn))];
   }
 }

@@ -34,8 +34,10 @@ export interface Settings {
   readonly kmsKeyArn: string | undefined;
   /** Days until log events are deleted. */
   readonly logRetentionDays: number;
-  /** The SNS topic that hears of alarms. */
+  /** The SNS topic for pages. */
   readonly alarmTopicArn: string | undefined;
+  /** The SNS topic for tickets. */
+  readonly ticketTopicArn: string | undefined;
 }
 
 /**
@@ -78,5 +80,6 @@ export function settings(node: Node): Settings {
     kmsKeyArn: text("kmsKeyArn"),
     logRetentionDays: number("logRetentionDays", 1, 30),
     alarmTopicArn: text("alarmTopicArn"),
+    ticketTopicArn: text("ticketTopicArn"),
   };
 }

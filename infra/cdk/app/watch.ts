@@ -28,12 +28,14 @@ const OUTCOMES = [
 export interface WatchProps {
   readonly table: IIdempotencyTable;
   readonly functions: readonly { readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
-  /** Answers of 5xx that the API gave, in a minute. */
-  readonly serverErrors: cloudwatch.IMetric;
+  /** The API's answers in a minute: those of 5xx, and all. */
+  readonly answers: { readonly errors: cloudwatch.IMetric; readonly all: cloudwatch.IMetric };
   readonly queue: sqs.Queue;
   readonly deadLetters: sqs.Queue;
-  /** When an alarm goes to ALARM, and when it comes back. */
-  readonly actions: cloudwatch.IAlarmAction[];
+  /** When a page goes to ALARM, and when it comes back. */
+  readonly pageActions: cloudwatch.IAlarmAction[];
+  /** When a ticket does. */
+  readonly ticketActions: cloudwatch.IAlarmAction[];
 }
 
 /** The alarms and the dashboard of the stack. */
@@ -47,44 +49,49 @@ export class Watch extends Construct {
       table: props.table,
       logGroups: props.functions.map(({ logGroup }) => logGroup),
       functions: props.functions.map(({ fn }) => fn),
-      actions: props.actions,
+      pageActions: props.pageActions,
+      ticketActions: props.ticketActions,
     });
-    const serverErrors = this.alarm("ServerErrorsAlarm", props, {
-      alarmDescription: "The payments API answers with HTTP 5xx.",
-      metric: props.serverErrors,
-      threshold: 0,
+    const failed = new cloudwatch.MathExpression({
+      expression: "100 * errors / requests",
+      label: "Answers of 5xx",
+      ...MINUTE,
+      usingMetrics: { errors: props.answers.errors, requests: props.answers.all },
+    });
+    this.alarm("MostAnswersFailAlarm", props.pageActions, {
+      alarmDescription: "More than half of the payments API's answers are HTTP 5xx.",
+      metric: failed,
+      threshold: 50,
+      evaluationPeriods: 5,
+      datapointsToAlarm: 3,
+    });
+    const answersFail = this.alarm("AnswersFailAlarm", props.ticketActions, {
+      alarmDescription: "More than 5 of 100 of the payments API's answers are HTTP 5xx.",
+      metric: failed,
+      threshold: 5,
       evaluationPeriods: 5,
       datapointsToAlarm: 2,
     });
-    this.alarm("DeadLettersAlarm", props, {
+    this.alarm("DeadLettersAlarm", props.ticketActions, {
       alarmDescription:
         "Payment events were given up after five tries and wait in the dead-letter queue.",
       metric: props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
       threshold: 0,
       evaluationPeriods: 1,
     });
-    this.alarm("OldestMessageAlarm", props, {
+    this.alarm("OldestMessageAlarm", props.ticketActions, {
       alarmDescription: "A payment event has waited in the queue for more than ten minutes.",
       metric: props.queue.metricApproximateAgeOfOldestMessage(MINUTE),
       threshold: 600,
       evaluationPeriods: 1,
     });
-    this.ofVersions = [
-      alarms.functionErrors!,
-      alarms.leaseLost,
-      alarms.leaseExpired,
-      alarms.unconfirmed,
-      alarms.failOpen,
-      alarms.storeError,
-      alarms.errorLines,
-      serverErrors,
-    ];
+    this.ofVersions = [...alarms.ofVersions, answersFail];
     this.dashboard(props, alarms);
   }
 
   private alarm(
     id: string,
-    { actions }: WatchProps,
+    actions: cloudwatch.IAlarmAction[],
     alarm: Omit<cloudwatch.AlarmProps, "comparisonOperator">,
   ): cloudwatch.Alarm {
     const made = new cloudwatch.Alarm(this, id, {

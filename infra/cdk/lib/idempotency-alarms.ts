@@ -5,16 +5,7 @@ import * as logs from "aws-cdk-lib/aws-logs";
 import { Construct } from "constructs";
 
 import type { IIdempotencyTable } from "./idempotency-table";
-import {
-  ERROR_LINES,
-  FAIL_OPEN,
-  LEASE_EXPIRED,
-  LEASE_LOST,
-  type Signal,
-  STORE_ERROR,
-  SWITCHED_OFF,
-  UNCONFIRMED,
-} from "./signals";
+import { CALLS, ERROR_LINES, FAILED, PAGES, type Signal } from "./signals";
 
 const NAMESPACE = "DynamoDbIdempotency";
 
@@ -23,90 +14,87 @@ const OUTCOME = "$.fields.outcome";
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
-/** Of five minutes, two: what fixes itself at once wakes nobody. */
-const TWO_OF_FIVE = { evaluationPeriods: 5, datapointsToAlarm: 2 };
-const AT_ONCE = { evaluationPeriods: 1 };
+/** One is enough. */
+const ONCE = { threshold: 0, evaluationPeriods: 1 };
+/** More than half, in three of five minutes. */
+const MOST = { threshold: 50, evaluationPeriods: 5, datapointsToAlarm: 3 };
+/** More than 5 in 100, in two of five minutes. */
+const SOME = { threshold: 5, evaluationPeriods: 5, datapointsToAlarm: 2 };
+/** More than ten a minute, in two of five: what the SDK's retries absorb is not reported. */
+const TEN_A_MINUTE = { threshold: 10, evaluationPeriods: 5, datapointsToAlarm: 2 };
+
+type Condition = Pick<cloudwatch.AlarmProps, "threshold" | "evaluationPeriods" | "datapointsToAlarm">;
 
 export interface IdempotencyAlarmsProps {
   /** The table whose throttles and errors are watched. */
   readonly table: IIdempotencyTable;
 
   /**
-   * The log groups of the functions that use it: most of what is watched is a line of theirs, of
-   * the level INFO or above.
+   * The log groups of what uses it, with lines that are JSON, from INFO on. Most alarms count lines
+   * in them.
    */
   readonly logGroups: logs.ILogGroup[];
 
   /**
-   * The functions that use it. Their errors and throttles are watched, together.
+   * The functions that use it. Their errors and throttles are watched, together, and failed calls are
+   * compared with their invocations.
    *
-   * @default - none: there are no alarms `functionErrors` and `functionThrottles`
+   * @default - none: failed calls are compared with the calls that are logged, which are all calls if
+   * the code asks for first runs (`Builder::log_first_runs`)
    */
   readonly functions?: lambda.IFunction[];
 
   /**
-   * What happens when an alarm goes to ALARM, and when it comes back to OK.
+   * What happens when a page goes to ALARM, and when it returns to OK.
    *
    * @default - nothing but the alarm's own state
    */
-  readonly actions?: cloudwatch.IAlarmAction[];
+  readonly pageActions?: cloudwatch.IAlarmAction[];
+
+  /**
+   * What happens when a ticket goes to ALARM, and when it returns to OK.
+   *
+   * @default - nothing but the alarm's own state
+   */
+  readonly ticketActions?: cloudwatch.IAlarmAction[];
 }
 
 /**
- * Alarms that mean something for idempotency: what `docs/signals.md` says to alarm on, the table's
- * throttles and errors, the functions' errors and throttles.
+ * The alarms of `docs/guide/deploy.md`. A page means that answers may be wrong or lost, or that most
+ * calls fail. A ticket is a rate above a threshold.
  *
- * A store that cannot be reached is an answer of HTTP 5xx, and no error of the function: watch the
- * API's 5xx as well.
+ * To Lambda, an answer of HTTP 5xx is a success: watch your API's 5xx as well.
  */
 export class IdempotencyAlarms extends Construct {
-  /** Callers get errors, nothing runs. Two minutes out of five. */
-  public readonly throttles: cloudwatch.Alarm;
-  /** As `throttles`, by DynamoDB's own errors (HTTP 5xx). */
-  public readonly systemErrors: cloudwatch.Alarm;
-  /** A handler outlived its lease and another one owned its key: it may have run twice. */
-  public readonly leaseLost: cloudwatch.Alarm;
-  /** A handler was stopped at the end of its lease: its effect may have happened in part. */
-  public readonly leaseExpired: cloudwatch.Alarm;
-  /** A handler ran and DynamoDB did not confirm its end: it may run again. */
-  public readonly unconfirmed: cloudwatch.Alarm;
-  /** Handlers ran without a record, by `Outage::Open`. */
-  public readonly failOpen: cloudwatch.Alarm;
-  /** The kill switch is on. */
-  public readonly switchedOff: cloudwatch.Alarm;
-  /** Calls ended with DynamoDB out of reach. */
-  public readonly storeError: cloudwatch.Alarm;
-  /** A function has logged an error, whichever. */
-  public readonly errorLines: cloudwatch.Alarm;
-  /** Invocations that ended with an error: a panic, a timeout, too little memory. */
-  public readonly functionErrors: cloudwatch.Alarm | undefined;
-  /** Invocations that Lambda refused for want of concurrency. Two minutes out of five. */
-  public readonly functionThrottles: cloudwatch.Alarm | undefined;
-  /** All of them. */
-  public readonly alarms: cloudwatch.Alarm[];
+  /** Somebody has to act. */
+  public readonly pages: cloudwatch.Alarm[] = [];
+  /** Somebody has to look. */
+  public readonly tickets: cloudwatch.Alarm[] = [];
+  /** Those that a new version of the code may raise: for a deployment that rolls back on them. */
+  public readonly ofVersions: cloudwatch.Alarm[] = [];
 
   constructor(scope: Construct, id: string, props: IdempotencyAlarmsProps) {
     super(scope, id);
-    this.throttles = this.alarm("Throttles", {
-      alarmDescription:
-        "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs.",
-      metric: props.table.metricThrottles(),
-      ...TWO_OF_FIVE,
-    });
-    this.systemErrors = this.alarm("SystemErrors", {
-      alarmDescription:
-        "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx).",
-      metric: props.table.metricSystemErrors(),
-      ...TWO_OF_FIVE,
-    });
-    const signal = (signal: Signal) => this.signal(signal, props.logGroups);
-    this.leaseLost = signal(LEASE_LOST);
-    this.leaseExpired = signal(LEASE_EXPIRED);
-    this.unconfirmed = signal(UNCONFIRMED);
-    this.failOpen = signal(FAIL_OPEN);
-    this.switchedOff = signal(SWITCHED_OFF);
-    this.storeError = signal(STORE_ERROR);
-    this.errorLines = signal(ERROR_LINES);
+    for (const signal of PAGES) {
+      const metric = this.count(signal, props.logGroups);
+      const page = this.page(signal.name, signal.description, metric, ONCE);
+      if (signal.name !== "SwitchedOff") this.ofVersions.push(page);
+    }
+    const functions = props.functions ?? [];
+    this.watchCalls(props.logGroups, functions);
+    if (functions.length > 0) this.watchFunctions(functions);
+    this.ticket(
+      "Throttles",
+      "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs.",
+      props.table.metricThrottles(),
+      TEN_A_MINUTE,
+    );
+    this.ticket(
+      "SystemErrors",
+      "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx).",
+      props.table.metricSystemErrors(),
+      TEN_A_MINUTE,
+    );
     props.logGroups.forEach((logGroup, index) => {
       new logs.MetricFilter(this, `Outcomes${index}`, {
         logGroup,
@@ -117,23 +105,14 @@ export class IdempotencyAlarms extends Construct {
         dimensions: { outcome: OUTCOME },
       });
     });
-    const functions = props.functions ?? [];
-    if (functions.length > 0) {
-      this.functionErrors = this.alarm("FunctionErrors", {
-        alarmDescription: "Invocations of a function ended with an error.",
-        metric: sumOf(functions.map((fn) => fn.metricErrors(MINUTE)), "Errors"),
-        ...AT_ONCE,
-      });
-      this.functionThrottles = this.alarm("FunctionThrottles", {
-        alarmDescription: "Lambda throttles a function: its concurrency is used up.",
-        metric: sumOf(functions.map((fn) => fn.metricThrottles(MINUTE)), "Throttles"),
-        ...TWO_OF_FIVE,
-      });
-    }
-    this.alarms = this.node.children.filter((child) => child instanceof cloudwatch.Alarm);
-    for (const alarm of this.alarms) {
-      alarm.addAlarmAction(...(props.actions ?? []));
-      alarm.addOkAction(...(props.actions ?? []));
+    for (const [alarms, actions] of [
+      [this.pages, props.pageActions ?? []],
+      [this.tickets, props.ticketActions ?? []],
+    ] as const) {
+      for (const alarm of alarms) {
+        alarm.addAlarmAction(...actions);
+        alarm.addOkAction(...actions);
+      }
     }
   }
 
@@ -172,43 +151,120 @@ export class IdempotencyAlarms extends Construct {
     return [stack.stackName, ...within, name].join("-");
   }
 
-  /** Counts a signal's lines in all log groups together; one is enough. */
-  private signal(signal: Signal, logGroups: readonly logs.ILogGroup[]): cloudwatch.Alarm {
+  /** The share of calls that fail, and of errors in the log. */
+  private watchCalls(logGroups: readonly logs.ILogGroup[], functions: readonly lambda.IFunction[]): void {
+    const of = functions.length > 0
+      ? numbered("i", functions.map((fn) => fn.metricInvocations(MINUTE)))
+      : { calls: this.count(CALLS, logGroups) };
+    const share = (name: string, part: cloudwatch.IMetric) =>
+      percentage(name, { [name]: part }, of);
+    const failed = share("failed", this.count(FAILED, logGroups));
+    this.page(
+      "MostCallsFail",
+      "More than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing.",
+      failed,
+      MOST,
+    );
+    this.ofVersions.push(
+      this.ticket(
+        "CallsFail",
+        "More than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached.",
+        failed,
+        SOME,
+      ),
+      this.ticket(
+        "ErrorLines",
+        "dynamodb-idempotency logs more than 5 errors for 100 calls.",
+        share("errors", this.count(ERROR_LINES, logGroups)),
+        SOME,
+      ),
+    );
+  }
+
+  private watchFunctions(functions: readonly lambda.IFunction[]): void {
+    const failed = percentage(
+      "errors",
+      numbered("e", functions.map((fn) => fn.metricErrors(MINUTE))),
+      numbered("i", functions.map((fn) => fn.metricInvocations(MINUTE))),
+    );
+    this.page("MostInvocationsFail", "More than half of the invocations end with an error.", failed, MOST);
+    this.ofVersions.push(
+      this.ticket(
+        "InvocationsFail",
+        "More than 5 of 100 invocations end with an error: a panic, a timeout, too little memory.",
+        failed,
+        SOME,
+      ),
+    );
+    const throttles = numbered("t", functions.map((fn) => fn.metricThrottles(MINUTE)));
+    this.ticket(
+      "FunctionThrottles",
+      "Lambda throttles a function: its concurrency is used up.",
+      new cloudwatch.MathExpression({
+        expression: sum(throttles),
+        label: "Throttles",
+        period: MINUTE.period,
+        usingMetrics: throttles,
+      }),
+      TEN_A_MINUTE,
+    );
+  }
+
+  /** Counts a signal's lines in all log groups together. */
+  private count(signal: Pick<Signal, "name" | "pattern">, logGroups: readonly logs.ILogGroup[]): cloudwatch.IMetric {
     const metricName = this.metricName(signal.name);
     logGroups.forEach((logGroup, index) => {
       new logs.MetricFilter(this, `${signal.name}${index}`, {
         logGroup,
-        // By words, not by JSON path: both log formats of Lambda have them.
-        filterPattern: logs.FilterPattern.anyTerm(...signal.terms),
+        filterPattern: logs.FilterPattern.literal(signal.pattern),
         metricNamespace: NAMESPACE,
         metricName,
         metricValue: "1",
         defaultValue: 0,
       });
     });
-    return this.alarm(signal.name, {
-      alarmDescription: signal.description,
-      metric: new cloudwatch.Metric({ namespace: NAMESPACE, metricName, ...MINUTE }),
-      ...AT_ONCE,
-    });
+    return new cloudwatch.Metric({ namespace: NAMESPACE, metricName, ...MINUTE });
   }
 
-  private alarm(
-    id: string,
-    props: Omit<cloudwatch.AlarmProps, "threshold" | "comparisonOperator">,
-  ): cloudwatch.Alarm {
-    return new cloudwatch.Alarm(this, id, {
-      ...props,
-      threshold: 0,
+  private page(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    const alarm = this.alarm(id, alarmDescription, metric, on);
+    this.pages.push(alarm);
+    return alarm;
+  }
+
+  private ticket(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    const alarm = this.alarm(id, alarmDescription, metric, on);
+    this.tickets.push(alarm);
+    return alarm;
+  }
+
+  private alarm(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    return new cloudwatch.Alarm(this, `${id}Alarm`, {
+      alarmDescription,
+      metric,
+      ...on,
       comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
       treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
     });
   }
 }
 
-/** One metric of them all. */
-function sumOf(metrics: readonly cloudwatch.IMetric[], label: string): cloudwatch.IMetric {
-  const usingMetrics = Object.fromEntries(metrics.map((metric, index) => [`f${index}`, metric]));
-  const expression = `SUM([${Object.keys(usingMetrics).join(", ")}])`;
-  return new cloudwatch.MathExpression({ expression, label, period: MINUTE.period, usingMetrics });
+type Metrics = Record<string, cloudwatch.IMetric>;
+
+function numbered(prefix: string, metrics: readonly cloudwatch.IMetric[]): Metrics {
+  return Object.fromEntries(metrics.map((metric, index) => [`${prefix}${index}`, metric]));
+}
+
+function sum(metrics: Metrics): string {
+  return `SUM([${Object.keys(metrics).join(", ")}])`;
+}
+
+/** How many of a hundred. */
+function percentage(label: string, part: Metrics, whole: Metrics): cloudwatch.IMetric {
+  return new cloudwatch.MathExpression({
+    expression: `100 * ${sum(part)} / ${sum(whole)}`,
+    label,
+    period: MINUTE.period,
+    usingMetrics: { ...part, ...whole },
+  });
 }

@@ -1,60 +1,67 @@
-/** What a function's log says that somebody must hear of. */
+/** What a log says that an alarm counts. `docs/signals.md` has the same patterns. */
 export interface Signal {
   /** As `docs/signals.md` calls it. */
   readonly name: string;
-  /** A line of the log with one of them counts. They are in both of Lambda's log formats. */
-  readonly terms: readonly string[];
+  /** A filter pattern of CloudWatch Logs, for lines that are JSON. It finds lines of the crate alone. */
+  readonly pattern: string;
   readonly description: string;
 }
 
-/** The handler may have run twice. */
-export const LEASE_LOST: Signal = {
-  name: "LeaseLost",
-  terms: ["lease_lost", "the lease was lost", "the lease is lost"],
-  description:
-    "A handler outlived its lease and another one owned its key: the operation may have run twice.",
+const says = (text: string): string => `$.fields.message = "${text}"`;
+const ENDED = says("an idempotent call has ended");
+const ended = (outcome: string): string => `(${ENDED} && $.fields.outcome = "${outcome}")`;
+const anyOf = (...conditions: string[]): string => `{ ${conditions.join(" || ")} }`;
+
+/** One line is enough: somebody has to act. */
+export const PAGES: readonly Signal[] = [
+  {
+    name: "LeaseLost",
+    pattern: anyOf(ended("lease_lost"), says("the lease was lost before*"), says("the lease is lost while*")),
+    description:
+      "A handler outlived its lease and another call owned its key: the operation may have run twice.",
+  },
+  {
+    name: "LeaseExpired",
+    pattern: anyOf(ended("lease_expired"), says("the lease ended while the handler ran*")),
+    description: "A handler was stopped when its lease expired: its effect may have happened in part.",
+  },
+  {
+    name: "Unconfirmed",
+    pattern: anyOf(ended("unconfirmed"), says("the handler ran and its completion could not be confirmed*")),
+    description:
+      "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease.",
+  },
+  {
+    name: "FailOpen",
+    pattern: anyOf(ended("fail_open"), says("DynamoDB is out of reach: the handler runs WITHOUT idempotency*")),
+    description: "DynamoDB could not be reached and handlers ran without a record.",
+  },
+  {
+    name: "SwitchedOff",
+    pattern: anyOf(
+      says("idempotency is switched OFF*"),
+      says("a call runs WITHOUT idempotency: it is switched off"),
+    ),
+    description: "Idempotency is switched off: handlers run for every repeat.",
+  },
+  {
+    name: "AnswerLost",
+    pattern: anyOf(says("*: repeats get an error")),
+    description: "A completed operation has no answer that can be replayed: its repeats get an error.",
+  },
+];
+
+/** Calls that ended without an answer and without an effect, or with a transaction in doubt. */
+export const FAILED: Pick<Signal, "name" | "pattern"> = {
+  name: "Failed",
+  pattern: anyOf(ended("store_error"), ended("error")),
 };
 
-/** Part of its effect may have happened. */
-export const LEASE_EXPIRED: Signal = {
-  name: "LeaseExpired",
-  terms: ["lease_expired", "the lease ended while the handler ran"],
-  description: "A handler was stopped at the end of its lease: its effect may have happened in part.",
-};
-
-/** It may run again. */
-export const UNCONFIRMED: Signal = {
-  name: "Unconfirmed",
-  terms: ["unconfirmed", "its completion could not be confirmed"],
-  description:
-    "A handler ran and DynamoDB did not confirm its end: it may run again when its lease is over.",
-};
-
-/** Nothing guarded these calls. */
-export const FAIL_OPEN: Signal = {
-  name: "FailOpen",
-  terms: ["fail_open", "the handler runs WITHOUT idempotency"],
-  description: "DynamoDB was out of reach and handlers ran without a record: nothing guarded them.",
-};
-
-/** Nothing guards any call. */
-export const SWITCHED_OFF: Signal = {
-  name: "SwitchedOff",
-  terms: ["idempotency is switched OFF", "it is switched off"],
-  description: "Idempotency is switched off: handlers run for every repeat.",
-};
-
-/** Callers get errors. */
-export const STORE_ERROR: Signal = {
-  name: "StoreError",
-  terms: ["store_error"],
-  description:
-    "Calls ended with DynamoDB out of reach: nothing ran, or a transaction is in doubt; callers get errors.",
-};
-
-/** Whatever else the crate, or the handler, finds worth an error. */
-export const ERROR_LINES: Signal = {
+/** Errors of the crate, whichever, in logs that have the target of each line. */
+export const ERROR_LINES: Pick<Signal, "name" | "pattern"> = {
   name: "ErrorLines",
-  terms: ["ERROR"],
-  description: "A function has logged an error.",
+  pattern: '{ $.level = "ERROR" && $.target = "dynamodb_idempotency*" }',
 };
+
+/** Each call that is logged: what failures are compared with where no function counts invocations. */
+export const CALLS: Pick<Signal, "name" | "pattern"> = { name: "Calls", pattern: anyOf(ENDED) };

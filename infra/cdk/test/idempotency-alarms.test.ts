@@ -46,18 +46,30 @@ it("has metrics of its own beside another one in the same stack", () => {
   expect(new Set(counted).size).toBe(counted.length);
 });
 
-it("tells every alarm, and its end, to whom it is asked to tell it", () => {
+it("sends pages and tickets, and their ends, where it is asked to", () => {
   const { stack: shop, props } = stack();
-  const actions = [new SnsAction(new sns.Topic(shop, "Topic"))];
-  expect(new IdempotencyAlarms(shop, "Alarms", { ...props, actions }).alarms).toHaveLength(9);
-  const told = [{ Ref: expect.stringMatching("^Topic") }];
-  for (const { Properties } of alarms(shop)) {
-    expect(Properties).toMatchObject({ AlarmActions: told, OKActions: told });
-  }
+  const [pageActions, ticketActions] = ["Pages", "Tickets"].map((id) => [new SnsAction(new sns.Topic(shop, id))]);
+  const { pages, tickets } = new IdempotencyAlarms(shop, "Alarms", { ...props, pageActions, ticketActions });
+  expect([pages.length, tickets.length]).toEqual([7, 4]);
+  const told = (topic: string) => {
+    const actions = [{ Ref: expect.stringMatching(`^${topic}`) }];
+    return alarms(shop).filter(({ Properties }) => {
+      expect(Properties.OKActions).toEqual(Properties.AlarmActions);
+      return expect.objectContaining({ AlarmActions: actions }).asymmetricMatch(Properties);
+    });
+  };
+  expect([told("Pages").length, told("Tickets").length]).toEqual([7, 4]);
   const quiet = stack();
   new IdempotencyAlarms(quiet.stack, "Alarms", quiet.props);
   const absent = { AlarmActions: Match.absent(), OKActions: Match.absent() };
   Template.fromStack(quiet.stack).allResourcesProperties("AWS::CloudWatch::Alarm", absent);
+});
+
+it("compares failures with the calls in the logs, where no function counts invocations", () => {
+  const { stack: shop, props } = stack();
+  new IdempotencyAlarms(shop, "Alarms", props);
+  const shares = alarms(shop).filter((alarm) => JSON.stringify(alarm).includes("100 * SUM([failed]) / SUM([calls])"));
+  expect(shares.map(({ Properties }) => Properties.Threshold).sort()).toEqual([5, 50]);
 });
 
 it("watches the errors and the throttles of functions together, where it is given some", () => {
@@ -65,11 +77,10 @@ it("watches the errors and the throttles of functions together, where it is give
   const functions = ["One", "Two"].map((id) =>
     lambda.Function.fromFunctionArn(shop, id, `arn:aws:lambda:eu-central-1:111122223333:function:${id}`),
   );
-  const { functionErrors, functionThrottles } = new IdempotencyAlarms(shop, "Alarms", { ...props, functions });
-  expect([functionErrors, functionThrottles]).not.toContain(undefined);
-  for (const metric of ["Errors", "Throttles"]) {
+  new IdempotencyAlarms(shop, "Alarms", { ...props, functions });
+  for (const [metric, times] of [["Errors", 2], ["Throttles", 1], ["Invocations", 5]] as const) {
     const of = alarms(shop).filter((alarm) => JSON.stringify(alarm).includes(`"MetricName":"${metric}"`));
-    expect(of).toHaveLength(1);
+    expect(of).toHaveLength(times);
     expect(JSON.stringify(of[0])).toContain('"Value":"One"');
     expect(JSON.stringify(of[0])).toContain('"Value":"Two"');
   }

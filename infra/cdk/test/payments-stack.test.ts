@@ -62,6 +62,7 @@ describe("settings", () => {
       kmsKeyArn: undefined,
       logRetentionDays: 30,
       alarmTopicArn: undefined,
+      ticketTopicArn: undefined,
     });
   });
 

@@ -96,16 +96,16 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     const grant = (table: IIdempotencyTable, role: iam.Role) =>
       void table.grantIdempotency(role, { scopes: SCOPES as Scope[] });
     for (const [outputs, key] of [[plain, false], [withKey, true]] as const) {
-      expect(inOrder(statements(outputs["function_policy"]))).toEqual(inOrder(granted(grant, key)));
+      expect(inOrder(statements(outputs["service_policy"]))).toEqual(inOrder(granted(grant, key)));
     }
-    expect(statements(plain["function_policy"])).toMatchObject([
+    expect(statements(plain["service_policy"])).toMatchObject([
       { Action: contract.actions },
       { Action: contract.preflight },
     ]);
   });
 
   it("grants nobody every record", () => {
-    expect(evaluated({ table_arn: TABLE })["function_policy"]).toBeUndefined();
+    expect(evaluated({ table_arn: TABLE })["service_policy"]).toBeUndefined();
     expect(() => evaluated({ table_arn: TABLE, scopes: [["", "v2"]] })).toThrow("name the operation");
   });
 
@@ -120,19 +120,15 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
   });
 
   it("counts the lines that docs/signals.md names", () => {
-    const patterns = SIGNALS.map(({ name, terms }) => {
-      const any = terms.length > 1 ? "?" : "";
-      return [name, terms.map((term) => `${any}"${term}"`).join(" ")];
-    });
-    const counted = Object.entries<{ pattern: string }>(plain["signals"]).map(([name, { pattern }]) => [name, pattern]);
-    expect(counted.sort()).toEqual(patterns.sort());
+    const { Calls: _, ...patterns } = plain["patterns"] as { [name: string]: string };
+    expect(patterns).toEqual(Object.fromEntries(SIGNALS.map(({ name, pattern }) => [name, pattern])));
   });
 
   it("shows on its dashboard what the CDK app shows of functions, table and outcomes", () => {
     const function_names = ["<function of the API>", "<function of the consumer>"];
     const variables = { region: "<AWS::Region>", table_name: "<table by pk>", function_names };
     const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}-Outcomes`];
-    const { dashboard } = evaluated({ ...variables, outcomes }, "watch");
+    const { dashboard } = evaluated({ ...variables, outcomes, signals: ["N", "S"] }, "watch");
     const queues = "Payment events waiting";
     const ofCdk = shown(deployment(resources("CDK", VARIANTS["dev"]!))).filter(({ title }) => title !== queues);
     expect(graphs(dashboard)).toEqual(ofCdk);
@@ -144,26 +140,42 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     const functions = [lambda.Function.fromFunctionArn(stack, "Function", FUNCTION)];
     new IdempotencyAlarms(stack, "Alarms", { table, functions, logGroups: [new logs.LogGroup(stack, "Logs")] });
     const alarms = Object.values(Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm"));
-    const [sums, counts] = [alarms.filter(({ Properties }) => Properties.Metrics), alarms.filter(({ Properties }) => !Properties.Metrics)];
-    const signals = Object.values<{ description: string }>(plain["signals"]).map(({ description }) => description);
-    expect(signals.sort()).toEqual(counts.map(({ Properties }) => Properties.AlarmDescription).sort());
+    const [shares, counts] = [alarms.filter(({ Properties }) => Properties.Metrics), alarms.filter(({ Properties }) => !Properties.Metrics)];
+    const pages = Object.values<string>(plain["pages"]);
+    expect(pages.sort()).toEqual(counts.map(({ Properties }) => Properties.AlarmDescription).sort());
 
-    const ofCdk = sums.map(({ Properties: { AlarmDescription, EvaluationPeriods, DatapointsToAlarm, Metrics } }) => ({
+    const ofCdk = shares.map(({ Properties: { AlarmDescription, EvaluationPeriods, DatapointsToAlarm, Metrics, Threshold } }) => ({
       description: AlarmDescription,
+      severity: Threshold === 50 ? "page" : "ticket",
+      threshold: Threshold,
       evaluation_periods: EvaluationPeriods,
-      datapoints_to_alarm: DatapointsToAlarm ?? EvaluationPeriods,
-      metrics: Metrics.filter((metric: any) => metric.MetricStat).map(({ MetricStat: { Metric } }: any) => ({
-        namespace: Metric.Namespace,
-        name: Metric.MetricName,
-        dimensions: Object.fromEntries(Metric.Dimensions.map(({ Name, Value }: any) => [Name, Value])),
-      })),
+      datapoints_to_alarm: DatapointsToAlarm,
+      expression: Metrics.find((metric: any) => metric.Expression).Expression,
+      metrics: Object.fromEntries(
+        Metrics.filter((metric: any) => metric.MetricStat).map(({ Id, MetricStat: { Metric } }: any) => [
+          Id,
+          {
+            namespace: Metric.Namespace,
+            name: Metric.MetricName.replace(/^.*-Alarms-/, "S-"),
+            dimensions: Object.fromEntries((Metric.Dimensions ?? []).map(({ Name, Value }: any) => [Name, Value])),
+          },
+        ]),
+      ),
     }));
-    const variables = { region: "eu-central-1", table_name: "idempotency", outcomes: ["N", "M"] };
-    const watched = (function_names: string[]) =>
-      Object.values<{ description: string }>(evaluated({ ...variables, function_names }, "watch")["alarms"]);
+    const variables = { region: "eu-central-1", table_name: "idempotency", outcomes: ["N", "M"], signals: ["DynamoDbIdempotency", "S"] };
+    const watched = (function_names: string[], counts_calls = false): { [name: string]: any } =>
+      evaluated({ ...variables, function_names, counts_calls }, "watch")["alarms"];
     const byDescription = (a: { description: string }, b: { description: string }) => (a.description < b.description ? -1 : 1);
-    expect(watched(["payments"]).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
-    expect(watched([])).toHaveLength(2);
+    expect(Object.values(watched(["payments"])).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
+    expect(Object.keys(watched([])).sort()).toEqual(["SystemErrors", "Throttles"]);
+    const ofServers = watched([], true);
+    expect(Object.keys(ofServers).sort()).toEqual(["CallsFail", "ErrorLines", "MostCallsFail", "SystemErrors", "Throttles"]);
+    expect(ofServers["CallsFail"].expression).toBe("100 * SUM([failed]) / SUM([calls])");
+  });
+
+  it("asks for no function's name and no log group: a server has none", () => {
+    const variables = fs.readFileSync(path.join(MODULE, "variables.tf"), "utf8");
+    for (const name of ["function_name", "log_group_name"]) expect(variables).toMatch(new RegExp(`${name} += optional\\(string\\)`));
   });
 
   it("counts outcomes by the pattern of the CDK construct", () => {

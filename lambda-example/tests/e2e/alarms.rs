@@ -1,6 +1,6 @@
 //! What the alarms of `infra/` count is in the functions' logs: the template's own filter patterns, on
-//! the lines of a function that has met what each alarm is about. In both of Lambda's log formats; and
-//! where only warnings and errors are logged, by their words.
+//! the lines of a function that has met what each alarm is about. The pages also where only warnings and
+//! errors are logged.
 //!
 //! `infra/cdk/test/both.test.ts` holds the CDK's and Terraform's patterns to be the same.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::{DISABLED_VARIABLE, Idempotency, Outage};
+use dynamodb_idempotency::{Builder, Compression, DISABLED_VARIABLE, Idempotency, Outage};
 use lambda_example::{Payments, logs, service};
 use lambda_http::Body;
 use lambda_http::http::Request;
@@ -28,47 +28,51 @@ use crate::runtime_api::Environment;
 const KIND: Kind = Kind::HttpApi;
 
 /// The alarms that have a test below.
-const PROVEN: [&str; 7] = [
+const PROVEN: [&str; 9] = [
+    "AnswerLostAlarm",
+    "CallsFailAlarm",
     "ErrorLinesAlarm",
     "FailOpenAlarm",
     "LeaseExpiredAlarm",
     "LeaseLostAlarm",
-    "StoreErrorAlarm",
+    "MostCallsFailAlarm",
     "SwitchedOffAlarm",
     "UnconfirmedAlarm",
 ];
 
-/// By format and level: as the templates set them; in the other format; and with nothing below the
-/// level of the alarm's own words.
-type Logging = (&'static str, &'static str);
-const INFO: [Logging; 2] = [("JSON", "INFO"), ("Text", "INFO")];
-const FROM_ERROR: [Logging; 4] =
-    [("JSON", "INFO"), ("Text", "INFO"), ("JSON", "ERROR"), ("Text", "ERROR")];
-const FROM_WARN: [Logging; 4] =
-    [("JSON", "INFO"), ("Text", "INFO"), ("JSON", "WARN"), ("Text", "WARN")];
+/// What a store that is gone raises.
+const STORE_IS_GONE: [&str; 3] = ["CallsFailAlarm", "ErrorLinesAlarm", "MostCallsFailAlarm"];
 
-/// The alarms whose filters find a line in the log of this function.
-fn ringing(deployment: &Deployment, function: &str, log: &str) -> BTreeSet<String> {
+/// As the templates set it, and with nothing below the level of the page's own words.
+const FROM_ERROR: [&str; 2] = ["INFO", "ERROR"];
+const FROM_WARN: [&str; 2] = ["INFO", "WARN"];
+
+/// The alarms that the log of this function raises, if each minute is as this one.
+fn raised(deployment: &Deployment, function: &str, log: &str, calls: usize) -> BTreeSet<String> {
     let filters = deployment.filters.iter().filter(|filter| filter.function == function);
-    let counting = filters.filter(|Filter { pattern, .. }| log.lines().any(|l| pattern.matches(l)));
-    counting.filter_map(|filter| filter.alarm.clone()).collect()
+    let raised = filters.flat_map(|Filter { pattern, alarms, .. }| {
+        let lines = log.lines().filter(|line| pattern.matches(line)).count();
+        alarms.iter().filter(move |alarm| alarm.is_raised(lines, calls))
+    });
+    raised.map(|alarm| alarm.name.clone()).collect()
 }
 
+/// In the log of one call that failed after another one that did not.
 #[track_caller]
-fn assert_rings(deployment: &Deployment, function: &str, alarms: &[&str], log: &str) {
-    let ringing = ringing(deployment, function, log);
+fn assert_raises(deployment: &Deployment, function: &str, alarms: &[&str], log: &str) {
+    let raised = raised(deployment, function, log, 1);
     for alarm in alarms {
-        assert!(ringing.contains(*alarm), "{alarm} is not among {ringing:?}:\n{log}");
+        assert!(raised.contains(*alarm), "{alarm} is not among {raised:?}:\n{log}");
     }
 }
 
 #[track_caller]
 fn assert_silent(deployment: &Deployment, function: &str, log: &str) {
-    assert_eq!(ringing(deployment, function, log), BTreeSet::new(), "{log}");
+    assert_eq!(raised(deployment, function, log, 1), BTreeSet::new(), "{log}");
 }
 
-fn logging(mut function: Function, (format, level): Logging) -> Function {
-    function.environment.insert("AWS_LAMBDA_LOG_FORMAT".into(), format.to_owned());
+fn logging(mut function: Function, level: &str) -> Function {
+    function.environment.insert("AWS_LAMBDA_LOG_FORMAT".into(), "JSON".to_owned());
     function.environment.insert("AWS_LAMBDA_LOG_LEVEL".into(), level.to_owned());
     function
 }
@@ -95,16 +99,17 @@ fn each_alarm_on_a_log_has_its_test_here() {
     let filters = Deployment::load().filters;
     for function in ["payments", "payment-events"] {
         let of = filters.iter().filter(|filter| filter.function == function);
-        let alarms: BTreeSet<_> = of.filter_map(|filter| filter.alarm.as_deref()).collect();
+        let alarms = of.flat_map(|filter| &filter.alarms);
+        let alarms: BTreeSet<_> = alarms.map(|alarm| alarm.name.as_str()).collect();
         assert_eq!(alarms, BTreeSet::from(PROVEN), "{function}");
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_healthy_function_rings_nothing_and_its_outcomes_are_counted() {
+async fn a_healthy_function_raises_nothing_and_its_outcomes_are_counted() {
     let deployment = Deployment::load();
-    let function = logging(deployment.payments(), ("JSON", "INFO"));
+    let function = logging(deployment.payments(), "INFO");
     let emulator = Emulator::start(&deployment, &function).await;
     let key = unique("order");
     for source in ["tok_visa", "tok_visa", "tok_declined"] {
@@ -113,7 +118,7 @@ async fn a_healthy_function_rings_nothing_and_its_outcomes_are_counted() {
     let log = emulator.log();
     assert_silent(&deployment, "payments", &log);
     let mut counted = deployment.filters.iter().filter(|filter| filter.function == "payments");
-    let outcomes = counted.find(|filter| filter.alarm.is_none()).expect("a count of outcomes");
+    let outcomes = counted.find(|filter| filter.alarms.is_empty()).expect("a count of outcomes");
     let dimension = outcomes.dimension.as_ref().expect("a dimension");
     let found = log.lines().filter(|line| outcomes.pattern.matches(line));
     let found: Vec<_> = found.filter_map(|line| dimension.text(line)).collect();
@@ -122,93 +127,89 @@ async fn a_healthy_function_rings_nothing_and_its_outcomes_are_counted() {
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_store_that_is_gone_or_refuses_rings_by_error_lines() {
+async fn a_store_that_is_gone_or_refuses_raises_a_page_and_tickets() {
     let deployment = Deployment::load();
-    for format in FROM_ERROR {
-        let table = unique("deleted");
-        let idempotency = Idempotency::new(deployment.client(), &table);
-        idempotency.create_table().await.expect("a table");
-        let mut function = logging(deployment.payments(), format);
-        function.environment.insert("IDEMPOTENCY_TABLE".into(), table.clone());
-        let emulator = Emulator::start(&deployment, &function).await;
-        assert_eq!(pay(&emulator).await.status, 201);
-        assert_silent(&deployment, "payments", &emulator.log());
+    let table = unique("deleted");
+    let idempotency = Idempotency::new(deployment.client(), &table);
+    idempotency.create_table().await.expect("a table");
+    let mut function = logging(deployment.payments(), "INFO");
+    function.environment.insert("IDEMPOTENCY_TABLE".into(), table.clone());
+    let emulator = Emulator::start(&deployment, &function).await;
+    assert_eq!(pay(&emulator).await.status, 201);
+    assert_silent(&deployment, "payments", &emulator.log());
 
-        deployment.client().delete_table().table_name(&table).send().await.expect("a table");
-        assert_eq!(pay(&emulator).await.status, 500);
-        assert_rings(&deployment, "payments", &["ErrorLinesAlarm"], &emulator.log());
+    deployment.client().delete_table().table_name(&table).send().await.expect("a table");
+    assert_eq!(pay(&emulator).await.status, 500);
+    assert_raises(&deployment, "payments", &STORE_IS_GONE, &emulator.log());
 
-        let line = Line::to(&deployment.endpoint).await;
-        let function = over(&line, logging(deployment.payments(), format));
-        let emulator = Emulator::start(&deployment, &function).await;
-        assert_eq!(pay(&emulator).await.status, 201);
-        assert_silent(&deployment, "payments", &emulator.log());
-        line.deny().await;
-        assert_eq!(pay(&emulator).await.status, 500);
-        assert_rings(&deployment, "payments", &["ErrorLinesAlarm"], &emulator.log());
-    }
+    let line = Line::to(&deployment.endpoint).await;
+    let function = over(&line, logging(deployment.payments(), "INFO"));
+    let emulator = Emulator::start(&deployment, &function).await;
+    assert_eq!(pay(&emulator).await.status, 201);
+    assert_silent(&deployment, "payments", &emulator.log());
+    line.deny().await;
+    assert_eq!(pay(&emulator).await.status, 500);
+    assert_raises(&deployment, "payments", &STORE_IS_GONE, &emulator.log());
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_store_out_of_reach_rings_by_store_error() {
+async fn one_call_in_forty_that_fails_raises_nothing_and_three_raise_tickets() {
     let deployment = Deployment::load();
-    let alarms = ["StoreErrorAlarm", "ErrorLinesAlarm"];
-    for format in INFO {
-        let line = Line::to(&deployment.endpoint).await;
-        let function = over(&line, logging(deployment.payments(), format));
-        let emulator = Emulator::start(&deployment, &function).await;
-        assert_eq!(pay(&emulator).await.status, 201);
-        assert_silent(&deployment, "payments", &emulator.log());
-        line.cut().await;
-        assert_eq!(pay(&emulator).await.status, 503);
-        assert_rings(&deployment, "payments", &alarms, &emulator.log());
-    }
+    let line = Line::to(&deployment.endpoint).await;
+    let function = over(&line, logging(deployment.payments(), "INFO"));
+    let emulator = Emulator::start(&deployment, &function).await;
+    assert_eq!(pay(&emulator).await.status, 201);
+    line.cut().await;
+    assert_eq!(pay(&emulator).await.status, 503);
+    let log = emulator.log();
+    let raised = |calls| raised(&deployment, "payments", &log, calls);
+    assert_eq!(raised(40), BTreeSet::new(), "{log}");
+    let tickets = BTreeSet::from(["CallsFailAlarm", "ErrorLinesAlarm"].map(String::from));
+    assert_eq!(raised(40 / 3), tickets, "{log}");
+    assert_eq!(raised(1), BTreeSet::from(STORE_IS_GONE.map(String::from)), "{log}");
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_consumer_without_its_store_rings_as_the_api_does() {
+async fn a_consumer_without_its_store_raises_what_the_api_does() {
     let deployment = Deployment::load();
-    for format in INFO {
-        let line = Line::to(&deployment.endpoint).await;
-        let function = over(&line, logging(deployment.payment_events(), format));
-        let emulator = Emulator::start(&deployment, &function).await;
-        let send = async || {
-            let event = json!({"payment": unique("pay"), "account": unique("a"), "amount": 5});
-            let answer = emulator.invoke(&batch(&[event.to_string()])).await;
-            answer["batchItemFailures"].as_array().expect("a report").len()
-        };
-        assert_eq!(send().await, 0);
-        assert_silent(&deployment, "payment-events", &emulator.log());
-        line.cut().await;
-        assert_eq!(send().await, 1);
-        let alarms = ["StoreErrorAlarm", "ErrorLinesAlarm"];
-        assert_rings(&deployment, "payment-events", &alarms, &emulator.log());
-    }
+    let line = Line::to(&deployment.endpoint).await;
+    let function = over(&line, logging(deployment.payment_events(), "INFO"));
+    let emulator = Emulator::start(&deployment, &function).await;
+    let send = async || {
+        let event = json!({"payment": unique("pay"), "account": unique("a"), "amount": 5});
+        let answer = emulator.invoke(&batch(&[event.to_string()])).await;
+        answer["batchItemFailures"].as_array().expect("a report").len()
+    };
+    assert_eq!(send().await, 0);
+    assert_silent(&deployment, "payment-events", &emulator.log());
+    line.cut().await;
+    assert_eq!(send().await, 1);
+    assert_raises(&deployment, "payment-events", &STORE_IS_GONE, &emulator.log());
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_handler_at_the_end_of_its_lease_rings_by_lease_expired() {
+async fn a_handler_at_the_end_of_its_lease_raises_lease_expired() {
     let deployment = Deployment::load();
-    for format in FROM_ERROR {
-        let function = logging(deployment.payments(), format);
+    for level in FROM_ERROR {
+        let function = logging(deployment.payments(), level);
         let environment = Environment::start(&deployment, &function, 1).await;
         let key = unique("order");
         let stuck = KIND.payment(Some(&key), &order("tok_stuck", &key));
         let answer = environment.invoke(stuck, Duration::from_secs(1)).await;
         KIND.response(&answer).assert_problem(503);
-        assert_rings(&deployment, "payments", &["LeaseExpiredAlarm"], &environment.log());
+        assert_raises(&deployment, "payments", &["LeaseExpiredAlarm"], &environment.log());
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn an_owner_whose_key_was_taken_rings_by_lease_lost() {
+async fn an_owner_whose_key_was_taken_raises_lease_lost() {
     let deployment = Deployment::load();
-    for format in FROM_ERROR {
-        let function = logging(deployment.payments(), format);
+    for level in FROM_ERROR {
+        let function = logging(deployment.payments(), level);
         let emulator = Emulator::start(&deployment, &function).await;
         let key = unique("order");
         let pk = format!("payments#{key}");
@@ -226,66 +227,91 @@ async fn an_owner_whose_key_was_taken_rings_by_lease_lost() {
         };
         tokio::join!(emulator.invoke(&event), taken);
         assert_eq!(deployment.payments_noted(&key).await.len(), 0);
-        assert_rings(&deployment, "payments", &["LeaseLostAlarm"], &emulator.log());
+        assert_raises(&deployment, "payments", &["LeaseLostAlarm"], &emulator.log());
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_store_that_goes_while_the_handler_runs_rings_by_unconfirmed() {
+async fn a_store_that_goes_while_the_handler_runs_raises_unconfirmed() {
     let deployment = Deployment::load();
-    for format in FROM_ERROR {
+    for level in FROM_ERROR {
         // A refusal by the card network is completed: it is the first that says so.
         let line = Line::until(&deployment.endpoint, "COMPLETED").await;
-        let function = over(&line, logging(deployment.payments(), format));
+        let function = over(&line, logging(deployment.payments(), level));
         let environment = Environment::start(&deployment, &function, 1).await;
         let key = unique("order");
         let event = KIND.payment(Some(&key), &order("tok_declined", &key));
         let answer = environment.invoke(event, Duration::from_secs(4)).await;
         assert_eq!(KIND.response(&answer).status, 402, "{answer}");
-        assert_rings(&deployment, "payments", &["UnconfirmedAlarm"], &environment.log());
+        assert_raises(&deployment, "payments", &["UnconfirmedAlarm"], &environment.log());
     }
 }
 
 #[tokio::test]
 #[ignore = "needs an emulator: cargo xtask e2e"]
-async fn a_function_that_is_switched_off_rings() {
+async fn a_function_that_is_switched_off_raises_its_page() {
     let deployment = Deployment::load();
-    for format in FROM_WARN {
-        let mut function = logging(deployment.payments(), format);
+    for level in FROM_WARN {
+        let mut function = logging(deployment.payments(), level);
         function.environment.insert(DISABLED_VARIABLE.into(), "true".to_owned());
         let emulator = Emulator::start(&deployment, &function).await;
         let key = unique("order");
         emulator.invoke(&KIND.payment(Some(&key), &order("tok_declined", &key))).await;
-        assert_rings(&deployment, "payments", &["SwitchedOffAlarm"], &emulator.log());
+        assert_raises(&deployment, "payments", &["SwitchedOffAlarm"], &emulator.log());
     }
 }
 
-/// The functions of the templates fail closed. What one says that does not: the example's service under
+/// The functions of the templates fail closed. What one logs that does not: the example's service under
 /// another policy, in the example's own log.
 #[tokio::test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
-async fn a_service_that_fails_open_rings() {
+async fn a_service_that_fails_open_raises_its_page() {
     let deployment = Deployment::load();
-    for (format, level) in FROM_ERROR {
-        let log = Log::default();
-        let writer = log.clone();
-        let logs = logs(Some(format), Some(level), move || writer.clone());
-        let guard = tracing::subscriber::set_default(logs);
+    for level in FROM_ERROR {
         // Nothing listens there.
         let idempotency = Idempotency::builder(client("http://127.0.0.1:1"), "idempotency")
-            .policy(|policy| policy.outage(Outage::Open))
-            .build()
-            .expect("settings that fit");
-        let payments = Payments::new(deployment.client(), deployment.table("PaymentsTable"));
-        let key = unique("order");
-        let request = Request::post("/payments").header("idempotency-key", &key);
-        let body = order("tok_declined", &key).body();
-        let request = request.body(Body::from(body)).expect("a request");
-        service(&idempotency, payments).oneshot(request).await.expect("an answer");
-        drop(guard);
-        assert_rings(&deployment, "payments", &["FailOpenAlarm"], &log.text());
+            .policy(|policy| policy.outage(Outage::Open));
+        let declined = order("tok_declined", "");
+        let log = log_of_a_payment(&deployment, idempotency, level, &declined).await;
+        assert_raises(&deployment, "payments", &["FailOpenAlarm"], &log);
     }
+}
+
+/// No answer of the example is too large. What a service logs whose answers are.
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn an_answer_that_cannot_be_stored_raises_its_page() {
+    let deployment = Deployment::load();
+    for level in FROM_ERROR {
+        let table = deployment.table("IdempotencyTable");
+        let idempotency = Idempotency::builder(deployment.client(), table)
+            .policy(|policy| policy.max_answer_bytes(1024).compression(Compression::Off));
+        // Twice as long in the answer's JSON.
+        let large = order("tok_visa", &"\"".repeat(500));
+        let log = log_of_a_payment(&deployment, idempotency, level, &large).await;
+        assert_raises(&deployment, "payments", &["AnswerLostAlarm"], &log);
+    }
+}
+
+async fn log_of_a_payment(
+    deployment: &Deployment,
+    builder: Builder,
+    level: &str,
+    order: &Order,
+) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    let logs = logs(Some("JSON"), Some(level), move || writer.clone());
+    let guard = tracing::subscriber::set_default(logs);
+    let idempotency = builder.build().expect("settings that fit");
+    let payments = Payments::new(deployment.client(), deployment.table("PaymentsTable"));
+    let key = unique("order");
+    let request = Request::post("/payments").header("idempotency-key", &key);
+    let request = request.body(Body::from(order.body())).expect("a request");
+    service(&idempotency, payments).oneshot(request).await.expect("an answer");
+    drop(guard);
+    log.text()
 }
 
 /// What was logged.

@@ -44,10 +44,29 @@ pub struct Filter {
     /// Whose log it counts in, by the binary's name.
     pub function: String,
     pub pattern: Pattern,
-    /// The alarm on what it counts.
-    pub alarm: Option<String>,
+    /// The alarms on what it counts.
+    pub alarms: Vec<Alarm>,
     /// What it sorts by, where it has no alarm.
     pub dimension: Option<Selector>,
+}
+
+/// An alarm of the template: on a number of lines, or on how many there are for 100 invocations.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Alarm {
+    pub name: String,
+    threshold: usize,
+    is_share: bool,
+}
+
+impl Alarm {
+    /// Whether so many lines in each minute raise it.
+    pub fn is_raised(&self, lines: usize, invocations: usize) -> bool {
+        if self.is_share {
+            lines * 100 > self.threshold * invocations
+        } else {
+            lines > self.threshold
+        }
+    }
 }
 
 /// What Lambda starts.

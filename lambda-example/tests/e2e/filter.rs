@@ -1,19 +1,20 @@
-//! What a metric filter of `CloudWatch` finds in a log, for the patterns that the templates have.
-//!
-//! A term is looked for between other characters than letters, digits and `_`: whether `CloudWatch`
-//! finds it inside a longer word too, nothing here depends on.
+//! What a metric filter of `CloudWatch` finds in a log, for the patterns that the templates have: those
+//! for lines that are JSON.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A pattern, as it stands in a template.
+/// `{ $.a = "b*" && $.c = "d" || $.e = "f" }`, as it is in a template: alternatives, of which all conditions of one
+/// have to hold. `&&` comes before `||`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
-pub enum Pattern {
-    /// `?"one" ?"another"`, or `"one"` alone: a line with one of them.
-    AnyTerm(Vec<String>),
-    /// `{ $.a.b = "*" }`: a line of JSON with a text there.
-    Text(Selector),
+pub struct Pattern(Vec<Vec<Condition>>);
+
+/// `$.a = "b*"`: a text there that is this one, where `*` stands for anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    selector: Selector,
+    text: String,
 }
 
 /// `$.a.b`: a member of a line that is JSON.
@@ -30,22 +31,23 @@ impl From<String> for Selector {
 
 impl From<String> for Pattern {
     fn from(text: String) -> Self {
-        if let Some(json) = text.strip_prefix("{ ") {
-            let selector = json.strip_suffix(r#" = "*" }"#).expect("a text of any kind");
-            return Self::Text(Selector::from(selector.to_owned()));
-        }
-        // What is outside of quotation marks, and what is inside.
-        let mut parts = text.split('"');
-        let mut terms = Vec::new();
-        while let (Some(before), Some(term)) = (parts.next(), parts.next()) {
-            let is_one_of_several = before.trim_start() == "?";
-            let is_alone = before.is_empty() && text.matches('"').count() == 2;
-            assert!(is_one_of_several || is_alone, "not known here: {text}");
-            terms.push(term.to_owned());
-        }
-        assert!(!terms.is_empty(), "not known here: {text}");
-        Self::AnyTerm(terms)
+        let inner = text.strip_prefix("{ ").and_then(|text| text.strip_suffix(" }"));
+        let alternatives = inner.expect("a pattern for JSON").split(" || ");
+        Self(alternatives.map(conditions).collect())
     }
+}
+
+fn conditions(alternative: &str) -> Vec<Condition> {
+    let inner = alternative.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let conditions = inner.unwrap_or(alternative).split(" && ");
+    let conditions = conditions.map(|condition| {
+        let (selector, text) = condition.split_once(" = ").expect("an equality");
+        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let text = text.expect("a text in quotation marks").to_owned();
+        assert!(!text.contains('"'), "not known here: {alternative}");
+        Condition { selector: Selector::from(selector.to_owned()), text }
+    });
+    conditions.collect()
 }
 
 impl Selector {
@@ -58,38 +60,58 @@ impl Selector {
 
 impl Pattern {
     pub fn matches(&self, line: &str) -> bool {
-        match self {
-            Self::AnyTerm(terms) => terms.iter().any(|term| has_term(line, term)),
-            Self::Text(selector) => selector.text(line).is_some(),
+        self.0.iter().any(|conditions| conditions.iter().all(|condition| condition.holds(line)))
+    }
+}
+
+impl Condition {
+    fn holds(&self, line: &str) -> bool {
+        let Some(found) = self.selector.text(line) else { return false };
+        match self.text.split_once('*') {
+            None => found == self.text,
+            Some((start, end)) => {
+                assert!(!end.contains('*'), "not known here: {}", self.text);
+                let rest = found.strip_prefix(start);
+                rest.is_some_and(|rest| rest.ends_with(end))
+            }
         }
     }
 }
 
-fn has_term(line: &str, term: &str) -> bool {
-    let continues = |next: Option<char>| next.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    line.match_indices(term).any(|(start, found)| {
-        let (before, after) = (&line[..start], &line[start + found.len()..]);
-        !continues(before.chars().next_back()) && !continues(after.chars().next())
-    })
+#[test]
+fn a_line_matches_by_its_whole_message_and_outcome() {
+    let ended = r#"$.fields.message = "an idempotent call has ended""#;
+    let pattern = format!(
+        r#"{{ ({ended} && $.fields.outcome = "lease_lost") || $.fields.message = "the lease was lost*" }}"#
+    );
+    let pattern = Pattern::from(pattern);
+    let ended = "an idempotent call has ended";
+    for (message, outcome, is_found) in [
+        (ended, "lease_lost", true),
+        (ended, "replay", false),
+        ("the lease was lost before the answer could be stored", "", true),
+        ("we think that the lease was lost", "", false),
+        ("the card was declined", "lease_lost", false),
+    ] {
+        let line = serde_json::json!({"fields": {"message": message, "outcome": outcome}});
+        assert_eq!(pattern.matches(&line.to_string()), is_found, "{line}");
+    }
+    assert!(!pattern.matches(r#"ERROR the lease was lost"#));
 }
 
 #[test]
-fn a_term_is_a_word_and_not_a_part_of_one() {
-    let pattern = Pattern::from(r#"?"lease_lost" ?"the lease was lost""#.to_owned());
-    for (line, is_found) in [
-        (r#"{"fields":{"outcome":"lease_lost"}}"#, true),
-        (r#" INFO idempotency: ended outcome="lease_lost""#, true),
-        ("the lease was lost before", true),
-        ("not_lease_lost", false),
-        ("lease_lost_again", false),
-        ("LEASE_LOST", false),
-        ("the lease is lost", false),
+fn an_error_of_the_handler_is_not_the_crates() {
+    let pattern = r#"{ $.level = "ERROR" && $.target = "dynamodb_idempotency*" }"#;
+    let pattern = Pattern::from(pattern.to_owned());
+    for (level, target, is_found) in [
+        ("ERROR", "dynamodb_idempotency::http::respond", true),
+        ("WARN", "dynamodb_idempotency::http::respond", false),
+        ("ERROR", "payments::charge", false),
     ] {
-        assert_eq!(pattern.matches(line), is_found, "{line}");
+        let line =
+            serde_json::json!({"level": level, "target": target, "fields": {"message": "x"}});
+        assert_eq!(pattern.matches(&line.to_string()), is_found, "{line}");
     }
-    assert!(Pattern::from(r#""ERROR""#.to_owned()).matches("ERROR no answer"));
-    // As a terminal has it: CloudWatch would have to look into the word.
-    assert!(!Pattern::from(r#""ERROR""#.to_owned()).matches("\u{1b}[31mERROR\u{1b}[0m no answer"));
 }
 
 #[test]

@@ -10,9 +10,20 @@ export function rows(heading: string, page = "../../docs/signals.md"): string[][
   return lines.slice(1).map((line) => line.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "")));
 }
 
-/** The alarms on lines of a log. */
-export const SIGNALS = rows("## Alarms").map(([name, terms, outcome]) => ({
-  name: name!.replaceAll("`", ""),
-  terms: [...terms!.matchAll(/`([^`]+)`/g)].map(([, term]) => term!),
-  outcome: outcome!,
-}));
+/** What is counted in logs: the block under "Alarms", a name and its pattern a line. */
+export const SIGNALS = signals();
+
+function signals(): { name: string; pattern: string }[] {
+  const [, section] = fs.readFileSync("../../docs/signals.md", "utf8").split("\n## Alarms\n");
+  const [, block] = section!.split("```text\n");
+  const [lines] = block!.split("```");
+  return lines!.trim().split("\n").map((line) => {
+    const [, name, pattern] = /^(\w+) +(\{.*\})$/.exec(line)!;
+    return { name: name!, pattern: pattern! };
+  });
+}
+
+/** The alarms under "Alarms" of the page on deployment: their names, and whether they page. */
+export const ALARMS = rows("## Alarms", "../../docs/guide/deploy.md").flatMap(([names, severity]) =>
+  [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => ({ name: name!, severity: severity! })),
+);

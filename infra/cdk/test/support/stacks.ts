@@ -17,11 +17,12 @@ const SAM = process.env["TRANSLATED_SAM_TEMPLATES"] ?? path.resolve("../../targe
 export const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
 export const CAPACITY_PROVIDER = "arn:aws:lambda:eu-central-1:111122223333:capacity-provider:payments";
 export const TOPIC = "arn:aws:sns:eu-central-1:111122223333:alarms";
+export const TICKETS = "arn:aws:sns:eu-central-1:111122223333:tickets";
 
 /** The settings that are tried, by name: each value of each one. */
 export const VARIANTS: { readonly [name: string]: { readonly [key: string]: string } } = {
   dev: { stage: "dev" },
-  prod: { stage: "prod", alarmTopicArn: TOPIC },
+  prod: { stage: "prod", alarmTopicArn: TOPIC, ticketTopicArn: TICKETS },
   "function URL": { stage: "dev", endpoint: "function-url" },
   "own key": { stage: "prod", kmsKeyArn: KEY },
   "a table that is there": {
@@ -79,6 +80,7 @@ function parameters(context: { readonly [key: string]: string }): { [name: strin
     kmsKeyArn: "KmsKeyArn",
     logRetentionDays: "LogRetentionDays",
     alarmTopicArn: "AlarmTopicArn",
+    ticketTopicArn: "TicketTopicArn",
   };
   return Object.fromEntries(
     Object.entries(context).map(([key, value]) => [names[key as keyof typeof names], value]),

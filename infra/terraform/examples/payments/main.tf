@@ -24,10 +24,16 @@ variable "bundle" {
   description = "The function, zipped."
 }
 
-variable "alarm_topic_arn" {
+variable "page_topic_arn" {
   type        = string
   default     = null
-  description = "The SNS topic that hears of alarms, and of their end."
+  description = "The SNS topic for pages, and their end."
+}
+
+variable "ticket_topic_arn" {
+  type        = string
+  default     = null
+  description = "The SNS topic for tickets, and their end."
 }
 
 variable "log_retention_days" {
@@ -37,7 +43,13 @@ variable "log_retention_days" {
 }
 
 locals {
-  alarm_actions = compact([var.alarm_topic_arn])
+  page_actions   = compact([var.page_topic_arn])
+  ticket_actions = compact([var.ticket_topic_arn])
+  # More than half of the answers, and more than 5 in 100.
+  answers_fail = {
+    MostAnswersFail = { threshold = 50, datapoints = 3, actions = local.page_actions }
+    AnswersFail     = { threshold = 5, datapoints = 2, actions = local.ticket_actions }
+  }
   may_log = {
     Version = "2012-10-17"
     Statement = [
@@ -67,7 +79,7 @@ module "idempotency" {
   source = "../.."
 
   name = "${var.name}-idempotency"
-  functions = {
+  services = {
     payments = {
       function_name  = aws_lambda_function.payments.function_name
       role_name      = aws_iam_role.payments.name
@@ -75,7 +87,8 @@ module "idempotency" {
       scopes         = [["payments"], ["transfers"]]
     }
   }
-  alarm_actions = local.alarm_actions
+  page_actions   = local.page_actions
+  ticket_actions = local.ticket_actions
 }
 
 resource "aws_dynamodb_table" "payments" {
@@ -199,21 +212,41 @@ resource "aws_lambda_permission" "payments" {
   source_arn    = "${aws_apigatewayv2_api.payments.execution_arn}/*/$default"
 }
 
-resource "aws_cloudwatch_metric_alarm" "server_errors" {
-  alarm_name          = "${var.name}-ServerErrors"
-  alarm_description   = "The payments API answers with HTTP 5xx."
-  namespace           = "AWS/ApiGateway"
-  metric_name         = "5xx"
-  dimensions          = { ApiId = aws_apigatewayv2_api.payments.id }
-  statistic           = "Sum"
-  period              = 60
+resource "aws_cloudwatch_metric_alarm" "answers_fail" {
+  for_each = local.answers_fail
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = "More than ${each.value.threshold} of 100 of the payments API's answers are HTTP 5xx."
   comparison_operator = "GreaterThanThreshold"
-  threshold           = 0
+  threshold           = each.value.threshold
   evaluation_periods  = 5
-  datapoints_to_alarm = 2
+  datapoints_to_alarm = each.value.datapoints
   treat_missing_data  = "notBreaching"
-  alarm_actions       = local.alarm_actions
-  ok_actions          = local.alarm_actions
+  alarm_actions       = each.value.actions
+  ok_actions          = each.value.actions
+
+  metric_query {
+    id          = "result"
+    expression  = "100 * errors / requests"
+    label       = each.key
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = { errors = { name = "5xx", stat = "Sum" }, requests = { name = "Count", stat = "SampleCount" } }
+
+    content {
+      id = metric_query.key
+
+      metric {
+        namespace   = "AWS/ApiGateway"
+        metric_name = metric_query.value.name
+        dimensions  = { ApiId = aws_apigatewayv2_api.payments.id }
+        period      = 60
+        stat        = metric_query.value.stat
+      }
+    }
+  }
 }
 
 output "url" {

@@ -14,7 +14,7 @@ variable "table_arn" {
 variable "scopes" {
   type        = list(list(string))
   default     = []
-  description = "The scopes of a function, each as its segments: [[\"payments\"], [\"refunds\", \"v2\"]]."
+  description = "The scopes of a function or server, each as its segments: [[\"payments\"], [\"refunds\", \"v2\"]]."
 
   validation {
     condition     = alltrue([for scope in var.scopes : try(scope[0], "") != ""])
@@ -97,36 +97,46 @@ locals {
   releases = { Effect = "Allow", Action = local.release, Resource = var.table_arn }
   starts   = { Effect = "Allow", Action = local.preflight, Resource = var.table_arn }
 
-  # What docs/signals.md says to alarm on: a line of the log with one of these words counts.
-  signals = {
-    LeaseLost = {
-      terms       = ["lease_lost", "the lease was lost", "the lease is lost"]
-      description = "A handler outlived its lease and another one owned its key: the operation may have run twice."
-    }
-    LeaseExpired = {
-      terms       = ["lease_expired", "the lease ended while the handler ran"]
-      description = "A handler was stopped at the end of its lease: its effect may have happened in part."
-    }
-    Unconfirmed = {
-      terms       = ["unconfirmed", "its completion could not be confirmed"]
-      description = "A handler ran and DynamoDB did not confirm its end: it may run again when its lease is over."
-    }
-    FailOpen = {
-      terms       = ["fail_open", "the handler runs WITHOUT idempotency"]
-      description = "DynamoDB was out of reach and handlers ran without a record: nothing guarded them."
-    }
-    SwitchedOff = {
-      terms       = ["idempotency is switched OFF", "it is switched off"]
-      description = "Idempotency is switched off: handlers run for every repeat."
-    }
-    StoreError = {
-      terms       = ["store_error"]
-      description = "Calls ended with DynamoDB out of reach: nothing ran, or a transaction is in doubt; callers get errors."
-    }
-    ErrorLines = {
-      terms       = ["ERROR"]
-      description = "A function has logged an error."
-    }
+  # Filter patterns of docs/signals.md, for lines that are JSON: a whole message, or the crate's target.
+  message = "$.fields.message = \"%s\""
+  ended   = format(local.message, "an idempotent call has ended")
+  outcome = "(${local.ended} && $.fields.outcome = \"%s\")"
+  counted = {
+    LeaseLost = [
+      format(local.outcome, "lease_lost"),
+      format(local.message, "the lease was lost before*"),
+      format(local.message, "the lease is lost while*"),
+    ]
+    LeaseExpired = [
+      format(local.outcome, "lease_expired"),
+      format(local.message, "the lease ended while the handler ran*"),
+    ]
+    Unconfirmed = [
+      format(local.outcome, "unconfirmed"),
+      format(local.message, "the handler ran and its completion could not be confirmed*"),
+    ]
+    FailOpen = [
+      format(local.outcome, "fail_open"),
+      format(local.message, "DynamoDB is out of reach: the handler runs WITHOUT idempotency*"),
+    ]
+    SwitchedOff = [
+      format(local.message, "idempotency is switched OFF*"),
+      format(local.message, "a call runs WITHOUT idempotency: it is switched off"),
+    ]
+    AnswerLost = [format(local.message, "*: repeats get an error")]
+    Failed     = [format(local.outcome, "store_error"), format(local.outcome, "error")]
+    ErrorLines = ["$.level = \"ERROR\" && $.target = \"dynamodb_idempotency*\""]
+    Calls      = [local.ended]
+  }
+
+  # Of these one line is enough: somebody has to act.
+  pages = {
+    LeaseLost    = "A handler outlived its lease and another call owned its key: the operation may have run twice."
+    LeaseExpired = "A handler was stopped when its lease expired: its effect may have happened in part."
+    Unconfirmed  = "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease."
+    FailOpen     = "DynamoDB could not be reached and handlers ran without a record."
+    SwitchedOff  = "Idempotency is switched off: handlers run for every repeat."
+    AnswerLost   = "A completed operation has no answer that can be replayed: its repeats get an error."
   }
 }
 
@@ -140,8 +150,8 @@ output "table" {
   }
 }
 
-output "function_policy" {
-  description = "What a function may: its records, and to look at the table when it starts. Null without a scope: a grant for every record is no least privilege."
+output "service_policy" {
+  description = "What a function or server may: its records, and to look at the table when it starts. Null without a scope: a grant for every record is no least privilege."
   value = length(var.scopes) == 0 ? null : jsonencode({
     Version   = "2012-10-17"
     Statement = concat([local.records, local.starts], local.key)
@@ -158,15 +168,14 @@ output "release_policy" {
   value       = jsonencode({ Version = "2012-10-17", Statement = concat([local.looks, local.releases], local.key) })
 }
 
-output "signals" {
-  description = "What is counted in functions' logs: by its name the filter pattern, and what it means."
-  value = {
-    for name, signal in local.signals : name => {
-      # By words, not by JSON path: both log formats of Lambda have them.
-      pattern     = join(" ", [for term in signal.terms : "${length(signal.terms) > 1 ? "?" : ""}\"${term}\""])
-      description = signal.description
-    }
-  }
+output "patterns" {
+  description = "What is counted in logs, by its name."
+  value       = { for name, conditions in local.counted : name => "{ ${join(" || ", conditions)} }" }
+}
+
+output "pages" {
+  description = "Of what is counted, that of which one line is enough, with what it means."
+  value       = local.pages
 }
 
 output "outcomes_pattern" {

@@ -20,6 +20,17 @@ variable "function_names" {
   description = "The functions that use it."
 }
 
+variable "counts_calls" {
+  type        = bool
+  default     = false
+  description = "Whether calls are counted in logs too: of servers, which have no invocations."
+}
+
+variable "signals" {
+  type        = list(string)
+  description = "Namespace, and first part of the names, of the metrics that count lines of logs."
+}
+
 variable "outcomes" {
   type        = list(string)
   description = "Namespace and name of the metric that counts how calls ended."
@@ -72,47 +83,91 @@ locals {
 }
 
 locals {
-  # Of five minutes, two: what fixes itself at once wakes nobody.
-  two_of_five = { evaluation_periods = 5, datapoints_to_alarm = 2 }
-  at_once     = { evaluation_periods = 1, datapoints_to_alarm = 1 }
+  page         = { severity = "page", evaluation_periods = 5, datapoints_to_alarm = 3 }
+  ticket       = { severity = "ticket", evaluation_periods = 5, datapoints_to_alarm = 2 }
+  ten_a_minute = merge(local.ticket, { threshold = 10 })
 
-  of_table = {
-    Throttles = merge(local.two_of_five, {
-      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
-      metrics = [
-        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] :
-        { namespace = "AWS/DynamoDB", name = metric, dimensions = { TableName = var.table_name } }
-      ]
+  of_function = {
+    for prefix, metric in { e = "Errors", i = "Invocations", t = "Throttles" } : prefix => {
+      for index, name in var.function_names :
+      "${prefix}${index}" => { namespace = "AWS/Lambda", name = metric, dimensions = { FunctionName = name } }
+    }
+  }
+  of_logs = {
+    for id, name in { calls = "Calls", errors = "ErrorLines", failed = "Failed" } :
+    id => { namespace = var.signals[0], name = "${var.signals[1]}-${name}", dimensions = {} }
+  }
+  # What failures are compared with.
+  calls = merge(local.of_function.i, var.counts_calls ? { calls = local.of_logs.calls } : {})
+  sum   = { for name, metrics in merge(local.of_function, { calls = local.calls }) : name => "SUM([${join(", ", keys(metrics))}])" }
+
+  failed_calls = {
+    expression = "100 * SUM([failed]) / ${local.sum.calls}"
+    metrics    = merge({ failed = local.of_logs.failed }, local.calls)
+  }
+  failed_invocations = {
+    expression = "100 * ${local.sum.e} / ${local.sum.i}"
+    metrics    = merge(local.of_function.e, local.of_function.i)
+  }
+
+  of_calls = {
+    MostCallsFail = merge(local.page, local.failed_calls, {
+      description = "More than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing."
+      threshold   = 50
     })
-    SystemErrors = merge(local.two_of_five, {
-      description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
-      metrics = [
-        for operation in ["GetItem", "PutItem", "UpdateItem", "TransactWriteItems"] :
-        { namespace = "AWS/DynamoDB", name = "SystemErrors", dimensions = { TableName = var.table_name, Operation = operation } }
-      ]
+    CallsFail = merge(local.ticket, local.failed_calls, {
+      description = "More than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached."
+      threshold   = 5
+    })
+    ErrorLines = merge(local.ticket, {
+      description = "dynamodb-idempotency logs more than 5 errors for 100 calls."
+      threshold   = 5
+      expression  = "100 * SUM([errors]) / ${local.sum.calls}"
+      metrics     = merge({ errors = local.of_logs.errors }, local.calls)
     })
   }
   of_functions = {
-    FunctionThrottles = merge(local.two_of_five, {
-      description = "Lambda throttles a function: its concurrency is used up."
-      metrics = [
-        for name in var.function_names :
-        { namespace = "AWS/Lambda", name = "Throttles", dimensions = { FunctionName = name } }
-      ]
+    MostInvocationsFail = merge(local.page, local.failed_invocations, {
+      description = "More than half of the invocations end with an error."
+      threshold   = 50
     })
-    FunctionErrors = merge(local.at_once, {
-      description = "Invocations of a function ended with an error."
-      metrics = [
-        for name in var.function_names :
-        { namespace = "AWS/Lambda", name = "Errors", dimensions = { FunctionName = name } }
-      ]
+    InvocationsFail = merge(local.ticket, local.failed_invocations, {
+      description = "More than 5 of 100 invocations end with an error: a panic, a timeout, too little memory."
+      threshold   = 5
+    })
+    FunctionThrottles = merge(local.ten_a_minute, {
+      description = "Lambda throttles a function: its concurrency is used up."
+      expression  = local.sum.t
+      metrics     = local.of_function.t
+    })
+  }
+  of_table = {
+    Throttles = merge(local.ten_a_minute, {
+      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
+      expression  = "SUM([reads, writes])"
+      metrics = {
+        for id, metric in { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" } :
+        id => { namespace = "AWS/DynamoDB", name = metric, dimensions = { TableName = var.table_name } }
+      }
+    })
+    SystemErrors = merge(local.ten_a_minute, {
+      description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
+      expression  = "SUM([gets, puts, updates, transactions])"
+      metrics = {
+        for id, operation in { gets = "GetItem", puts = "PutItem", updates = "UpdateItem", transactions = "TransactWriteItems" } :
+        id => { namespace = "AWS/DynamoDB", name = "SystemErrors", dimensions = { TableName = var.table_name, Operation = operation } }
+      }
     })
   }
 }
 
 output "alarms" {
-  description = "The alarms on a sum of metrics, by their names: more than 0 in a minute."
-  value       = merge(local.of_table, { for name, alarm in local.of_functions : name => alarm if length(var.function_names) > 0 })
+  description = "The alarms on an expression of metrics of a minute, by their names."
+  value = merge(
+    local.of_table,
+    { for name, alarm in local.of_calls : name => alarm if length(local.calls) > 0 },
+    { for name, alarm in local.of_functions : name => alarm if length(var.function_names) > 0 },
+  )
 }
 
 output "dashboard" {
