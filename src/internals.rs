@@ -2,7 +2,6 @@
 //! reaches by itself. Not part of the API: with the feature `fuzzing` only, and it may change with
 //! every release.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -14,7 +13,7 @@ use crate::answer::{Answer, Stored, pack};
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
-use crate::fingerprint::json::canonical;
+use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
@@ -37,10 +36,10 @@ pub fn find_key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     key_header::parse(headers, &KEY_HEADER)
 }
 
-/// The canonical spelling of a JSON text.
+/// The canonical form of a JSON text.
 #[must_use]
 pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
-    canonical(str::from_utf8(text).ok()?).map(Cow::into_owned)
+    canonical(str::from_utf8(text).ok()?)
 }
 
 /// Whether a pending record is written again as the version that was read, with the same steps.

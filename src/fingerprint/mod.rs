@@ -1,6 +1,6 @@
 //! A request's fingerprint, in 32 bytes: a repeat with the same key must have the same one.
 
-pub(crate) mod json;
+pub(crate) mod canonical_json;
 mod recipe;
 
 use std::fmt;

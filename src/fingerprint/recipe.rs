@@ -1,7 +1,6 @@
 //! Recipes: how a request becomes 32 bytes. What is stored names its recipe by a number, so that a
 //! later version can change the recipe and still know the requests of an earlier one.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -13,8 +12,8 @@ pub(crate) struct Recipe {
     number: u8,
     /// Separates its hashes from every other use of SHA-256.
     domain: &'static [u8],
-    /// The canonical spelling of a JSON text.
-    canonical: fn(&str) -> Option<Cow<'_, [u8]>>,
+    /// The canonical form of a JSON text.
+    canonical: fn(&str) -> Option<Vec<u8>>,
 }
 
 /// The recipes that this version reads, that which it writes first. `docs/protocol.md`, "Rolling
@@ -22,7 +21,7 @@ pub(crate) struct Recipe {
 pub(crate) const RECIPES: [Recipe; 1] = [Recipe {
     number: 1,
     domain: b"dynamodb-idempotency/fingerprint/1\0",
-    canonical: super::json::canonical,
+    canonical: super::canonical_json::canonical,
 }];
 
 /// What a part is; a JSON text is never taken for the same bytes given raw.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::json::canonical;
+use crate::fingerprint::canonical_json::canonical;
 use crate::key::{RecordKey, hex};
 
 /// Separates these hashes from every other use of SHA-256, and versions their layout.

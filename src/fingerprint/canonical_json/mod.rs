@@ -1,0 +1,284 @@
+//! The canonical form of a JSON text: two texts with equal values have the same bytes.
+//!
+//! White space is removed, members are sorted by the bytes of their names with quotes, and strings are
+//! escaped in one way, as `serde_json` writes them. Two things differ from RFC 8785:
+//!
+//! - Numbers stay as they are written. RFC 8785 converts them to doubles, which makes
+//!   9007199254740993 and 9007199254740992 equal.
+//! - Repeated members are all kept, in their order, because parsers differ in which one they use.
+//!
+//! The text is read once. The members of an object are written in the order in which they are read.
+//! Objects whose members are out of order are noted, and [`Writer::sorted`] copies the result once,
+//! in order. So the time is linear in the length of the text, whatever its depth.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+/// A text that is nested more deeply is not accepted: each level takes a part of the stack.
+const MAX_DEPTH: usize = 128;
+
+/// The canonical form of `text`; `None` if it is not JSON or nested more than 128 levels deep.
+pub(crate) fn canonical(text: &str) -> Option<Vec<u8>> {
+    let mut writer = Writer {
+        input: text.as_bytes(),
+        at: 0,
+        copied: 0,
+        out: Vec::with_capacity(text.len()),
+        unsorted: Vec::new(),
+    };
+    writer.value(0)?;
+    writer.skip_space();
+    writer.copy();
+    (writer.at == text.len()).then(|| writer.sorted())
+}
+
+struct Writer<'a> {
+    /// Valid UTF-8.
+    input: &'a [u8],
+    /// The position in `input`.
+    at: usize,
+    /// The input before this position is in `out`. The rest up to `at` is already in canonical form.
+    copied: usize,
+    /// The canonical form, except for the order of members.
+    out: Vec<u8>,
+    /// The objects in `out` whose members are out of order.
+    unsorted: Vec<Object>,
+}
+
+/// The position of an object in `out`, without its closing brace.
+struct Object {
+    span: Range<usize>,
+    members: Vec<Member>,
+}
+
+/// The position in `out` of a member with its name, `"name":value`, and of the name alone.
+struct Member {
+    span: Range<usize>,
+    name_end: usize,
+}
+
+// Methods that read return `None` if the input at this position is not JSON.
+#[expect(clippy::inline_always, reason = "a third of the instructions under opt-level z")]
+impl Writer<'_> {
+    fn value(&mut self, depth: usize) -> Option<()> {
+        self.skip_space();
+        match self.peek()? {
+            b'"' => self.string(),
+            b'{' => self.object(depth + 1),
+            b'[' => self.array(depth + 1),
+            b'-' | b'0'..=b'9' => self.number(),
+            b't' => self.word("true"),
+            b'f' => self.word("false"),
+            b'n' => self.word("null"),
+            _ => None,
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Option<()> {
+        self.open(depth)?;
+        if self.accept(b']').is_some() {
+            return Some(());
+        }
+        loop {
+            self.value(depth)?;
+            self.skip_space();
+            if self.accept(b',').is_none() {
+                return self.accept(b']');
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<()> {
+        let start = self.position();
+        self.open(depth)?;
+        if self.accept(b'}').is_some() {
+            return Some(());
+        }
+        let mut members = Vec::new();
+        loop {
+            members.push(self.member(depth)?);
+            if self.accept(b',').is_none() {
+                break;
+            }
+        }
+        self.copy();
+        if !members.is_sorted_by_key(|member| self.name(member)) {
+            members.sort_by(|a, b| self.name(a).cmp(self.name(b)));
+            self.unsorted.push(Object { span: start..self.out.len(), members });
+        }
+        self.accept(b'}')
+    }
+
+    fn member(&mut self, depth: usize) -> Option<Member> {
+        self.skip_space();
+        let start = self.position();
+        self.string()?;
+        let name_end = self.position();
+        self.skip_space();
+        self.accept(b':')?;
+        self.value(depth)?;
+        let span = start..self.position();
+        self.skip_space();
+        Some(Member { span, name_end })
+    }
+
+    fn name(&self, member: &Member) -> &[u8] {
+        &self.out[member.span.start..member.name_end]
+    }
+
+    /// Reads the first byte of an array or object and the white space after it.
+    fn open(&mut self, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.at += 1;
+        self.skip_space();
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<()> {
+        self.accept(b'"')?;
+        loop {
+            let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
+            self.at += self.input[self.at..].iter().position(is_special)?;
+            if self.peek()? != b'\\' {
+                return self.accept(b'"');
+            }
+            self.escape()?;
+        }
+    }
+
+    fn escape(&mut self) -> Option<()> {
+        match self.input.get(self.at + 1)? {
+            b'u' => return self.unicode_escape(),
+            b'/' => self.replace(2, b"/"),
+            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Writes the character of `\uXXXX` or of a surrogate pair. A surrogate without its other half is
+    /// valid JSON and no character: its escape is kept, in lower case.
+    fn unicode_escape(&mut self) -> Option<()> {
+        let unit = self.code_unit(self.at)?;
+        let pair = [unit, self.code_unit(self.at + 6).unwrap_or(0)];
+        if let Some(Ok(character)) = char::decode_utf16(pair).next() {
+            let quoted = serde_json::to_string(&character).ok()?;
+            self.replace(6 * character.len_utf16(), &quoted.as_bytes()[1..quoted.len() - 1]);
+        } else {
+            self.replace(6, format!("\\u{unit:04x}").as_bytes());
+        }
+        Some(())
+    }
+
+    /// The code unit of the escape `\uXXXX` at this position of the input.
+    fn code_unit(&self, at: usize) -> Option<u16> {
+        let digits = self.input.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        digits.iter().try_fold(0, |unit, digit| {
+            let digit = char::from(*digit).to_digit(16)?;
+            Some(unit << 4 | u16::try_from(digit).ok()?)
+        })
+    }
+
+    fn number(&mut self) -> Option<()> {
+        self.accept(b'-');
+        if self.accept(b'0').is_none() {
+            self.digits()?;
+        }
+        if self.accept(b'.').is_some() {
+            self.digits()?;
+        }
+        if self.accept(b'e').or_else(|| self.accept(b'E')).is_some() {
+            self.accept(b'+').or_else(|| self.accept(b'-'));
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    /// Reads one or more digits.
+    fn digits(&mut self) -> Option<()> {
+        let rest = &self.input[self.at..];
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        (count > 0).then_some(())
+    }
+
+    fn word(&mut self, word: &str) -> Option<()> {
+        let is_next = self.input[self.at..].starts_with(word.as_bytes());
+        self.at += word.len();
+        is_next.then_some(())
+    }
+
+    #[inline(always)]
+    fn peek(&self) -> Option<u8> {
+        self.input.get(self.at).copied()
+    }
+
+    /// Goes on after the next byte if it is this one.
+    #[inline(always)]
+    fn accept(&mut self, byte: u8) -> Option<()> {
+        if self.peek()? != byte {
+            return None;
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.replace(1, b"");
+        }
+    }
+
+    /// Goes on after this many bytes, which have another canonical form.
+    fn replace(&mut self, count: usize, canonical: &[u8]) {
+        self.copy();
+        self.out.extend_from_slice(canonical);
+        self.at += count;
+        self.copied = self.at;
+    }
+
+    fn copy(&mut self) {
+        self.out.extend_from_slice(&self.input[self.copied..self.at]);
+        self.copied = self.at;
+    }
+
+    /// The length of `out` if everything before `at` were copied.
+    fn position(&self) -> usize {
+        self.out.len() + (self.at - self.copied)
+    }
+
+    /// The canonical form with all members in order. Each byte is copied once.
+    fn sorted(mut self) -> Vec<u8> {
+        if self.unsorted.is_empty() {
+            return self.out;
+        }
+        self.unsorted.sort_by_key(|object| object.span.start);
+        let mut sorted = Vec::with_capacity(self.out.len());
+        self.copy_sorted(0..self.out.len(), &mut sorted);
+        sorted
+    }
+
+    /// Copies this part of `out`. Objects are disjoint or nested, so the first one that begins in the
+    /// part contains every other one that it overlaps.
+    fn copy_sorted(&self, part: Range<usize>, sorted: &mut Vec<u8>) {
+        let mut at = part.start;
+        while let Some(object) = self.first_unsorted(at..part.end) {
+            sorted.extend_from_slice(&self.out[at..object.span.start]);
+            for (index, member) in object.members.iter().enumerate() {
+                sorted.push(if index == 0 { b'{' } else { b',' });
+                self.copy_sorted(member.span.clone(), sorted);
+            }
+            at = object.span.end;
+        }
+        sorted.extend_from_slice(&self.out[at..part.end]);
+    }
+
+    fn first_unsorted(&self, part: Range<usize>) -> Option<&Object> {
+        let index = self.unsorted.partition_point(|object| object.span.start < part.start);
+        self.unsorted.get(index).filter(|object| object.span.start < part.end)
+    }
+}
