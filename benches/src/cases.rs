@@ -296,7 +296,7 @@ fn service(
     let idempotency = Idempotency::builder(client, "idempotency")
         .policy(|policy| policy.compression(compression).large_answers(LargeAnswers::InRecord))
         .build()?;
-    Ok(idempotency.http("payments").wrap(handler))
+    Ok(idempotency.http("payments").wrap(handler)?)
 }
 
 /// The request is there before the exchange begins.

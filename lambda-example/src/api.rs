@@ -22,8 +22,13 @@ pub const PAYMENTS_SCOPE: &str = "payments";
 pub const TRANSFERS_SCOPE: &str = "transfers";
 
 /// The handler, made idempotent: the same for Lambda and for the local server.
-#[must_use]
-pub fn service(idempotency: &Idempotency, payments: Payments) -> impl HttpService {
+///
+/// # Errors
+/// [`ErrorKind::Configuration`](dynamodb_idempotency::ErrorKind::Configuration) for an invalid policy.
+pub fn service(
+    idempotency: &Idempotency,
+    payments: Payments,
+) -> Result<impl HttpService, dynamodb_idempotency::Error> {
     let network = payments.network();
     let ledger = payments.clone();
     // The API key is the tenant: hashed, because it is a secret.
@@ -31,12 +36,13 @@ pub fn service(idempotency: &Idempotency, payments: Payments) -> impl HttpServic
         .http(PAYMENTS_SCOPE)
         .optional_tenant(header_sha256("x-api-key"))
         .reconcile(move |abandoned| charges::reconcile(network.clone(), abandoned))
-        .wrap(service_fn(move |request| handle(payments.clone(), request)));
+        .wrap(service_fn(move |request| handle(payments.clone(), request)))?;
+    let transfer = service_fn(move |request| transfers::transfer(ledger.clone(), request));
     let transfers = idempotency
         .http(TRANSFERS_SCOPE)
         .optional_tenant(header_sha256("x-api-key"))
-        .wrap_transaction(service_fn(move |request| transfers::transfer(ledger.clone(), request)));
-    service_fn(move |request: Request| {
+        .wrap_transaction(transfer)?;
+    Ok(service_fn(move |request: Request| {
         let (api, transfers) = (api.clone(), transfers.clone());
         async move {
             if is_transfer(&request) {
@@ -45,7 +51,7 @@ pub fn service(idempotency: &Idempotency, payments: Payments) -> impl HttpServic
                 api.oneshot(request).await
             }
         }
-    })
+    }))
 }
 
 fn is_transfer(request: &Request) -> bool {

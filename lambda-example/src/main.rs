@@ -22,6 +22,6 @@ async fn main() -> Result<(), Error> {
     let snapshots = Arc::new(idempotency.snapshot_hooks());
     idempotency.preflight([PAYMENTS_SCOPE, TRANSFERS_SCOPE]).await?;
     let payments = Payments::new(idempotency.client().clone(), table);
-    let runtime = lambda::runtime(service(&idempotency, payments))?;
+    let runtime = lambda::runtime(service(&idempotency, payments)?)?;
     runtime.register_snapstart_resource(snapshots).run_concurrent().await
 }

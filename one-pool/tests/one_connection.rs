@@ -128,7 +128,7 @@ async fn through_axum() {
     business(&client).await;
     let idempotency = Idempotency::new(client.clone(), TABLE);
     idempotency.create_table().await.expect("the table can be made");
-    let pay = post(pay).route_layer(idempotency.http("payments").layer());
+    let pay = post(pay).route_layer(idempotency.http("payments").layer().unwrap());
     let router = Router::new().route("/payments", pay).with_state(client);
     for _ in 0..2 {
         let request = Request::post("/payments").header("idempotency-key", "order-42");
@@ -152,7 +152,7 @@ async fn through_a_lambda_service() {
             business(&client).await;
             Ok::<_, Infallible>(Response::new(Body::from("paid")))
         }
-    }));
+    })).unwrap();
     for _ in 0..2 {
         let request = Request::post("/payments").header("idempotency-key", "order-42");
         let request = request.body(Body::Empty).expect("a request");

@@ -19,7 +19,7 @@ use super::problem::ProblemKind;
 ///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
 /// });
 /// // A layer above: what becomes of the requests below it.
-/// let service = idempotency.http("payments").layer().layer(handler).map_response(|response| {
+/// let service = idempotency.http("payments").layer()?.layer(handler).map_response(|response| {
 ///     match response.extensions().get::<AnsweredBy>() {
 ///         Some(AnsweredBy::Replay) => println!("replayed"),
 ///         Some(AnsweredBy::Problem(ProblemKind::Mismatch)) => println!("a key was used twice"),

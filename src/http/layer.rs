@@ -20,6 +20,7 @@ use super::request::{self, call, reads_body};
 use super::{Http, carried};
 use crate::answer::BodyRef;
 use crate::engine::call::Call;
+use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::user_code;
 
@@ -36,12 +37,12 @@ use crate::user_code;
 /// [`drain`](Self::drain) before its runtime ends.
 ///
 /// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
 /// use axum::{Router, routing::post};
 ///
-/// let layer = idempotency.http("payments").layer();
+/// let layer = idempotency.http("payments").layer()?;
 /// let router: Router = Router::new().route("/payments", post(async || "paid").route_layer(layer));
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
@@ -60,12 +61,16 @@ impl Http {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use axum::{Router, routing::post};
     ///
-    /// let layer = idempotency.http("payments").layer();
+    /// let layer = idempotency.http("payments").layer()?;
     /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
     /// # Ok(()) });
     /// ```
-    pub fn layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self), Effect::Handler)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for an invalid policy, for more
+    /// than one key rule, and for a webhook without a usable secret.
+    pub fn layer(self) -> Result<IdempotencyLayer, Error> {
+        Ok(IdempotencyLayer::new(self.checked()?, Effect::Handler))
     }
 }
 
@@ -131,8 +136,11 @@ impl<S> Layer<S> for IdempotencyLayer {
 ///     Ok(Response::new("paid".into()))
 /// }
 ///
-/// async fn pay(idempotency: &Idempotency, request: Request<Whole>) -> Result<(), std::io::Error> {
-///     let service = idempotency.http("payments").layer().layer(service_fn(handler));
+/// async fn pay(
+///     idempotency: &Idempotency,
+///     request: Request<Whole>,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     let service = idempotency.http("payments").layer()?.layer(service_fn(handler));
 ///     let response = service.oneshot(request).await?;
 ///     println!("{}", response.status());
 ///     Ok(())
@@ -191,7 +199,7 @@ where
         Err(problem) => return Ok(whole(render(&config, &problem))),
     };
     let prepared = if reads_body(&config) {
-        let read = read(body, config.max_body_bytes).await;
+        let read = read(body, config.body_limit()).await;
         read.and_then(|body| {
             Ok((call(&config, &parts, &key, BodyRef::Binary(&body))?, body.into()))
         })

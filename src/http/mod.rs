@@ -10,7 +10,7 @@
 //! let handler = service_fn(async |_: Request<Full<Bytes>>| {
 //!     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
 //! });
-//! let service = idempotency.http("payments").layer().layer(handler);
+//! let service = idempotency.http("payments").layer()?.layer(handler);
 //! for replayed in [false, true] {
 //!     let request = Request::post("/payments").header("idempotency-key", "order-42");
 //!     let response = service.clone().oneshot(request.body(Full::default())?).await?;
@@ -91,6 +91,7 @@ use self::statuses::Statuses;
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
 use crate::engine::hook::{Abandoned, Reconciled};
+use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
@@ -108,6 +109,10 @@ pub(crate) use self::{
 /// Lambda's own limit for a request, in bytes.
 const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
+/// The largest body that a known sender of webhooks sends, in bytes. GitHub caps its payloads at 25 MB:
+/// <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
+const LARGEST_SIGNED_BODY: usize = 25 * 1024 * 1024;
+
 impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
     ///
@@ -121,8 +126,10 @@ impl Idempotency {
             idempotency: self.clone(),
             scope: scope.into(),
             policy: self.core.policy.clone(),
-            methods: vec![Method::POST, Method::PATCH],
+            methods: None,
             key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
+            key_rules: 0,
+            webhook: None,
             key_required: true,
             tenant: TenantRule::None,
             fingerprint: None,
@@ -131,15 +138,13 @@ impl Idempotency {
             renderer: None,
             on_store: None,
             on_replay: None,
-            max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+            max_body_bytes: None,
             stream_large: false,
         }
     }
 }
 
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-type ReadKey =
-    Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Result<Option<String>, Problem> + Send + Sync>;
 type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
@@ -147,7 +152,7 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 /// How HTTP requests are made idempotent; made by [`Idempotency::http`].
 ///
 /// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
 /// use dynamodb_idempotency::http::tenant;
 /// use http::Method;
 ///
@@ -156,8 +161,8 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 ///     .methods([Method::POST])
 ///     .tenant(tenant::header_sha256("x-api-key"))
 ///     .max_body_bytes(64 * 1024)
-///     .layer();
-/// # }
+///     .layer()?;
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 #[must_use = "wrap a service with it"]
@@ -165,8 +170,11 @@ pub struct Http {
     idempotency: Idempotency,
     scope: Scope,
     policy: Policy,
-    methods: Vec<Method>,
+    methods: Option<Vec<Method>>,
     key: KeyRule,
+    /// How often [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
+    key_rules: usize,
+    webhook: Option<Arc<dyn SignedRequests>>,
     key_required: bool,
     tenant: TenantRule,
     fingerprint: Option<RequestFingerprint>,
@@ -175,7 +183,7 @@ pub struct Http {
     renderer: Option<Renderer>,
     on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
-    max_body_bytes: usize,
+    max_body_bytes: Option<usize>,
     stream_large: bool,
 }
 
@@ -194,9 +202,23 @@ type ReconcileHook = Arc<
 enum KeyRule {
     Header(HeaderName),
     Found(FindKey),
-    /// In the body, which is checked before anything else.
-    #[cfg_attr(not(feature = "webhook"), expect(dead_code, reason = "webhooks have theirs there"))]
-    InBody(ReadKey),
+}
+
+/// Requests that their sender signs: the feature `webhook`.
+///
+/// [`verify`](Self::verify) comes before everything else that a request can cause.
+trait SignedRequests: Send + Sync {
+    /// Why its settings cannot be used.
+    fn validate(&self) -> Result<(), Error>;
+
+    /// The size that its sender's requests have at most, in bytes.
+    fn max_body_bytes(&self) -> usize;
+
+    /// Whether the sender signed the request.
+    fn verify(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<(), Problem>;
+
+    /// The key of a signed request; `None` without one, an explanation where it is malformed.
+    fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str>;
 }
 
 /// Whose keys they are.
@@ -227,7 +249,8 @@ impl Http {
         self
     }
 
-    /// The methods that are made idempotent. Default `POST` and `PATCH`.
+    /// The methods that are made idempotent. Default `POST` and `PATCH`. Webhooks have every method
+    /// checked and made idempotent: both settings together are a configuration error.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -237,11 +260,13 @@ impl Http {
     /// # Ok(()) });
     /// ```
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.methods = methods.into_iter().collect();
+        self.methods = Some(methods.into_iter().collect());
         self
     }
 
     /// The header that carries the key. Default `Idempotency-Key`.
+    ///
+    /// A second key rule (this one, [`key`](Self::key) or `webhook`) is a configuration error.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -252,12 +277,13 @@ impl Http {
     /// ```
     pub fn header(mut self, name: HeaderName) -> Self {
         self.key = KeyRule::Header(name);
+        self.key_rules += 1;
         self
     }
 
     /// Finds the key elsewhere in a request's head, instead of the header: in the path or query, or
     /// in what an authorizer has left in the extensions. 1 to 255 bytes, any characters; `None`
-    /// means a request without a key.
+    /// means a request without a key. A second key rule is a configuration error.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -270,6 +296,7 @@ impl Http {
     /// ```
     pub fn key(mut self, find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.key = KeyRule::Found(Arc::new(find));
+        self.key_rules += 1;
         self
     }
 
@@ -366,8 +393,7 @@ impl Http {
     /// | 5xx, and any other status | a failure |
     ///
     /// `|status| status.as_u16() >= 200` stores all, as Stripe does. Interim responses (1xx) are
-    /// not answers: to store them is a configuration error, which each request gets as
-    /// [`ProblemKind::Misconfigured`]. If `stored` panics, the request counts as completed, and
+    /// not answers: to store them is a configuration error. If `stored` panics, the request counts as completed, and
     /// repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
@@ -459,7 +485,7 @@ impl Http {
 
     /// The largest request body that is accepted, in bytes; above it the answer is 413 and nothing
     /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
-    /// more than Lambda accepts.
+    /// more than Lambda accepts; 25 MiB for GitHub's webhooks.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -467,7 +493,7 @@ impl Http {
     /// # Ok(()) });
     /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
-        self.max_body_bytes = bytes;
+        self.max_body_bytes = Some(bytes);
         self
     }
 
@@ -491,7 +517,7 @@ impl Http {
     ///     .http("reports")
     ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
     ///     .stream_large_answers(true)
-    ///     .layer();
+    ///     .layer()?;
     /// # Ok(()) });
     /// ```
     pub fn stream_large_answers(mut self, stream: bool) -> Self {
@@ -502,6 +528,37 @@ impl Http {
     /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
     fn is_off(&self) -> bool {
         self.idempotency.core.table.is_disabled
+    }
+
+    /// The most bytes of a request's body that are read.
+    fn body_limit(&self) -> usize {
+        let default = self.webhook.as_ref().map(|webhook| webhook.max_body_bytes());
+        let limit = self.max_body_bytes.or(default).unwrap_or(DEFAULT_MAX_BODY_BYTES);
+        // Switched off, only a webhook's body is read. Its size must not refuse it, and a sender that
+        // is not known yet must not fill the memory.
+        if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
+    }
+
+    /// This configuration, checked.
+    pub(crate) fn checked(self) -> Result<Arc<Self>, Error> {
+        let wrong = |message: &'static str| Err(Error::new(ErrorKind::Configuration, message));
+        if self.key_rules > 1 {
+            return wrong(
+                "Http has more than one key rule: call only one of header(), key() and webhook(), once",
+            );
+        }
+        if self.webhook.is_some() && self.methods.is_some() {
+            return wrong(
+                "Http::methods does not apply to webhooks, which are checked whatever their method: \
+                 remove methods()",
+            );
+        }
+        if let Some(webhook) = &self.webhook {
+            webhook.validate()?;
+        }
+        self.statuses.validate()?;
+        self.policy.validate(self.idempotency.core.clock_tolerance)?;
+        Ok(Arc::new(self))
     }
 }
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
-use super::{Http, KeyRule, Tenant, TenantRule, key_header};
+use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers, BodyRef};
 use crate::engine::call::Call;
 use crate::error::ErrorKind;
@@ -18,16 +18,20 @@ use crate::lambda_event;
 use crate::record::Owner;
 
 /// The key of a request.
-pub(super) enum RequestKey {
+pub(super) enum RequestKey<'a> {
     Found(String),
-    /// It is in the body, and with it what the body must be.
-    InBody,
+    /// The request has to be signed. Its key is known after that.
+    Signed(&'a dyn SignedRequests),
 }
 
-/// Looks at the head alone, before the body is read. `None` where the handler gets the request untouched:
-/// it has another method, or no key where none is needed.
-pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Problem> {
-    if !config.methods.contains(&parts.method) {
+/// Looks at the head alone, before the body is read. `None` where the handler gets the request
+/// untouched: it has another method, or no key where none is needed. A webhook is never untouched.
+pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestKey<'a>>, Problem> {
+    if let Some(webhook) = config.webhook.as_deref() {
+        return Ok(Some(RequestKey::Signed(webhook)));
+    }
+    let methods = config.methods.as_deref().unwrap_or(&[Method::POST, Method::PATCH]);
+    if !methods.contains(&parts.method) {
         return Ok(None);
     }
     let is_refused = is_grpc(&parts.headers);
@@ -35,13 +39,11 @@ pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Pr
         return Ok(None);
     }
     let found = match &config.key {
-        KeyRule::InBody(_) if is_refused => return Err(grpc_refused()),
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => {
             let found = ask(config, "Http::key", || find(parts))?;
             found.map(key_header::bounded).transpose()
         }
-        KeyRule::InBody(_) => return Ok(Some(RequestKey::InBody)),
     };
     if !config.key_required && found == Ok(None) {
         return Ok(None);
@@ -50,6 +52,22 @@ pub(super) fn key(config: &Http, parts: &Parts) -> Result<Option<RequestKey>, Pr
         return Err(grpc_refused());
     }
     required(config, found).map(|key| Some(RequestKey::Found(key)))
+}
+
+/// The key of a request that its sender has signed. Any other request ends here.
+fn signed_key(
+    config: &Http,
+    webhook: &dyn SignedRequests,
+    parts: &Parts,
+    body: &[u8],
+) -> Result<String, Problem> {
+    let now = config.idempotency.core.table.clock.store_now();
+    ask(config, "Http::webhook", || webhook.verify(parts, body, now))??;
+    if is_grpc(&parts.headers) && !config.is_off() {
+        return Err(grpc_refused());
+    }
+    let found = webhook.key(parts, body);
+    required(config, found.and_then(|key| key.map(key_header::bounded).transpose()))
 }
 
 /// gRPC or gRPC-Web, by the content type.
@@ -69,17 +87,17 @@ fn required(config: &Http, found: Result<Option<String>, &'static str>) -> Resul
     match found {
         Ok(Some(key)) => Ok(key),
         _ if config.is_off() => key_of_its_own(),
-        Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(&config.key))),
+        Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(config))),
         Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
     }
 }
 
-fn asks_for_key(rule: &KeyRule) -> Cow<'static, str> {
-    match rule {
-        KeyRule::Header(name) => {
+fn asks_for_key(config: &Http) -> Cow<'static, str> {
+    match &config.key {
+        KeyRule::Header(name) if config.webhook.is_none() => {
             format!("send a unique key for this request in the header {name}").into()
         }
-        KeyRule::Found(_) | KeyRule::InBody(_) => "the request has no idempotency key".into(),
+        KeyRule::Header(_) | KeyRule::Found(_) => "the request has no idempotency key".into(),
     }
 }
 
@@ -91,7 +109,7 @@ fn key_of_its_own() -> Result<String, Problem> {
 
 /// Whether the request's body is needed before its handler runs.
 pub(super) fn reads_body(config: &Http) -> bool {
-    !config.is_off() || matches!(config.key, KeyRule::InBody(_))
+    !config.is_off() || config.webhook.is_some()
 }
 
 /// The call that a request with its body makes. Where idempotency is switched off the body does not
@@ -99,24 +117,15 @@ pub(super) fn reads_body(config: &Http) -> bool {
 pub(super) fn call(
     config: &Http,
     parts: &Parts,
-    key: &RequestKey,
+    key: &RequestKey<'_>,
     body: BodyRef<'_>,
 ) -> Result<Call, Problem> {
     let bytes = body.as_bytes();
     let core = &config.idempotency.core;
-    let key = match (key, &config.key) {
-        (RequestKey::InBody, KeyRule::InBody(read)) => {
-            let now = core.table.clock.store_now();
-            let found = ask(config, "Http::webhook", || read(parts, bytes, now))??;
-            &required(config, found.map(key_header::bounded).transpose())?
-        }
-        (RequestKey::InBody, KeyRule::Header(_) | KeyRule::Found(_)) => {
-            &required(config, Ok(None))?
-        }
-        (RequestKey::Found(key), _) => key,
+    let key = match key {
+        RequestKey::Found(key) => key,
+        RequestKey::Signed(webhook) => &signed_key(config, *webhook, parts, bytes)?,
     };
-    let explained = |error| problem::explain(Some(config.scope.operation()), &error);
-    config.statuses.validate().map_err(explained)?;
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let policy = config.policy.clone();
     let named = scope_of(config, parts).and_then(|scope| record_key(config, &scope, key));
@@ -125,11 +134,12 @@ pub(super) fn call(
         let key = named.or_else(nameless)?;
         return Ok(Call::new(core, key, Fingerprint::EMPTY, policy, None, answers));
     }
-    if bytes.len() > config.max_body_bytes {
-        return Err(problem::body_too_large(config.max_body_bytes));
+    if bytes.len() > config.body_limit() {
+        return Err(problem::body_too_large(config.body_limit()));
     }
     let fingerprint = match &config.fingerprint {
         Some(chosen) => ask(config, "Http::fingerprint", || chosen(parts, bytes))?,
+        None if config.webhook.is_some() => Fingerprint::EMPTY,
         None => default_fingerprint(parts, body),
     };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);

@@ -12,7 +12,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Error> {
 //!     let idempotency = Idempotency::from_env().await?;
-//!     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
+//!     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))?).await
 //! }
 //! ```
 //!

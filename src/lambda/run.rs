@@ -29,7 +29,7 @@ use crate::invocation::check_concurrency;
 /// }
 ///
 /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
-///     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))).await
+///     lambda::run(idempotency.http("payments").wrap(service_fn(create_payment))?).await
 /// }
 /// ```
 ///
@@ -65,7 +65,7 @@ where
 /// #[tokio::main]
 /// async fn main() -> Result<(), Error> {
 ///     let idempotency = Idempotency::from_env().await?;
-///     lambda::run_concurrent(idempotency.http("payments").wrap(service_fn(create_payment))).await
+///     lambda::run_concurrent(idempotency.http("payments").wrap(service_fn(create_payment))?).await
 /// }
 /// ```
 ///
@@ -103,7 +103,7 @@ where
 /// async fn main() -> Result<(), Error> {
 ///     let idempotency = Idempotency::from_env().await?;
 ///     let hooks = Arc::new(idempotency.snapshot_hooks());
-///     let service = idempotency.http("payments").wrap(service_fn(create_payment));
+///     let service = idempotency.http("payments").wrap(service_fn(create_payment))?;
 ///     lambda::runtime(service)?.register_snapstart_resource(hooks).run_concurrent().await
 /// }
 /// ```
@@ -147,7 +147,7 @@ where
 /// }
 ///
 /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
-///     let wrapped = idempotency.http("payments").wrap(service_fn(create_payment));
+///     let wrapped = idempotency.http("payments").wrap(service_fn(create_payment))?;
 ///     lambda_http::lambda_runtime::run(lambda::adapter(wrapped)).await
 /// }
 /// ```

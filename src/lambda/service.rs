@@ -25,18 +25,24 @@ impl Http {
     ///     Ok(Response::builder().status(201).body("paid".into())?)
     /// }
     ///
-    /// let service = idempotency.http("payments").wrap(service_fn(create_payment));
+    /// let service = idempotency.http("payments").wrap(service_fn(create_payment))?;
     /// # Ok(()) });
     /// ```
+    ///
+    /// # Errors
+    /// As [`layer`](Self::layer).
     pub fn wrap<'a, S>(
         self,
         service: S,
-    ) -> impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone
+    ) -> Result<
+        impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone,
+        crate::Error,
+    >
     where
         S: Service<Request, Response: IntoResponse, Error: Send, Future: Send> + Clone + Send + 'a,
     {
-        let config = Arc::new(self);
-        service_fn(move |request: Request| {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
@@ -64,7 +70,7 @@ impl Http {
                 });
                 answered.await.map(LambdaResponse)
             })
-        })
+        }))
     }
 }
 
@@ -79,13 +85,16 @@ impl Http {
 /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
 ///
 /// /// For `main` and for tests.
-/// fn payments(idempotency: &Idempotency, currency: &'static str) -> impl HttpService {
+/// fn payments(
+///     idempotency: &Idempotency,
+///     currency: &'static str,
+/// ) -> Result<impl HttpService, dynamodb_idempotency::Error> {
 ///     idempotency.http("payments").wrap(service_fn(move |_: Request| async move {
 ///         Ok::<_, Error>(Response::new(Body::from(currency)))
 ///     }))
 /// }
 ///
-/// let mut service = payments(&idempotency, "eur");
+/// let mut service = payments(&idempotency, "eur")?;
 /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
 /// let response = service.call(request.body(Body::Empty)?).await?.into_inner();
 /// assert_eq!(response.body().as_ref(), b"eur");
@@ -130,7 +139,7 @@ impl LambdaResponse {
     /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
     ///
     /// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
-    /// let mut service = idempotency.http("payments").wrap(handler);
+    /// let mut service = idempotency.http("payments").wrap(handler)?;
     /// let request = http::Request::post("/payments").header("idempotency-key", "order-42");
     /// let request: Request = request.body(Body::Empty)?;
     /// let response = service.call(request).await?.into_inner();
@@ -158,7 +167,7 @@ impl LambdaResponse {
 ///     Ok(response.into())
 /// }
 ///
-/// let mut service = idempotency.http("payments").wrap(service_fn(create_payment));
+/// let mut service = idempotency.http("payments").wrap(service_fn(create_payment))?;
 /// for _ in 0..2 {
 ///     let request = http::Request::post("/payments").header("idempotency-key", "order-42");
 ///     let response = service.call(request.body(Body::Empty)?).await?.into_inner();

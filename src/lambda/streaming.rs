@@ -33,18 +33,24 @@ impl Http {
     /// use axum::{Router, routing::post};
     ///
     /// let router: Router = Router::new().route("/payments", post(async || "paid"));
-    /// let service = idempotency.http("payments").wrap_streaming(router);
+    /// let service = idempotency.http("payments").wrap_streaming(router)?;
     /// # Ok(()) });
     /// ```
+    ///
+    /// # Errors
+    /// As [`layer`](Self::layer).
     pub fn wrap_streaming<S, B>(
         self,
         service: S,
-    ) -> impl Service<
-        Request,
-        Response = Response<ResponseBody<B>>,
-        Error = S::Error,
-        Future: Send + 'static,
-    > + Clone
+    ) -> Result<
+        impl Service<
+            Request,
+            Response = Response<ResponseBody<B>>,
+            Error = S::Error,
+            Future: Send + 'static,
+        > + Clone,
+        crate::Error,
+    >
     where
         S: Service<Request, Response = Response<B>, Error: Send, Future: Send>
             + Clone
@@ -52,8 +58,8 @@ impl Http {
             + 'static,
         B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
-        let config = Arc::new(self);
-        service_fn(move |request: Request| {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
@@ -69,7 +75,7 @@ impl Http {
                     Err(problem) => whole(render(&config, &problem)),
                 })
             })
-        })
+        }))
     }
 }
 
@@ -86,7 +92,7 @@ impl Http {
 /// async fn main() -> Result<(), Error> {
 ///     let idempotency = Idempotency::from_env().await?;
 ///     let router: Router = Router::new().route("/payments", post(async || "paid"));
-///     let service = idempotency.http("payments").wrap_streaming(router);
+///     let service = idempotency.http("payments").wrap_streaming(router)?;
 ///     lambda::run_with_streaming_response(service).await
 /// }
 /// ```
@@ -118,7 +124,7 @@ where
 /// async fn main() -> Result<(), Error> {
 ///     let idempotency = Idempotency::from_env().await?;
 ///     let router: Router = Router::new().route("/payments", post(async || "paid"));
-///     let service = idempotency.http("payments").wrap_streaming(router);
+///     let service = idempotency.http("payments").wrap_streaming(router)?;
 ///     lambda::run_with_streaming_response_concurrent(service).await
 /// }
 /// ```
@@ -153,7 +159,7 @@ where
 ///     let idempotency = Idempotency::from_env().await?;
 ///     let hooks = Arc::new(idempotency.snapshot_hooks());
 ///     let router: Router = Router::new().route("/payments", post(async || "paid"));
-///     let runtime = lambda::streaming_runtime(idempotency.http("payments").wrap_streaming(router))?;
+///     let runtime = lambda::streaming_runtime(idempotency.http("payments").wrap_streaming(router)?)?;
 ///     runtime.register_snapstart_resource(hooks).run_concurrent().await
 /// }
 /// ```

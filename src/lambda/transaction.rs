@@ -42,21 +42,27 @@ impl Http {
     /// }
     ///
     /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
-    ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))).await
+    ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))?).await
     /// }
     /// ```
+    ///
+    /// # Errors
+    /// As [`layer`](Self::layer).
     pub fn wrap_transaction<'a, S>(
         self,
         service: S,
-    ) -> impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone
+    ) -> Result<
+        impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone,
+        crate::Error,
+    >
     where
         S: Service<Request, Response = Transaction<Response<Body>>, Error: Send, Future: Send>
             + Clone
             + Send
             + 'a,
     {
-        let config = Arc::new(self);
-        service_fn(move |request: Request| {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
@@ -78,6 +84,6 @@ impl Http {
                 };
                 Ok(answered.into())
             })
-        })
+        }))
     }
 }

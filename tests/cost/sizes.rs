@@ -75,7 +75,7 @@ async fn answer(
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    let service = idempotency.http("pay").layer().layer(handler);
+    let service = idempotency.http("pay").layer().unwrap().layer(handler);
     let head = Request::post("/payments").header("idempotency-key", key);
     let head = head.header("content-type", "application/json");
     let request = head.body(Full::new(Bytes::from_static(request))).unwrap();
@@ -169,7 +169,7 @@ async fn an_answer_that_is_compressed_already_is_stored_as_it_is() {
         let response = response.body(Full::new(body.clone())).unwrap();
         async { Ok::<_, std::convert::Infallible>(response) }
     });
-    let service = idempotency.http("pay").layer().layer(handler);
+    let service = idempotency.http("pay").layer().unwrap().layer(handler);
     let request = Request::post("/").header("idempotency-key", "k");
     service.oneshot(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
     assert_eq!(codec(&store.record("pay#k").await), None);

@@ -107,16 +107,19 @@ async fn http(
     effect: aws_sdk_dynamodb::types::TransactWriteItem,
     key: &str,
 ) -> String {
-    let service = idempotency.http("o").wrap(service_fn(move |request: Request| {
-        let effect = effect.clone();
-        async move {
-            let execution: &Execution = request.extensions().get().expect("it is there");
-            let body = Body::from(format!("booked by {}", execution.owner()));
-            let response = Response::builder().status(201).body(body).expect("a response");
-            execution.commit_response(&response, [effect]).await?;
-            Ok::<_, CommitError>(response)
-        }
-    }));
+    let service = idempotency
+        .http("o")
+        .wrap(service_fn(move |request: Request| {
+            let effect = effect.clone();
+            async move {
+                let execution: &Execution = request.extensions().get().expect("it is there");
+                let body = Body::from(format!("booked by {}", execution.owner()));
+                let response = Response::builder().status(201).body(body).expect("a response");
+                execution.commit_response(&response, [effect]).await?;
+                Ok::<_, CommitError>(response)
+            }
+        }))
+        .unwrap();
     let request = http::Request::post("/").header("idempotency-key", key).body(Body::Empty);
     let response = service.oneshot(request.expect("a request")).await.expect("it is booked");
     let response = response.into_inner();

@@ -8,7 +8,9 @@
 mod deny;
 mod house;
 mod links;
+mod openapi;
 pub(crate) mod promise;
+mod senders;
 mod wheel;
 
 use std::process::Command;
@@ -39,6 +41,10 @@ enum Action {
     Links,
     /// Which file of `src` imports which.
     House,
+    /// The OpenAPI document.
+    OpenApi,
+    /// The recorded webhooks.
+    Senders,
     /// What a set of features promises not to depend on.
     Promise(&'static Promise),
     /// Which crates the core has.
@@ -162,6 +168,8 @@ fn checks(features: &[String]) -> Vec<Check> {
     checks.push(cargo("package", &package));
     checks.push(Check { name: "deny".into(), action: Action::Deny });
     checks.push(Check { name: "advisories".into(), action: Action::Advisories });
+    checks.push(Check { name: "openapi".into(), action: Action::OpenApi });
+    checks.push(Check { name: "webhooks".into(), action: Action::Senders });
     checks.push(Check { name: "infra".into(), action: Action::Infra });
     checks.push(clippy("clippy", &["--workspace", "--all-targets", "--all-features"]));
     checks.push(Check { name: "docs".into(), action: Action::Docs });
@@ -194,6 +202,8 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         }
         Action::Links => links::check(workspace),
         Action::House => house::check(workspace),
+        Action::OpenApi => openapi::check(workspace),
+        Action::Senders => senders::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
         Action::CoreCrates => promise::check_core_crates(workspace),
         Action::SharedBuild => promise::check_shared_build(workspace),

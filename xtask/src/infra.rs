@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     command::output,
-    tools::{self, NODE, NPM, PYTHON, Stamp, Tool, succeeds},
+    tools::{self, NODE, NPM, PYTHON, Tool, succeeds},
     workspace::Workspace,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     let infra = Infra::of(workspace);
     fs::create_dir_all(&infra.work)?;
     Ok(infra.install_python()?
-        && infra.install_node(&infra.cdk, "npm.lock")?
+        && tools::install_node(&infra.cdk, infra.work.join("npm.lock"))?
         && infra.check_sam()?
         && infra.check_servers()?
         && infra.check_cdk()?
@@ -102,19 +102,6 @@ impl Infra {
         let constraints = self.sam.join("constraints.txt");
         let requirements = self.sam.join("requirements.txt");
         tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
-    }
-
-    /// The packages of a folder with a `package-lock.json`, at `into`.
-    fn install_node(&self, into: &Path, stamp: &str) -> Result<bool> {
-        let stamp = Stamp::new(self.work.join(stamp), &[into.join("package-lock.json")])?;
-        if stamp.holds() && into.join("node_modules").exists() {
-            return Ok(true);
-        }
-        let installed = succeeds(command("npm", into).args(["ci", "--no-audit", "--no-fund"]))?;
-        if installed {
-            stamp.leave()?;
-        }
-        Ok(installed)
     }
 
     fn emulator(&self) -> Result<PathBuf> {
@@ -207,7 +194,7 @@ impl Infra {
         let mut jsii = command(package.join("node_modules/.bin/jsii"), &package);
         // The oldest that is asked for here; jsii runs by it, and calls it old in fifteen lines.
         jsii.env("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20");
-        Ok(self.install_node(&package, "jsii.lock")? && succeeds(&mut jsii)?)
+        Ok(tools::install_node(&package, self.work.join("jsii.lock"))? && succeeds(&mut jsii)?)
     }
 
     fn python_tool(&self, name: &str) -> Command {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     command::quiet,
-    tools::{self, NODE, NPM, Stamp, succeeds},
+    tools::{self, NODE, NPM, install_node, succeeds},
     workspace::Workspace,
 };
 
@@ -62,12 +62,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     let page = workspace.root.join("lambda-example/tests/page");
     let pictures = screenshots(workspace);
     fs::create_dir_all(&pictures)?;
-    let stamp = Stamp::new(pictures.join("npm.lock"), &[page.join("package-lock.json")])?;
-    if !(stamp.holds() && page.join("node_modules").exists()) {
-        if !succeeds(node_command("npm", &page).args(["ci", "--no-audit", "--no-fund"]))? {
-            return Ok(false);
-        }
-        stamp.leave()?;
+    if !install_node(&page, pictures.join("npm.lock"))? {
+        return Ok(false);
     }
     succeeds(
         node_command("node", &page)

@@ -81,6 +81,22 @@ pub(crate) fn install_python(
     Ok(installed)
 }
 
+/// The packages of a folder's `package-lock.json`, in its `node_modules`; installed again when the lock
+/// file, of which `stamp` is a copy, has changed.
+pub(crate) fn install_node(folder: &Path, stamp: PathBuf) -> Result<bool> {
+    let stamp = Stamp::new(stamp, &[folder.join("package-lock.json")])?;
+    if stamp.holds() && folder.join("node_modules").exists() {
+        return Ok(true);
+    }
+    let mut install = Command::new("npm");
+    install.current_dir(folder).stdin(Stdio::null()).args(["ci", "--no-audit", "--no-fund"]);
+    let installed = succeeds(&mut install)?;
+    if installed {
+        stamp.leave()?;
+    }
+    Ok(installed)
+}
+
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     println!("    {}", describe(command));
     let status = command.status().with_context(|| format!("{command:?} did not start"))?;
@@ -88,13 +104,13 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
 }
 
 /// Says that what is installed is what these lock files name.
-pub(crate) struct Stamp {
+struct Stamp {
     file: PathBuf,
     content: String,
 }
 
 impl Stamp {
-    pub(crate) fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
+    fn new(file: PathBuf, locks: &[PathBuf]) -> Result<Self> {
         let read = |lock: &PathBuf| {
             fs::read_to_string(lock).with_context(|| format!("{} cannot be read", lock.display()))
         };
@@ -102,11 +118,11 @@ impl Stamp {
         Ok(Self { file, content })
     }
 
-    pub(crate) fn holds(&self) -> bool {
+    fn holds(&self) -> bool {
         fs::read_to_string(&self.file).is_ok_and(|content| content == self.content)
     }
 
-    pub(crate) fn leave(&self) -> Result<()> {
+    fn leave(&self) -> Result<()> {
         fs::write(&self.file, &self.content)
             .with_context(|| format!("{} cannot be written", self.file.display()))
     }

@@ -88,7 +88,7 @@ async fn run() -> Result<(), Error> {
     let payments = Payments::new(client.clone(), PAYMENTS);
     payments.create_table().await?;
 
-    let handler = service(&idempotency, payments).map_response(into_axum);
+    let handler = service(&idempotency, payments)?.map_response(into_axum);
     let local = Local {
         handler: Handler::new(handler),
         owners: TaskTracker::new(),

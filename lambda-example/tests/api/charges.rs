@@ -40,7 +40,8 @@ impl Site {
             .header("idempotency-key", "k")
             .body(Body::from(body))
             .expect("a request");
-        let called = service(&self.idempotency, payments).call(request).await;
+        let mut service = service(&self.idempotency, payments).expect("valid settings");
+        let called = service.call(request).await;
         called.map(LambdaResponse::into_inner).expect("a response")
     }
 

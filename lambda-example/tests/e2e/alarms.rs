@@ -309,7 +309,8 @@ async fn log_of_a_payment(
     let key = unique("order");
     let request = Request::post("/payments").header("idempotency-key", &key);
     let request = request.body(Body::from(order.body())).expect("a request");
-    service(&idempotency, payments).oneshot(request).await.expect("an answer");
+    let service = service(&idempotency, payments).expect("valid settings");
+    service.oneshot(request).await.expect("an answer");
     drop(guard);
     log.text()
 }

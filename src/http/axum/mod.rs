@@ -32,7 +32,7 @@
 //!     report.run(async |_| Err(StatusCode::SERVICE_UNAVAILABLE)).await
 //! }
 //!
-//! let pay = post(pay).route_layer(idempotency.http("payments").layer());
+//! let pay = post(pay).route_layer(idempotency.http("payments").layer()?);
 //! let router = Router::new().route("/payments", pay).route("/report", get(report));
 //! let router = router.with_state(idempotency);
 //!

@@ -1,7 +1,5 @@
 //! Handlers whose whole effect is one transaction.
 
-use std::sync::Arc;
-
 use axum_core::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
@@ -10,6 +8,7 @@ use super::super::carried::{Carried, Whole};
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
 use crate::engine::transaction::{OnConditionFailed, Transaction};
+use crate::error::Error;
 
 impl Http {
     /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, for
@@ -35,7 +34,7 @@ impl Http {
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
     /// use axum::http::StatusCode;
     /// use axum::{Json, Router, routing::post};
-    /// use dynamodb_idempotency::{Idempotency, Transaction};
+    /// use dynamodb_idempotency::{Error, Idempotency, Transaction};
     /// # fn debit_and_credit(_: u32) -> [TransactWriteItem; 2] { unimplemented!() }
     ///
     /// async fn transfer(Json(amount): Json<u32>) -> Transaction<(StatusCode, &'static str)> {
@@ -44,13 +43,16 @@ impl Http {
     ///         .on_condition_failed(|_| Some((StatusCode::PAYMENT_REQUIRED, "insufficient funds")))
     /// }
     ///
-    /// fn router(idempotency: &Idempotency) -> Router {
-    ///     let layer = idempotency.http("transfers").transaction_layer();
-    ///     Router::new().route("/transfers", post(transfer).route_layer(layer))
+    /// fn router(idempotency: &Idempotency) -> Result<Router, Error> {
+    ///     let layer = idempotency.http("transfers").transaction_layer()?;
+    ///     Ok(Router::new().route("/transfers", post(transfer).route_layer(layer)))
     /// }
     /// ```
-    pub fn transaction_layer(self) -> IdempotencyLayer {
-        IdempotencyLayer::new(Arc::new(self), Effect::Transaction)
+    ///
+    /// # Errors
+    /// As [`layer`](Self::layer).
+    pub fn transaction_layer(self) -> Result<IdempotencyLayer, Error> {
+        Ok(IdempotencyLayer::new(self.checked()?, Effect::Transaction))
     }
 }
 

@@ -22,7 +22,8 @@ async fn answered(http: Http, request: http::Request<Bytes>) -> Option<AnsweredB
         let response = Response::builder().status(status).body(Body::empty());
         Ok::<_, Infallible>(response.unwrap())
     });
-    let response = http.layer().layer(handler).oneshot(request.map(Body::from)).await.unwrap();
+    let response =
+        http.layer().unwrap().layer(handler).oneshot(request.map(Body::from)).await.unwrap();
     response.extensions().get().copied()
 }
 
@@ -97,7 +98,7 @@ async fn a_reconcile_hooks_answer_is_the_hooks() {
                 Ok::<_, Infallible>(Response::new(Body::empty()))
             }
         });
-        let service = store.idempotency().http("pay").layer().layer(handler);
+        let service = store.idempotency().http("pay").layer().unwrap().layer(handler);
         let vanished = tokio::spawn(service.oneshot(post(key, "1").map(Body::from)));
         gate.reached().await;
         let record = store.record(&format!("pay#{key}")).await;
@@ -116,11 +117,11 @@ async fn functions_are_told_too() {
         let run = runs.add();
         async move { Ok::<_, Infallible>(run.to_string()) }
     });
-    let service = store.idempotency().http("pay").wrap(handler);
+    let service = store.idempotency().http("pay").wrap(handler).unwrap();
     let transfer = service_fn(async |_: lambda_http::Request| {
         Ok::<_, Infallible>(Transaction::new(Response::new(lambda_http::Body::Empty)).items([]))
     });
-    let transaction = store.idempotency().http("transfer").wrap_transaction(transfer);
+    let transaction = store.idempotency().http("transfer").wrap_transaction(transfer).unwrap();
     let sent = |body| post("k", body).map(|body: Bytes| lambda_http::Body::Binary(body.into()));
     let mismatch = AnsweredBy::Problem(ProblemKind::Mismatch);
     for (body, by) in [("1", AnsweredBy::Handler), ("1", AnsweredBy::Replay), ("2", mismatch)] {

@@ -61,7 +61,7 @@ fn refund_of(id: &str, key: &str) -> Request<Bytes> {
 /// The router behind an HTTP API, by both runners.
 async fn served() -> (Store, Link, [Api; 2]) {
     let (store, link) = (Store::open_in_real_time().await, Link::default());
-    let wrapped = store.over(&link).http("refund").wrap(shop());
+    let wrapped = store.over(&link).http("refund").wrap(shop()).unwrap();
     let functions = [Function::new(wrapped.clone()), Function::under_lambda_http(wrapped)];
     (store, link, functions.map(|function| Api::Lambda(Kind::HttpApi, function)))
 }
@@ -117,11 +117,12 @@ async fn what_axum_refuses_leaves_the_key_free() {
     let pay = on_post(async |Json(Amount { amount }): Json<Amount>| amount.to_string());
     let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
-    let layered = Router::new().route("/payments", pay.clone().route_layer(http().layer()));
+    let layered =
+        Router::new().route("/payments", pay.clone().route_layer(http().layer().unwrap()));
     let apis = [
         Api::Lambda(
             Kind::HttpApi,
-            Function::new(http().wrap(Router::new().route("/payments", pay))),
+            Function::new(http().wrap(Router::new().route("/payments", pay)).unwrap()),
         ),
         Api::Server(listen(layered).await),
     ];
@@ -150,7 +151,7 @@ async fn what_axum_refuses_leaves_the_key_free() {
 #[tokio::test]
 async fn one_route_of_a_router_can_have_the_layer() {
     let (store, link) = (Store::open_in_real_time().await, Link::default());
-    let layer = store.over(&link).http("refund").layer();
+    let layer = store.over(&link).http("refund").layer().unwrap();
     let inner = Router::new()
         .route("/payments/{id}/refunds", on_post(refund).route_layer(layer))
         .route("/log", on_post(count))

@@ -74,9 +74,11 @@ impl Api {
         let router = Router::new()
             .route(
                 "/transfers",
-                on_post(transfer).put(transfer).route_layer(http.clone().transaction_layer()),
+                on_post(transfer)
+                    .put(transfer)
+                    .route_layer(http.clone().transaction_layer().unwrap()),
             )
-            .route("/plain", on_post(transfer).put(transfer).route_layer(http.layer()))
+            .route("/plain", on_post(transfer).put(transfer).route_layer(http.layer().unwrap()))
             .route("/bare", on_post(transfer).put(transfer))
             .with_state((store.table().to_owned(), Runs::default()));
         Self { server: listen(router).await, store, link }

@@ -32,8 +32,9 @@ async fn perhaps(execution: Option<Execution>) -> &'static str {
 async fn a_handler_takes_its_execution_as_an_argument() {
     let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
-    let layered = Router::new().route("/payments", on_post(attempt).route_layer(http().layer()));
-    let wrapped = http().wrap(Router::new().route("/payments", on_post(attempt)));
+    let layered =
+        Router::new().route("/payments", on_post(attempt).route_layer(http().layer().unwrap()));
+    let wrapped = http().wrap(Router::new().route("/payments", on_post(attempt))).unwrap();
     let apis =
         [Api::Server(listen(layered).await), Api::Lambda(Kind::HttpApi, Function::new(wrapped))];
     for (key, api) in ["a", "b"].into_iter().zip(apis) {
@@ -48,8 +49,8 @@ async fn who_has_no_execution_is_told_why() {
     let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay").key_required(false);
     let router = Router::new()
-        .route("/payments", on_post(attempt).put(attempt).route_layer(http().layer()))
-        .route("/perhaps", on_post(perhaps).put(perhaps).route_layer(http().layer()))
+        .route("/payments", on_post(attempt).put(attempt).route_layer(http().layer().unwrap()))
+        .route("/perhaps", on_post(perhaps).put(perhaps).route_layer(http().layer().unwrap()))
         .route("/bare", on_post(attempt));
     let server = listen(router).await;
     let keyless = without(post("", "{}"), "idempotency-key");
@@ -86,7 +87,7 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
             execution.commit_into_response(answer, row()).await.expect("it is committed")
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     let first = client::send(server, &post("k", "{}")).await;
     assert_eq!((first.status().as_u16(), first.body().as_ref()), (201, &b"booked"[..]));
@@ -117,7 +118,7 @@ async fn whatever_axum_makes_a_response_of_can_be_a_step() {
             if run == 1 { StatusCode::BAD_GATEWAY.into_response() } else { answer }
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     assert_eq!(client::send(server, &post("k", "{}")).await.status(), 502);
     for replayed in [false, true] {
@@ -163,7 +164,7 @@ async fn broken_off(body: impl Fn() -> Body + Clone + Send + Sync + 'static) {
             (StatusCode::BAD_GATEWAY, said)
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     for expected in ["not stored: AnswerUnavailable", "not run: AnswerUnavailable"] {
         assert_eq!(client::send(server, &post("k", "{}")).await.body(), expected);
@@ -215,7 +216,7 @@ async fn an_error_of_a_step_is_the_steps_own_response_or_a_problem() {
         execution.step("charge", async { Err::<u8, _>(StatusCode::IM_A_TEAPOT) }).await?;
         Ok("booked".to_owned())
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     assert_eq!(client::send(server, &post("a", "\"once\"")).await.status(), 418);
     let told = problem(&client::send(server, &post("b", "\"twice\"")).await, 500, "Misconfigured");
@@ -233,7 +234,7 @@ async fn a_commit_that_is_refused_is_a_problem() {
         };
         async move { execution.commit_into_response("booked", items).await }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer());
+    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     for (key, body, status, kind) in
         [("a", "\"never\"", 409, "ConditionFailed"), ("b", "\"twice\"", 500, "Misconfigured")]
@@ -272,8 +273,8 @@ async fn a_path_that_does_not_exist_is_not_found() {
     let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay");
     let route = Router::new().route("/payments", on_post(attempt));
-    let on_routes = listen(route.clone().route_layer(http().layer())).await;
-    let on_all = listen(route.layer(http().layer())).await;
+    let on_routes = listen(route.clone().route_layer(http().layer().unwrap())).await;
+    let on_all = listen(route.layer(http().layer().unwrap())).await;
     let nowhere = to(without(post("", "{}"), "idempotency-key"), "/nowhere");
     assert_eq!(client::send(on_routes, &nowhere).await.status(), 404);
     let with_key = to(post("k", "{}"), "/nowhere");

@@ -30,7 +30,8 @@ async fn wherever_a_client_hangs_up_the_handler_runs_once() {
                 Ok::<_, Infallible>(Response::new(Body::from(format!("run {run}"))))
             }
         });
-        let service = store.idempotency().http("pay").policy(patient).layer().layer(handler);
+        let service =
+            store.idempotency().http("pay").policy(patient).layer().unwrap().layer(handler);
         let send = async || {
             let sent = service.clone().oneshot(post("k", "{}").map(Body::from)).await.unwrap();
             let (head, body) = sent.map(Body::new).into_parts();
@@ -64,7 +65,7 @@ async fn wherever_a_transactions_request_is_dropped_it_is_written_once() {
             }
         });
         let http = store.idempotency().http("pay").policy(patient);
-        let service = http.wrap_transaction(handler);
+        let service = http.wrap_transaction(handler).unwrap();
         let send = || {
             let request = post("k", "{}").map(|_| lambda_http::Body::from("{}"));
             service.clone().oneshot(request)

@@ -176,13 +176,16 @@ async fn a_handler_that_executed_nothing_keeps_nothing() {
 /// Its first run fails with an error, having said that nothing was executed if `nothing` is set.
 fn failing(http: Http, runs: &Runs, nothing: bool) -> Function {
     let runs = runs.clone();
-    Function::new(http.wrap(service_fn(move |request: lambda_http::Request| {
-        let run = runs.add();
-        if nothing {
-            request.extensions().get::<Execution>().unwrap().nothing_executed();
-        }
-        std::future::ready(if run == 1 { Err("out of paper") } else { Ok("paid") })
-    })))
+    Function::new(
+        http.wrap(service_fn(move |request: lambda_http::Request| {
+            let run = runs.add();
+            if nothing {
+                request.extensions().get::<Execution>().unwrap().nothing_executed();
+            }
+            std::future::ready(if run == 1 { Err("out of paper") } else { Ok("paid") })
+        }))
+        .unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -221,7 +224,7 @@ async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
             if failed { Err("out of paper") } else { Ok(Response::new(axum::body::Body::empty())) }
         }
     });
-    let service = store.idempotency().http("pay").layer().layer(service);
+    let service = store.idempotency().http("pay").layer().unwrap().layer(service);
     let request = || post("k", "{}").map(axum::body::Body::from);
     let first = service.clone().oneshot(request()).await;
     assert_eq!(first.err(), Some("out of paper"));
@@ -302,10 +305,10 @@ async fn breaking_off(place: Place, http: Http, runs: &Runs, status: u16) -> Api
 
 async fn serving(place: Place, http: Http, route: MethodRouter) -> Api {
     if place == Place::Server {
-        let route = route.route_layer(http.layer());
+        let route = route.route_layer(http.layer().unwrap());
         Api::Server(listen(Router::new().route("/payments", route)).await)
     } else {
         let router = Router::new().route("/payments", route);
-        Api::Lambda(Kind::HttpApi, Function::new(http.wrap(router)))
+        Api::Lambda(Kind::HttpApi, Function::new(http.wrap(router).unwrap()))
     }
 }

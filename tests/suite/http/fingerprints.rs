@@ -185,7 +185,7 @@ async fn the_hash_map_of_an_event_is_no_mismatch() {
         let service = lambda_http::service_fn(async |_: lambda_http::Request| {
             Ok::<_, std::convert::Infallible>("paid")
         });
-        let function = Function::new(site.http().wrap(service));
+        let function = Function::new(site.http().wrap(service).unwrap());
         for kind in [Kind::Rest, Kind::Alb, Kind::AlbMultiValue, Kind::Lattice] {
             let request = with(request.clone(), "idempotency-key", &format!("{kind:?}"));
             for round in 0..10 {
@@ -228,7 +228,7 @@ fn paying(store: &Store) -> Paying {
     let handler = tower::service_fn(async |_: Request<Body>| {
         Ok::<_, Infallible>(Response::new(Body::from("paid")))
     });
-    store.idempotency().http("pay").layer().layer(Handler::new(handler))
+    store.idempotency().http("pay").layer().unwrap().layer(Handler::new(handler))
 }
 
 /// Each line is one request in several spellings; no two lines are one.

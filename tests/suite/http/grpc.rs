@@ -49,7 +49,7 @@ async fn send(http: Http, runs: &Runs, status: &'static str, request: Request<By
         let answer = answer(runs.add(), status);
         async move { Ok::<_, Infallible>(answer) }
     });
-    let service = http.layer().layer(handler);
+    let service = http.layer().unwrap().layer(handler);
     let (head, body) = service.oneshot(request.map(Body::from)).await.unwrap().into_parts();
     let body = body.collect().await.unwrap();
     let trailers = body.trailers().cloned();
@@ -71,12 +71,13 @@ async fn grpc_is_refused_and_nothing_runs() {
         let handler = service_fn(async |_| -> Result<Response<lambda_http::Body>, Infallible> {
             panic!("nothing may run")
         });
-        let function = Function::new(http().wrap(handler));
+        let function = Function::new(http().wrap(handler).unwrap());
         let event = Kind::HttpApi.event(&call(content_type));
         let answer = event::response(&function.invoke(&event).await);
         problem(&answer, 415, "GrpcUnsupported");
         let request = call(content_type).map(|_| lambda_http::Body::Empty);
-        let streamed = http().wrap_streaming(axum::Router::new()).call(request).await.unwrap();
+        let streamed =
+            http().wrap_streaming(axum::Router::new()).unwrap().call(request).await.unwrap();
         assert_eq!(streamed.status(), 415);
     }
     assert_eq!((runs.count(), link.wire.requests()), (0, vec![]));

@@ -26,7 +26,7 @@ fn functions<R: IntoResponse + Send + Sync + 'static>(
     let service = service_fn(move |_: lambda_http::Request| {
         std::future::ready(Ok::<_, Infallible>(answer(runs.add())))
     });
-    let wrapped = http.wrap(service);
+    let wrapped = http.wrap(service).unwrap();
     [Function::new(wrapped.clone()), Function::under_lambda_http(wrapped)]
 }
 
@@ -124,7 +124,7 @@ async fn the_handler_gets_the_body_as_it_was_sent() {
             }
         };
         let http = store.idempotency().http("pay");
-        let function = Function::new(http.wrap(service_fn(handler)));
+        let function = Function::new(http.wrap(service_fn(handler)).unwrap());
         function.invoke(&kind.event(&post("k", body))).await;
         assert_eq!(*seen.lock().unwrap(), body, "{kind:?}");
     }
@@ -164,7 +164,7 @@ async fn text_stays_text_and_bytes_stay_bytes() {
                 (&alone["body"], &alone["isBase64Encoded"]),
                 (&json!(text), &json!(is_base64))
             );
-            let function = Function::new(http.wrap(service));
+            let function = Function::new(http.wrap(service).unwrap());
             assert_eq!(function.invoke(&kind.example()).await, alone);
             mark(kind, &mut alone);
             assert_eq!(function.invoke(&kind.example()).await, alone);
@@ -181,7 +181,7 @@ async fn the_record_tells_text_from_bytes() {
             let response = Response::builder().header("content-type", content_type);
             std::future::ready(response.body(Body::from("paid")))
         });
-        let wrapped = store.idempotency().http("pay").wrap(service);
+        let wrapped = store.idempotency().http("pay").wrap(service).unwrap();
         for round in 0..2 {
             let request = post("k", "{}").map(|_| Body::Empty);
             let response = wrapped.clone().oneshot(request).await.unwrap().into_inner();
@@ -245,7 +245,7 @@ async fn all_values_of_a_header_reach_the_handler() {
             std::future::ready(Ok::<_, Infallible>(format!("{values:?} {}", host.is_some())))
         };
         let http = store.idempotency().http("pay");
-        let function = Function::new(http.wrap(service_fn(handler)));
+        let function = Function::new(http.wrap(service_fn(handler)).unwrap());
         let mut request = post("k", "{}");
         for item in ["a", "b", "a"] {
             request.headers_mut().append("x-item", item.parse().unwrap());

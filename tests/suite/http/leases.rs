@@ -23,10 +23,13 @@ use crate::support::{Gate, Link, Runs, Store, made_up_time, raw};
 /// A function whose answer is where its lease ends: epoch milliseconds, read from its own record.
 fn telling(store: &Arc<Store>, http: Http) -> Function {
     let store = Arc::clone(store);
-    Function::new(http.wrap(service_fn(move |_: lambda_http::Request| {
-        let store = Arc::clone(&store);
-        async move { Ok::<_, Infallible>(lease_in(&store, "pay#order-7").await.to_string()) }
-    })))
+    Function::new(
+        http.wrap(service_fn(move |_: lambda_http::Request| {
+            let store = Arc::clone(&store);
+            async move { Ok::<_, Infallible>(lease_in(&store, "pay#order-7").await.to_string()) }
+        }))
+        .unwrap(),
+    )
 }
 
 async fn lease_in(store: &Store, pk: &str) -> i64 {
@@ -86,7 +89,7 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
         counted.add();
         std::future::ready(Ok::<_, Infallible>("paid"))
     };
-    let function = Function::new(store.over(&link).http("pay").wrap(service_fn(handler)));
+    let function = Function::new(store.over(&link).http("pay").wrap(service_fn(handler)).unwrap());
     for seconds in [1, 3_500] {
         let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
         let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
@@ -125,7 +128,7 @@ async fn a_layer_on_a_route_under_lambda_has_the_invocations_lease() {
         let store = Arc::clone(&looked_at);
         async move { lease_in(&store, "pay#order-7").await.to_string() }
     });
-    let layer = store.idempotency().http("pay").layer();
+    let layer = store.idempotency().http("pay").layer().unwrap();
     let router = Router::new().route("/payments", route.route_layer(layer));
     assert_lease_of(&Function::under_lambda_http(router), &store, 120).await;
 }
@@ -206,7 +209,7 @@ async fn a_body_is_not_made_any_further_after_the_lease() {
             });
             std::future::ready(Ok::<_, Infallible>(Response::new(Body::from_stream(parts))))
         });
-        let service = store.over(&link).http("pay").layer().layer(handler);
+        let service = store.over(&link).http("pay").layer().unwrap().layer(handler);
         let answer = service.oneshot(post("k", "{}").map(Body::from)).await.unwrap();
         assert_eq!((answer.status().as_u16(), after.count()), (503, 0));
         assert_eq!(store.status("pay#k").await.as_deref(), Some("PENDING"));

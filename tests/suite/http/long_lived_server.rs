@@ -36,7 +36,7 @@ async fn serve(http: Http, gate: &Gate, runs: &Runs) -> SocketAddr {
     });
     let runs = runs.clone();
     let count = get(move || std::future::ready(runs.count().to_string()));
-    let pay = pay.route_layer(http.layer());
+    let pay = pay.route_layer(http.layer().unwrap());
     listen(Router::new().route("/payments", pay.merge(count))).await
 }
 
@@ -76,7 +76,7 @@ async fn a_client_that_hangs_up_does_not_stop_the_handler() {
 #[tokio::test]
 async fn who_drains_the_layer_waits_for_owners_whose_clients_are_gone() {
     let (store, gate) = (Store::open_in_real_time().await, Gate::default());
-    let layer = store.idempotency().http("pay").layer();
+    let layer = store.idempotency().http("pay").layer().unwrap();
     let held = gate.clone();
     let pay = on_post(move || {
         let gate = held.clone();
@@ -121,7 +121,7 @@ async fn a_dropped_future_does_not_stop_the_handler() {
             Ok::<_, Infallible>(Response::new(Body::from(format!("run {run}"))))
         }
     });
-    let service = store.idempotency().http("pay").layer().layer(service);
+    let service = store.idempotency().http("pay").layer().unwrap().layer(service);
     let request = || post("k", "{}").map(Body::from);
     tokio::select! {
         biased;
@@ -194,7 +194,10 @@ async fn echo(http: Http) -> SocketAddr {
     let echo = on_post(|request: Request| async move {
         Response::new(Body::from_stream(request.into_body().into_data_stream()))
     });
-    listen(Router::new().route("/echo", echo.route_layer(http.key_required(false).layer()))).await
+    listen(
+        Router::new().route("/echo", echo.route_layer(http.key_required(false).layer().unwrap())),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -236,7 +239,7 @@ async fn an_answer_with_a_key_is_sent_when_it_is_whole_and_stored() {
         std::future::ready(Response::new(Body::from_stream(parts)))
     });
     let http = store.idempotency().http("pay");
-    let router = Router::new().route("/payments", route.route_layer(http.layer()));
+    let router = Router::new().route("/payments", route.route_layer(http.layer().unwrap()));
     let server = listen(router).await;
     let connection = client::begin(server, &post("k", "{}")).await;
     gate.reached().await;

@@ -18,6 +18,7 @@ mod axum_router;
 mod axum_transactions;
 mod axum_types;
 mod commit;
+mod configuration;
 mod dropped;
 mod executions;
 mod failures;

@@ -147,17 +147,20 @@ async fn a_transactions_answers_are_changed_as_well() {
         store.deposit("alice", balance).await;
         let http = store.over(&link).http("transfers").on_store(without_token);
         let table = store.table().to_owned();
-        let function = Function::new(http.wrap_transaction(service_fn(move |_| {
-            let debit = debit(&table, "alice", 1);
-            async move {
-                let body = |response: Response<Bytes>| {
-                    response.map(|body| Body::from(String::from_utf8_lossy(&body).into_owned()))
-                };
-                let transaction = Transaction::new(body(session(201, 1))).items([debit]);
-                let instead = move |_: &_| Some(body(session(402, 2)));
-                Ok::<_, Infallible>(transaction.on_condition_failed(instead))
-            }
-        })));
+        let function = Function::new(
+            http.wrap_transaction(service_fn(move |_| {
+                let debit = debit(&table, "alice", 1);
+                async move {
+                    let body = |response: Response<Bytes>| {
+                        response.map(|body| Body::from(String::from_utf8_lossy(&body).into_owned()))
+                    };
+                    let transaction = Transaction::new(body(session(201, 1))).items([debit]);
+                    let instead = move |_: &_| Some(body(session(402, 2)));
+                    Ok::<_, Infallible>(transaction.on_condition_failed(instead))
+                }
+            }))
+            .unwrap(),
+        );
         let send =
             async || response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
         let (first, repeat) = (send().await, send().await);

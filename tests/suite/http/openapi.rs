@@ -25,9 +25,10 @@ fn resolved<'a>(document: &'a Yaml, node: &'a Yaml) -> &'a Yaml {
     found
 }
 
-/// What the document says about a status of the example's operation.
+/// What the document says about a status of the example's operations.
 fn response<'a>(document: &'a Yaml, status: &str) -> &'a Yaml {
-    let responses = &document["paths"]["/payments"]["post"]["responses"];
+    let path = if status == "401" { "/webhooks" } else { "/payments" };
+    let responses = &document["paths"][path]["post"]["responses"];
     let said = resolved(document, &responses[status]);
     assert!(!said.is_badvalue(), "nothing is said about {status}");
     said
@@ -83,13 +84,14 @@ async fn what_is_sent_is_what_the_document_says() {
         let handler = move |request: Request<Bytes>| {
             let (held, run) = (held.clone(), runs.add());
             async move {
+                assert_ne!(request.body(), "panic", "as the test wants");
                 if request.body() == "held" {
                     held.pass().await;
                 }
                 super::site::paid(run)
             }
         };
-        let api = site.serve(site.http(), handler).await;
+        let api = site.serve(site.http().max_body_bytes(1000), handler).await;
         let parameter = &document["paths"]["/payments"]["post"]["parameters"][0];
         let parameter = resolved(&document, parameter);
         let name = parameter["name"].as_str().expect("a name").to_lowercase();
@@ -97,33 +99,44 @@ async fn what_is_sent_is_what_the_document_says() {
             (name.as_str(), parameter["required"].as_bool()),
             ("idempotency-key", Some(true))
         );
-        let bytes = |limit: &str| {
-            "k".repeat(
-                usize::try_from(parameter["schema"][limit].as_i64().expect("a limit"))
-                    .expect("one"),
-            )
-        };
+        let bare = &parameter["schema"]["anyOf"][0];
+        let quoted = &parameter["schema"]["anyOf"][1]["pattern"];
+        assert!(quoted.as_str().expect("a pattern").contains("{1,255}"));
+        let limits = (bare["minLength"].as_i64(), bare["maxLength"].as_i64());
+        assert_eq!(limits, (Some(1), Some(255)));
+        let key = |bytes| "k".repeat(bytes);
+        let in_quotes = |bytes| format!("\"{}\"", key(bytes));
 
         assert_documented(&document, &api.send(without(post("k", "{}"), "idempotency-key")).await);
         for (key, status) in [
-            (bytes("minLength"), 201),
-            (bytes("maxLength"), 201),
-            (bytes("minLength")[1..].to_owned(), 400),
-            (bytes("maxLength") + "k", 400),
+            (key(1), 201),
+            (key(255), 201),
+            (in_quotes(254), 201),
+            (in_quotes(255), 201),
+            (format!("\"{}\"", r"\\".repeat(255)), 201),
+            (key(0), 400),
+            (key(256), 400),
+            (in_quotes(0), 400),
+            (in_quotes(256), 400),
         ] {
             let answer = api.send(with(post("k", "{}"), "idempotency-key", &key)).await;
-            assert_eq!(answer.status(), status, "{} bytes", key.len());
+            assert_eq!(answer.status(), status, "{key}");
             if status == 400 {
                 assert_documented(&document, &answer);
             }
         }
         let said = &response(&document, "201")["headers"];
-        let replay = api.send(post("k", "{}")).await;
+        assert_eq!(api.send(post("k2", "{}")).await.status(), 201);
+        let replay = api.send(post("k2", "{}")).await;
         assert!(is_replay(&replay));
         let marker = names(said).into_iter().next().expect("a header").to_lowercase();
         let value = &resolved(&document, &said["Idempotency-Replayed"])["schema"]["const"];
         assert_eq!(replay.headers()[&marker], value.as_str().expect("a text"));
-        assert_documented(&document, &api.send(post("k", "[]")).await);
+        assert_documented(&document, &api.send(post("k2", "[]")).await);
+        assert_documented(&document, &api.send(post("large", "x".repeat(2000))).await);
+        let grpc = with(post("grpc", "{}"), "content-type", "application/grpc");
+        assert_documented(&document, &api.send(grpc).await);
+        assert_documented(&document, &api.send(post("panic", "panic")).await);
 
         let beside = async {
             gate.reached().await;
@@ -145,7 +158,7 @@ async fn what_is_sent_is_what_the_document_says() {
 
 /// By the statuses in the documentation of `ProblemKind`.
 #[test]
-fn the_document_knows_every_problem_of_its_statuses() {
+fn the_document_lists_every_problem() {
     let document = document();
     let source = include_str!("../../../src/http/problem.rs");
     let (_, source) = source.split_once("pub enum ProblemKind {").expect("the enum");
@@ -159,24 +172,28 @@ fn the_document_knows_every_problem_of_its_statuses() {
                 status = &said[..3];
             }
         } else if let Some(kind) = line.strip_suffix(',') {
-            let documented = ["400", "409", "422", "503"].contains(&status);
             let uri = format!("#variant.{kind}");
-            assert_eq!(
-                TEXT.lines().any(|line| line.ends_with(&uri)),
-                documented,
-                "{kind}, {status}"
-            );
-            if documented {
-                let types = &response(&document, status)["content"]["application/problem+json"];
-                let types = types["schema"]["allOf"][1]["properties"]["type"]["enum"].as_vec();
-                let types = types.expect("a list");
-                assert!(
-                    types.iter().any(|one| one.as_str().is_some_and(|one| one.ends_with(&uri))),
-                    "{kind}"
-                );
-                found += 1;
-            }
+            let types = &response(&document, status)["content"]["application/problem+json"];
+            let types = types["schema"]["allOf"][1]["properties"]["type"]["enum"].as_vec();
+            let types = types.expect("a list");
+            let is_listed = |one: &Yaml| one.as_str().is_some_and(|one| one.ends_with(&uri));
+            assert!(types.iter().any(is_listed), "{kind}");
+            found += 1;
         }
     }
-    assert!(found >= 17, "{found}");
+    assert!(found >= 26, "{found}");
+}
+
+#[cfg(feature = "webhook")]
+#[tokio::test]
+async fn an_unsigned_webhook_gets_what_the_document_says() {
+    let document = document();
+    everywhere(async |site| {
+        let unsigned = dynamodb_idempotency::http::Webhook::signed(|_, _| false);
+        let api = site.paying(site.http().webhook(unsigned)).await;
+        let answer = api.send(without(post("k", "{}"), "idempotency-key")).await;
+        assert_eq!(answer.status(), 401);
+        assert_documented(&document, &answer);
+    })
+    .await;
 }

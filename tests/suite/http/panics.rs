@@ -112,7 +112,7 @@ async fn a_body_that_panics_completes_its_request() {
             ran.add();
             async move { Response::new(axum::body::Body::new(Broken { is_error })) }
         };
-        let layer = store.idempotency().http("payments").layer();
+        let layer = store.idempotency().http("payments").layer().unwrap();
         let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
         let send = async || {
             let request = post("k", "{}").map(axum::body::Body::from);
@@ -142,7 +142,7 @@ async fn an_answer_whose_conversion_panics_completes_its_request() {
         ran.add();
         async { Ok::<_, Infallible>(Unconvertible) }
     });
-    let function = Function::new(store.idempotency().http("payments").wrap(handler));
+    let function = Function::new(store.idempotency().http("payments").wrap(handler).unwrap());
     let send = async || response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
     problem(&send().await, 500, "BodyBroken");
     problem(&send().await, 500, "AnswerUnavailable");
@@ -201,7 +201,8 @@ async fn a_transaction_whose_on_condition_failed_panics_writes_nothing() {
         let transaction = transaction.on_condition_failed(|_| panic!("user code"));
         async { Ok::<_, Infallible>(transaction) }
     });
-    let function = Function::new(store.over(&link).http("transfers").wrap_transaction(handler));
+    let function =
+        Function::new(store.over(&link).http("transfers").wrap_transaction(handler).unwrap());
     let answer = response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
     problem(&answer, 500, "HandlerPanicked");
     assert_eq!((store.counted("effect").await, store.item("transfers#k").await), (0, None));
@@ -229,7 +230,7 @@ async fn a_step_whose_conversion_panics_never_runs_again() {
             answer.map_err(axum::response::IntoResponse::into_response)
         }
     };
-    let layer = store.idempotency().http("payments").layer();
+    let layer = store.idempotency().http("payments").layer().unwrap();
     let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
     for _ in 0..3 {
         let request = post("k", "{}").map(axum::body::Body::from);

@@ -96,11 +96,11 @@ fn waiting(policy: dynamodb_idempotency::Policy) -> dynamodb_idempotency::Policy
 #[tokio::test]
 async fn who_waits_for_anothers_answer_takes_no_place_below() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
-    let elsewhere = store.idempotency().http("pay").layer().layer(held(&gate));
+    let elsewhere = store.idempotency().http("pay").layer().unwrap().layer(held(&gate));
     let open = Gate::default();
     open.open();
     let here = store.over(&link).http("pay").policy(waiting);
-    let here = here.layer().layer(Places::new(1, held(&open)));
+    let here = here.layer().unwrap().layer(Places::new(1, held(&open)));
     let sent = |key: &str| post(key, "{}").map(Body::from);
     let first = tokio::spawn(elsewhere.oneshot(sent("k")));
     gate.reached().await;
@@ -116,9 +116,9 @@ async fn who_waits_for_anothers_answer_takes_no_place_below() {
 #[tokio::test]
 async fn who_waits_takes_no_place_of_a_function_either() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
-    let elsewhere = store.idempotency().http("pay").layer().layer(held(&gate));
+    let elsewhere = store.idempotency().http("pay").layer().unwrap().layer(held(&gate));
     let handler = service_fn(async |_: lambda_http::Request| Ok::<_, Infallible>("paid"));
-    let here = store.over(&link).http("pay").policy(waiting).wrap(Places::new(1, handler));
+    let here = store.over(&link).http("pay").policy(waiting).wrap(Places::new(1, handler)).unwrap();
     let sent = |key: &str| post(key, "{}").map(|body| lambda_http::Body::Binary(body.into()));
     let first = tokio::spawn(elsewhere.oneshot(post("k", "{}").map(Body::from)));
     gate.reached().await;
@@ -144,7 +144,8 @@ fn slow(key: &str) -> (Request, mpsc::UnboundedSender<Result<&'static str, Infal
 async fn a_request_that_is_still_arriving_takes_no_place_below() {
     let (store, open) = (Store::open().await, Gate::default());
     open.open();
-    let service = store.idempotency().http("pay").layer().layer(Places::new(1, held(&open)));
+    let service =
+        store.idempotency().http("pay").layer().unwrap().layer(Places::new(1, held(&open)));
     let (request, rest) = slow("slow");
     let arriving = service.clone().oneshot(request);
     tokio::pin!(arriving);
@@ -164,7 +165,7 @@ async fn no_handler_starts_once_a_layer_is_drained() {
         counted.add();
         std::future::ready(Ok::<_, Infallible>(Response::new(Body::from("paid"))))
     });
-    let layer = store.over(&link).http("pay").layer();
+    let layer = store.over(&link).http("pay").layer().unwrap();
     let service = layer.layer(handler);
     let (request, rest) = slow("slow");
     let arriving = service.clone().oneshot(request);
@@ -207,7 +208,7 @@ async fn a_service_that_cannot_be_called_has_executed_nothing() {
     for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
         let store = Store::open().await;
         let http = || store.idempotency().http("pay").policy(|policy| policy.failure(failure));
-        let service = http().layer().layer(Away(Runs::default()));
+        let service = http().layer().unwrap().layer(Away(Runs::default()));
         let sent = |body| post("k", body).map(Body::from);
         let first = service.clone().oneshot(sent("1")).await;
         assert_eq!(first.err(), Some("away"));

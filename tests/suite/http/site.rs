@@ -110,11 +110,12 @@ impl Site {
             Place::Function => Api::Lambda(Kind::Rest, function(http, handler)),
             Place::Router => {
                 let router = Router::new().fallback(on_axum(handler));
-                Api::Lambda(Kind::HttpApi, Function::under_lambda_http(http.wrap(router)))
+                Api::Lambda(Kind::HttpApi, Function::under_lambda_http(http.wrap(router).unwrap()))
             }
             Place::Server => {
                 let route = any(on_axum(handler));
-                let router = Router::new().route("/{*rest}", route).route_layer(http.layer());
+                let router =
+                    Router::new().route("/{*rest}", route).route_layer(http.layer().unwrap());
                 Api::Server(listen(router).await)
             }
         }
@@ -151,16 +152,19 @@ where
     H: Fn(Request<Bytes>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Response<Bytes>> + Send + 'static,
 {
-    Function::new(http.wrap(service_fn(move |request: lambda_http::Request| {
-        let answering = handler(request.map(|body| Bytes::copy_from_slice(&body)));
-        async move {
-            let response = answering.await.map(|bytes| match String::from_utf8(bytes.into()) {
-                Ok(text) => Body::Text(text),
-                Err(error) => Body::Binary(error.into_bytes()),
-            });
-            Ok::<_, Infallible>(response)
-        }
-    })))
+    Function::new(
+        http.wrap(service_fn(move |request: lambda_http::Request| {
+            let answering = handler(request.map(|body| Bytes::copy_from_slice(&body)));
+            async move {
+                let response = answering.await.map(|bytes| match String::from_utf8(bytes.into()) {
+                    Ok(text) => Body::Text(text),
+                    Err(error) => Body::Binary(error.into_bytes()),
+                });
+                Ok::<_, Infallible>(response)
+            }
+        }))
+        .unwrap(),
+    )
 }
 
 fn on_axum<H, Fut>(

@@ -59,7 +59,7 @@ async fn small(store: &Store, link: &Link, runs: &Runs) -> std::net::SocketAddr 
         let run = runs.add();
         async move { format!("run {run}: {} bytes", body.len()) }
     });
-    let layer = store.over(link).http("pay").max_body_bytes(8).layer();
+    let layer = store.over(link).http("pay").max_body_bytes(8).layer().unwrap();
     listen(Router::new().route("/payments", route.route_layer(layer))).await
 }
 
@@ -118,7 +118,7 @@ async fn a_request_body_that_ends_with_an_error_is_the_clients_fault() {
     let service = tower::service_fn(async |_: Request<Body>| -> Result<Response<Body>, ()> {
         panic!("nothing may run");
     });
-    let service = store.over(&link).http("pay").layer().layer(service);
+    let service = store.over(&link).http("pay").layer().unwrap().layer(service);
     let body = stream::iter([Ok("some"), Err("cut off at 10.0.0.7")]);
     let response = service.oneshot(post("k", "").map(|_| Body::from_stream(body))).await.unwrap();
     let (head, body) = response.into_parts();

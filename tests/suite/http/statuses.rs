@@ -106,18 +106,6 @@ async fn refusals_can_be_stored_too() {
     .await;
 }
 
-/// It is no final answer: who stores it would replay it to a client that waits for one.
-#[tokio::test]
-async fn storing_an_interim_answer_is_a_configuration_error() {
-    everywhere(async |site| {
-        let http = site.http().stored(|status| !status.is_server_error());
-        let api = site.paying(http).await;
-        problem(&api.send(post("k", "{}")).await, 500, "Misconfigured");
-        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
-}
-
 /// The handler has run: what decides on its answer must not make it run again.
 #[tokio::test]
 async fn a_panic_of_what_says_which_answers_are_stored_completes_the_request() {

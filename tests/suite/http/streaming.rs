@@ -104,7 +104,7 @@ impl Api {
         let sending = async {
             match self.place {
                 Place::Layer => {
-                    let router = self.router().layer(http.layer());
+                    let router = self.router().layer(http.layer().unwrap());
                     router.oneshot(request.map(Body::from)).await.unwrap()
                 }
                 Place::Function => self.invoke(http, request, context_of(30)).await,
@@ -119,7 +119,7 @@ impl Api {
         request: Request<Bytes>,
         context: Context,
     ) -> Response<Body> {
-        let mut function = streaming_adapter(http.wrap_streaming(self.router()));
+        let mut function = streaming_adapter(http.wrap_streaming(self.router()).unwrap());
         let event = Kind::HttpApi.event(&request).to_string();
         let event: LambdaRequest = serde_json::from_str(&event).unwrap();
         let answer = function.call(LambdaEvent::new(event, context)).await.unwrap();
@@ -283,7 +283,7 @@ async fn the_connection_is_broken_as_it_is_without_the_layer() {
     let router = bare.router();
     let without = sent(bare, router).await;
     let api = Api::new(Place::Layer).await;
-    let router = api.router().layer(api.http().layer());
+    let router = api.router().layer(api.http().layer().unwrap());
     assert!(without.len() > LIMIT && !without.ends_with(b"0\r\n\r\n"), "it is not whole");
     assert_eq!(sent(api, router).await, without);
 }

@@ -137,7 +137,7 @@ async fn transactions_of_requests_without_a_key_are_written() {
                 Transaction::new(Response::new(Body::Empty)).items([count(&table, "effect")]);
             std::future::ready(Ok::<_, std::convert::Infallible>(done))
         });
-        let function = Function::new(off(&site).wrap_transaction(handler));
+        let function = Function::new(off(&site).wrap_transaction(handler).unwrap());
         let keyless = without(post("", "{}"), "idempotency-key");
         for _ in 0..2 {
             let answer = function.invoke(&Kind::HttpApi.event(&keyless)).await;

@@ -200,10 +200,13 @@ async fn utf8_tenants_do_not_meet() {
 
 fn paying(http: Http, runs: &Runs) -> Function {
     let runs = runs.clone();
-    Function::new(http.wrap(service_fn(move |_: lambda_http::Request| {
-        let run = runs.add();
-        async move { Ok::<_, Infallible>(Response::new(Body::from(run.to_string()))) }
-    })))
+    Function::new(
+        http.wrap(service_fn(move |_: lambda_http::Request| {
+            let run = runs.add();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(run.to_string()))) }
+        }))
+        .unwrap(),
+    )
 }
 
 /// The record's key after an invocation with this event.

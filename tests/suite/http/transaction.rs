@@ -17,28 +17,32 @@ use crate::support::{Act, Link, Runs, Store, raw};
 /// with a panic, or with an answer that is not to be stored.
 fn transfers(http: Http, table: &str, runs: &Runs) -> Function {
     let (table, runs) = (table.to_owned(), runs.clone());
-    Function::new(http.wrap_transaction(service_fn(move |request: Request| {
-        let (table, run) = (table.clone(), runs.add());
-        async move {
-            let answer = |status: u16, text: &str| {
-                let response = Response::builder().status(status).header("set-cookie", "a=b");
-                response.body(Body::from(text.to_owned())).expect("a response")
-            };
-            let body = String::from_utf8_lossy(request.body().as_ref()).into_owned();
-            let writes = [count(&table, "effect"), debit(&table, "alice", 5)];
-            let transaction = Transaction::new(answer(201, &format!("run {run}"))).items(writes);
-            Ok::<_, Infallible>(match body.as_str() {
-                "bare" => transaction,
-                "refuse" => Transaction::nothing_executed(answer(422, "no")),
-                "panic" => panic!("before anything happens"),
-                "fail" => Transaction::new(answer(503, "later")),
-                "read" => Transaction::new(answer(200, "read")),
-                "busy" => transaction.on_condition_failed(move |_| Some(answer(409, "busy"))),
-                "twice" => transaction.items([count(&table, "effect")]),
-                _ => transaction.on_condition_failed(move |_| Some(answer(402, "poor"))),
-            })
-        }
-    })))
+    Function::new(
+        http.wrap_transaction(service_fn(move |request: Request| {
+            let (table, run) = (table.clone(), runs.add());
+            async move {
+                let answer = |status: u16, text: &str| {
+                    let response = Response::builder().status(status).header("set-cookie", "a=b");
+                    response.body(Body::from(text.to_owned())).expect("a response")
+                };
+                let body = String::from_utf8_lossy(request.body().as_ref()).into_owned();
+                let writes = [count(&table, "effect"), debit(&table, "alice", 5)];
+                let transaction =
+                    Transaction::new(answer(201, &format!("run {run}"))).items(writes);
+                Ok::<_, Infallible>(match body.as_str() {
+                    "bare" => transaction,
+                    "refuse" => Transaction::nothing_executed(answer(422, "no")),
+                    "panic" => panic!("before anything happens"),
+                    "fail" => Transaction::new(answer(503, "later")),
+                    "read" => Transaction::new(answer(200, "read")),
+                    "busy" => transaction.on_condition_failed(move |_| Some(answer(409, "busy"))),
+                    "twice" => transaction.items([count(&table, "effect")]),
+                    _ => transaction.on_condition_failed(move |_| Some(answer(402, "poor"))),
+                })
+            }
+        }))
+        .unwrap(),
+    )
 }
 
 struct Api {

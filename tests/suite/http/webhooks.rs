@@ -1,15 +1,21 @@
 //! Webhooks: signed by their sender, and done once an event.
 
+use std::convert::Infallible;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use dynamodb_idempotency::Fingerprint;
 use dynamodb_idempotency::http::{Http, Webhook};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, Request, Response};
+use http_body_util::Full;
+use serde_json::Value;
 use sha2::Sha256;
+use tower::{Layer, ServiceExt, service_fn};
 
-use super::message::{assert_same, is_replay, post, problem, with, without};
+use super::message::{assert_same, by, is_replay, post, problem, with, without};
 use super::site::{Api, Site, everywhere, paid};
+use crate::support::{Store, made_up_time, raw};
 
 const SECRET: &str = "whsec_test";
 
@@ -125,21 +131,195 @@ async fn a_delivery_that_fails_is_run_by_the_next() {
     .await;
 }
 
+/// A delivery as GitHub sends it.
+fn from_github(id: &str, body: &str) -> Request<Bytes> {
+    let signature = format!("sha256={}", hex_mac(body));
+    let request = without(post("", body.to_owned()), "idempotency-key");
+    with(with(request, "x-hub-signature-256", &signature), "x-github-delivery", id)
+}
+
 #[tokio::test]
 async fn a_redelivery_of_githubs_is_a_repeat() {
     everywhere(async |site| {
         let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
-        let delivery = |id: &str| {
-            let body = r#"{"zen":"Keep it logically awesome."}"#;
-            let signature = format!("sha256={}", hex_mac(body));
-            let request = without(post("", body), "idempotency-key");
-            with(with(request, "x-hub-signature-256", &signature), "x-github-delivery", id)
-        };
+        let delivery = |id| from_github(id, r#"{"zen":"Keep it logically awesome."}"#);
         for (id, replayed) in [("a", false), ("a", true), ("b", false)] {
             assert_eq!(is_replay(&api.send(delivery(id)).await), replayed, "{id}");
         }
         let unsigned = without(delivery("a"), "x-hub-signature-256");
         problem(&api.send(unsigned).await, 401, "SignatureInvalid");
+    })
+    .await;
+}
+
+/// GitHub does not sign the header: which of the two ids it sent is not known.
+#[tokio::test]
+async fn two_ids_are_refused_like_two_keys() {
+    everywhere(async |site| {
+        let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
+        for second in ["a", "b"] {
+            let mut twice = from_github("a", "{}");
+            twice.headers_mut().append("x-github-delivery", second.parse().expect("a value"));
+            problem(&api.send(twice).await, 400, "KeyInvalid");
+        }
+        assert_eq!(site.runs.count(), 0);
+        assert_eq!(site.link.wire.requests(), [""; 0]);
+    })
+    .await;
+}
+
+/// The three places route every method to the handler.
+#[tokio::test]
+async fn a_signature_is_required_whatever_the_method() {
+    everywhere(async |site| {
+        let api = inbox(&site).await;
+        for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"] {
+            let unsigned = without(event("evt_1", 1), "stripe-signature");
+            for request in [unsigned, forged("evt_1")] {
+                problem(&api.send(by(method, request)).await, 401, "SignatureInvalid");
+            }
+        }
+        assert_eq!(site.runs.count(), 0);
+        let first = api.send(by("PUT", event("evt_1", 1))).await;
+        assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
+        for method in ["PUT", "POST", "DELETE"] {
+            assert!(is_replay(&api.send(by(method, event("evt_1", 2))).await), "{method}");
+        }
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_content_type_comes_before_the_signature() {
+    everywhere(async |site| {
+        let on = inbox(&site).await;
+        let off = site.paying(stripe(switched_off(&site))).await;
+        let grpc = |request| with(request, "content-type", "application/grpc");
+        for api in [&on, &off] {
+            let unsigned = without(event("evt_1", 1), "stripe-signature");
+            for request in [unsigned, forged("evt_1")] {
+                problem(&api.send(grpc(request)).await, 401, "SignatureInvalid");
+            }
+        }
+        problem(&on.send(grpc(event("evt_1", 1))).await, 415, "GrpcUnsupported");
+        assert_eq!(site.runs.count(), 0);
+        assert_eq!(off.send(grpc(event("evt_1", 1))).await.status(), 201);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fingerprint_chosen_before_the_webhook_counts_too() {
+    everywhere(async |site| {
+        let body =
+            |_: &http::request::Parts, body: &[u8]| Fingerprint::builder().json(body).finish();
+        let api = site.paying(stripe(site.http().fingerprint(body))).await;
+        api.send(event("evt_1", 1)).await;
+        assert!(is_replay(&api.send(event("evt_1", 1)).await));
+        problem(&api.send(event("evt_1", 2)).await, 422, "Mismatch");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_event_is_remembered_as_long_as_its_sender_delivers_it() {
+    const DAY: i64 = 24 * 3600;
+    let days = |days: u64| std::time::Duration::from_secs(days * 24 * 3600);
+    everywhere(async |site| {
+        let longer = site.http().policy(|policy| policy.retention(days(90)));
+        let cases = [
+            ("evt_1", stripe(site.http()), 30),
+            ("evt_2", stripe(longer), 90),
+            ("evt_3", stripe(site.http()).policy(|policy| policy.retention(days(4))), 4),
+        ];
+        for (id, http, days) in cases {
+            let api = site.paying(http).await;
+            api.send(event(id, 1)).await;
+            let record = site.item(id).await.expect("a record");
+            let left = raw::number(&record, "expires_at") - raw::now() / 1000;
+            assert!((days * DAY - 60..=days * DAY + 60).contains(&left), "{id}: {left}");
+        }
+    })
+    .await;
+}
+
+/// GitHub's payloads reach 25 MB. No Lambda event is that large.
+#[tokio::test]
+async fn the_body_limit_follows_the_sender() {
+    let http = Store::open().await.idempotency().http("github");
+    let large = "x".repeat(7 * 1024 * 1024);
+    let status = async |http: Http, id| {
+        let handler = service_fn(async |_: Request<Full<Bytes>>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+        let service = http.layer().unwrap().layer(handler);
+        let delivery = from_github(id, &large).map(Full::new);
+        service.oneshot(delivery).await.expect("an answer").status().as_u16()
+    };
+    let github = http.clone().webhook(Webhook::github([SECRET]));
+    assert_eq!(status(github.clone(), "a").await, 200);
+    assert_eq!(status(github.max_body_bytes(1 << 20), "b").await, 413);
+    assert_eq!(status(stripe(http), "c").await, 413);
+}
+
+/// Deliveries that the senders' own libraries signed: `tests/webhooks/sign.js`.
+const DELIVERIES: &str = include_str!("../../webhooks/deliveries.json");
+
+fn texts(value: &Value) -> Vec<String> {
+    let texts = value.as_array().expect("a list").iter();
+    texts.map(|text| text.as_str().expect("text").to_owned()).collect()
+}
+
+fn webhook(sender: &str, secrets: impl IntoIterator<Item = String>) -> Webhook {
+    match sender {
+        "stripe" => Webhook::stripe(secrets),
+        "github" => Webhook::github(secrets),
+        "standard" => Webhook::standard(secrets),
+        other => panic!("{other}"),
+    }
+}
+
+/// A recorded delivery, with this body.
+fn recorded(delivery: &Value, body: String) -> Request<Bytes> {
+    let mut request = Request::post("/webhooks").header("content-type", "application/json");
+    for (name, value) in delivery["headers"].as_object().expect("headers") {
+        request = request.header(name, value.as_str().expect("text"));
+    }
+    request.body(body.into()).expect("a request")
+}
+
+#[tokio::test]
+async fn deliveries_signed_by_the_senders_own_libraries_are_accepted() {
+    let file: Value = serde_json::from_str(DELIVERIES).expect("JSON");
+    let signed_at = file["time"].as_i64().expect("a time");
+    everywhere(async |site| {
+        let now = made_up_time::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        site.link.freeze(signed_at - i64::try_from(now.as_secs()).expect("a time"));
+        for delivery in file["deliveries"].as_array().expect("a list") {
+            let (sender, id) = (&delivery["sender"], delivery["id"].as_str().expect("an id"));
+            let body = delivery["body"].as_str().expect("a body");
+            let secrets = texts(&delivery["secrets"]);
+            let make = |secrets: &[String]| {
+                webhook(sender.as_str().expect("a sender"), secrets.iter().cloned())
+            };
+            // Each of the secrets alone is enough while they are rotated.
+            let rotated = secrets.iter().map(std::slice::from_ref).chain([&secrets[..]]);
+            for (index, secrets) in rotated.enumerate() {
+                let api = site.paying(site.http().webhook(make(secrets))).await;
+                let answer = api.send(recorded(delivery, body.to_owned())).await;
+                assert_eq!(answer.status(), 201, "{sender} {id}");
+                assert_eq!(is_replay(&answer), index > 0, "{sender} {id}");
+                let changed = recorded(delivery, format!("{body} "));
+                problem(&api.send(changed).await, 401, "SignatureInvalid");
+            }
+            let other = ["whsec_b3RoZXIgc2VjcmV0".to_owned()];
+            let api = site.paying(site.http().webhook(make(&other))).await;
+            let answer = api.send(recorded(delivery, body.to_owned())).await;
+            problem(&answer, 401, "SignatureInvalid");
+            assert_eq!(site.status(id).await.as_deref(), Some("COMPLETED"));
+        }
+        assert_eq!(site.runs.count(), 7);
     })
     .await;
 }
@@ -164,13 +344,17 @@ async fn any_signature_can_be_checked() {
     .await;
 }
 
-/// The switch is for idempotency, and a signature is who it is.
+fn switched_off(site: &Site) -> Http {
+    let builder = site.store.builder(&site.link).disabled(true);
+    builder.build().expect("the settings are right").http(site.scope())
+}
+
+/// The switch is for idempotency. A signature says who the sender is.
 #[tokio::test]
 async fn a_signature_is_checked_where_idempotency_is_switched_off() {
     everywhere(async |site| {
-        let builder = site.store.builder(&site.link).disabled(true);
-        let off = builder.build().expect("the settings are right").http(site.scope());
-        let api = site.paying(stripe(off)).await;
+        // The size of a body refuses nothing then.
+        let api = site.paying(stripe(switched_off(&site)).max_body_bytes(8)).await;
         problem(&api.send(forged("evt_1")).await, 401, "SignatureInvalid");
         for _ in 0..2 {
             let answer = api.send(event("evt_1", 1)).await;

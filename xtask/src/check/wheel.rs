@@ -27,8 +27,10 @@ impl Wheel {
             return Ok(Err(format!("{name} is not installed, and {missing}")));
         }
         let venv = workspace.target.join("wheels");
-        let requirements = workspace.root.join("xtask/wheels/requirements.txt");
-        if !install_python(&venv, &requirements, None)? {
+        let wheels = workspace.root.join("xtask/wheels");
+        let (requirements, constraints) =
+            (wheels.join("requirements.txt"), wheels.join("constraints.txt"));
+        if !install_python(&venv, &requirements, Some(&constraints))? {
             return Ok(Err(format!("{name} could not be installed")));
         }
         Ok(Ok(with(venv.join("bin").join(name))))

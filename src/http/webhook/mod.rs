@@ -1,0 +1,325 @@
+//! Webhooks: the sender names the event, and signs it. Feature `webhook`.
+//!
+//! ```
+//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
+//! use axum::{Router, body::Body, http::Request, routing::post};
+//! use dynamodb_idempotency::http::Webhook;
+//! use tower::ServiceExt;
+//!
+//! async fn book(event: String) {
+//!     println!("{event}"); // once an event, however often it is delivered
+//! }
+//!
+//! let inbox = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer()?;
+//! let router: Router = Router::new().route("/stripe", post(book).route_layer(inbox));
+//!
+//! let forged = Request::post("/stripe").header("stripe-signature", "t=1790000000,v1=00");
+//! let answer = router.oneshot(forged.body(Body::from(r#"{"id":"evt_1"}"#))?).await?;
+//! assert_eq!(answer.status(), 401);
+//! # Ok(()) });
+//! ```
+//!
+//! 1. The signature is checked first, whatever the request's method and headers. Without a valid
+//!    signature the answer is 401 ([`ProblemKind::SignatureInvalid`]), and nothing is looked up,
+//!    replayed or run. The signature is also checked if idempotency is switched off.
+//! 2. The event's id is the key. An event that is delivered again gets the stored answer, so the
+//!    sender knows that it has arrived. While the event is being handled the answer is 409 with
+//!    `Retry-After`, and the sender tries again. A handler that fails with a 5xx leaves the key
+//!    free for the next delivery.
+//! 3. The body is not compared: senders change parts of it from one delivery to the next (Stripe's
+//!    `pending_webhooks`), and the id already names the event. With [`Http::fingerprint`] it is
+//!    compared.
+//! 4. An event is remembered for at least 30 days, see [`Http::webhook`].
+
+mod signature;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use http::request::Parts;
+use serde_json::Value;
+
+use self::signature::{Secrets, github, standard, standard_headers, stripe};
+use super::problem::{Problem, ProblemKind};
+use super::{DEFAULT_MAX_BODY_BYTES, Http, LARGEST_SIGNED_BODY, SignedRequests, key_header};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+
+/// The longest time after which a known sender delivers an event again: 30 days, with
+/// `stripe events resend` (<https://docs.stripe.com/cli/events/resend>). Stripe's and GitHub's own
+/// limit for other deliveries is 3 days, and for Stripe's dashboard 15.
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A sender of webhooks: how its signature is checked and where the event's id is.
+///
+/// ```
+/// use dynamodb_idempotency::http::Webhook;
+///
+/// let stripe = Webhook::stripe(["whsec_new", "whsec_old"]);
+/// let github = Webhook::github(["a secret"]);
+/// let openai = Webhook::standard(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+/// ```
+#[derive(Clone)]
+#[must_use = "give it to Http::webhook"]
+pub struct Webhook {
+    scheme: Scheme,
+    id: EventId,
+}
+
+/// How a sender signs.
+#[derive(Clone)]
+enum Scheme {
+    Stripe(Secrets),
+    Github(Secrets),
+    Standard(Secrets),
+    Other(Arc<IsSigned>),
+}
+
+type IsSigned = dyn Fn(&Parts, &[u8]) -> bool + Send + Sync;
+
+/// Where the event's id is.
+#[derive(Clone)]
+enum EventId {
+    /// A member of the JSON body, by its pointer.
+    Json(String),
+    Header(HeaderName),
+    /// The header that Standard Webhooks sign.
+    Standard,
+}
+
+impl Webhook {
+    /// Stripe's webhooks: `Stripe-Signature`, at most 5 minutes old, over the time and the body. The
+    /// key is the event's `id` (`evt_…`). Give several secrets while you rotate them.
+    ///
+    /// The age is compared with DynamoDB's time.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// let layer = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
+        let scheme = Scheme::Stripe(Secrets::text("Webhook::stripe", secrets));
+        Self { scheme, id: EventId::Json("/id".to_owned()) }
+    }
+
+    /// GitHub's webhooks: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which
+    /// a redelivery repeats. GitHub does not sign that header: an attacker who has recorded a
+    /// delivery can send it again as another one, so use HTTPS only.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// let layer = idempotency.http("github").webhook(Webhook::github(["a secret"])).layer()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
+        let scheme = Scheme::Github(Secrets::text("Webhook::github", secrets));
+        Self { scheme, id: EventId::Header(HeaderName::from_static("x-github-delivery")) }
+    }
+
+    /// Standard Webhooks, which OpenAI, Svix and others send: `webhook-signature` over `webhook-id`,
+    /// `webhook-timestamp` (at most 5 minutes from DynamoDB's time) and the body. The key is
+    /// `webhook-id`. The names that Svix's customers send, such as Clerk and Resend, are `svix-id`,
+    /// `svix-timestamp` and `svix-signature`; they are read where there is no `webhook-id`.
+    ///
+    /// A secret is Base64 after `whsec_`, as the sender shows it. Only the symmetric signatures
+    /// (`v1`) are checked, not those of Ed25519 (`v1a`). See
+    /// <https://github.com/standard-webhooks/standard-webhooks>.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// let sender = Webhook::standard(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+    /// let layer = idempotency.http("openai").webhook(sender).layer()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn standard<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
+        let scheme = Scheme::Standard(Secrets::base64("Webhook::standard", secrets));
+        Self { scheme, id: EventId::Standard }
+    }
+
+    /// Another sender's webhooks: `is_signed` checks a request's head and its body, byte for byte as
+    /// it arrived. Compare signatures in constant time, as `Mac::verify_slice` of the crate `hmac`
+    /// does. The key is the body's member `id`, or that of [`json_id`](Self::json_id) or
+    /// [`header_id`](Self::header_id).
+    ///
+    /// ```
+    /// use dynamodb_idempotency::http::Webhook;
+    /// # fn is_signed(_: &[u8], _: &[u8]) -> bool { true }
+    ///
+    /// let sender = Webhook::signed(|parts, body| {
+    ///     let signature = parts.headers.get("x-signature");
+    ///     signature.is_some_and(|signature| is_signed(signature.as_bytes(), body))
+    /// });
+    /// ```
+    pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
+        let scheme = Scheme::Other(Arc::new(is_signed));
+        Self { scheme, id: EventId::Json("/id".to_owned()) }
+    }
+
+    /// The event's id is this member of the JSON body, a string or a whole number, by its pointer
+    /// (RFC 6901).
+    ///
+    /// ```
+    /// use dynamodb_idempotency::http::Webhook;
+    ///
+    /// // {"event": {"id": "42"}}
+    /// let sender = Webhook::signed(|_, _| true).json_id("/event/id");
+    /// ```
+    pub fn json_id(self, pointer: impl Into<String>) -> Self {
+        Self { id: EventId::Json(pointer.into()), ..self }
+    }
+
+    /// The event's id is in this header. A request with two of them is refused with 400.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::http::Webhook;
+    /// use http::HeaderName;
+    ///
+    /// let sender = Webhook::signed(|_, _| true).header_id(HeaderName::from_static("x-event-id"));
+    /// ```
+    pub fn header_id(self, name: HeaderName) -> Self {
+        Self { id: EventId::Header(name), ..self }
+    }
+}
+
+impl SignedRequests for Webhook {
+    fn validate(&self) -> Result<(), Error> {
+        let secrets = match &self.scheme {
+            Scheme::Stripe(secrets) | Scheme::Github(secrets) | Scheme::Standard(secrets) => {
+                secrets
+            }
+            Scheme::Other(_) => return Ok(()),
+        };
+        secrets.validate().map_err(|message| Error::new(ErrorKind::Configuration, message))
+    }
+
+    fn max_body_bytes(&self) -> usize {
+        match &self.scheme {
+            Scheme::Github(_) => LARGEST_SIGNED_BODY,
+            Scheme::Stripe(_) | Scheme::Standard(_) | Scheme::Other(_) => DEFAULT_MAX_BODY_BYTES,
+        }
+    }
+
+    fn verify(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<(), Problem> {
+        let verified = match &self.scheme {
+            Scheme::Stripe(secrets) => stripe(secrets, parts, body, now),
+            Scheme::Github(secrets) => github(secrets, parts, body),
+            Scheme::Standard(secrets) => standard(secrets, parts, body, now),
+            Scheme::Other(is_signed) if is_signed(parts, body) => Ok(()),
+            Scheme::Other(_) => Err("it is not the sender's"),
+        };
+        verified.map_err(|reason| {
+            tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
+            let detail = "The request is not signed by the sender, or was signed too long ago.";
+            Problem::new(ProblemKind::SignatureInvalid, detail)
+        })
+    }
+
+    fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str> {
+        match &self.id {
+            EventId::Header(name) => key_header::parse(&parts.headers, name),
+            EventId::Standard => key_header::parse(&parts.headers, &standard_headers(parts).id),
+            EventId::Json(pointer) => Ok(json_id(pointer, body)),
+        }
+    }
+}
+
+fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    match body.pointer(pointer)? {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) if !id.is_f64() => Some(id.to_string()),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sender = match &self.scheme {
+            Scheme::Stripe(_) => "stripe",
+            Scheme::Github(_) => "github",
+            Scheme::Standard(_) => "standard",
+            Scheme::Other(_) => "signed",
+        };
+        f.debug_tuple("Webhook").field(&sender).finish()
+    }
+}
+
+impl Http {
+    /// Accepts webhooks: the [`Webhook`] says how their signature is checked, and where the event's
+    /// id is, which is the key. See [`webhook`](mod@super::webhook) for the rules.
+    ///
+    /// - Every request is checked and made idempotent, whatever its method, and a signed request
+    ///   without an id is refused with 400, even if [`key_required`](Self::key_required) is `false`.
+    /// - [`retention`](crate::Policy::retention) becomes at least 30 days, because senders deliver
+    ///   an event again after days. [`policy`](Self::policy) after this call can set less.
+    /// - [`header`](Self::header), [`key`](Self::key), [`methods`](Self::methods) and a second
+    ///   webhook next to this one are configuration errors, and so is a webhook without a secret.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
+    /// use dynamodb_idempotency::http::Webhook;
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    ///
+    /// async fn book(event: Request) -> Result<Response<Body>, Error> {
+    ///     Ok(Response::new(Body::Empty)) // your business here
+    /// }
+    ///
+    /// // On Lambda; on a server, as its layer.
+    /// let inbox = Webhook::stripe(["whsec_5WbX"]);
+    /// let service = idempotency.http("stripe").webhook(inbox).wrap(service_fn(book))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn webhook(mut self, webhook: Webhook) -> Self {
+        self.webhook = Some(Arc::new(webhook));
+        self.key_rules += 1;
+        self.policy.retention = self.policy.retention.max(RETENTION);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_text_or_a_whole_number() {
+        let id = |body: &str| json_id("/event/id", body.as_bytes());
+        assert_eq!(id(r#"{"event":{"id":"e"}}"#).as_deref(), Some("e"));
+        assert_eq!(id(r#"{"event":{"id":42}}"#).as_deref(), Some("42"));
+        for body in ["{", "{}", r#"{"event":{"id":null}}"#, r#"{"event":{"id":1.5}}"#] {
+            assert_eq!(id(body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        assert_eq!(format!("{:?}", Webhook::stripe(["whsec_1"])), r#"Webhook("stripe")"#);
+    }
+
+    #[test]
+    fn a_webhook_without_a_usable_secret_is_a_configuration_error() {
+        let none: [&str; 0] = [];
+        for (webhook, named) in [
+            (Webhook::stripe(none), "Webhook::stripe"),
+            (Webhook::stripe(["whsec_1", ""]), "Webhook::stripe"),
+            (Webhook::github([""]), "Webhook::github"),
+            (Webhook::standard(["whsec_"]), "Webhook::standard"),
+            (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),
+        ] {
+            let error = webhook.validate().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        assert!(Webhook::github(["s"]).validate().is_ok());
+        assert!(Webhook::signed(|_, _| true).validate().is_ok());
+    }
+}

@@ -1,0 +1,415 @@
+//! The signatures of known senders: HMAC-SHA256 with a shared secret, each over its own message.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::digest::CtOutput;
+use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderName;
+use http::request::Parts;
+use sha2::Sha256;
+
+use crate::clock::Timestamp;
+
+/// How far the time of a signature may be from now, as in the senders' own libraries.
+const TOLERANCE: Duration = Duration::from_secs(300);
+
+/// How many signatures of one request are compared. Senders send one for each of their secrets, and
+/// have two of them while they rotate.
+const MAX_SIGNATURES: usize = 8;
+
+const SIGNATURE_BYTES: usize = 32;
+
+/// Compares in constant time.
+type Signature = CtOutput<Hmac<Sha256>>;
+
+/// Why a request counts as not signed, for the log.
+type Verified = Result<(), &'static str>;
+
+const NO_MATCH: &str = "it is not of this body and these secrets";
+
+/// The secrets of one endpoint. They are never shown.
+#[derive(Clone)]
+pub(super) struct Secrets {
+    keys: Result<Vec<Vec<u8>>, String>,
+}
+
+impl Secrets {
+    /// Secrets that are keys as they are.
+    pub(super) fn text<S: Into<String>>(
+        setting: &str,
+        secrets: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self::read(setting, secrets, |secret| Some(secret.into_bytes()))
+    }
+
+    /// Secrets that are keys in Base64, after `whsec_`.
+    pub(super) fn base64<S: Into<String>>(
+        setting: &str,
+        secrets: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self::read(setting, secrets, |secret| {
+            BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(&secret)).ok()
+        })
+    }
+
+    fn read<S: Into<String>>(
+        setting: &str,
+        secrets: impl IntoIterator<Item = S>,
+        read: impl Fn(String) -> Option<Vec<u8>>,
+    ) -> Self {
+        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(secret.into())).collect();
+        let wrong = match &keys {
+            None => "a secret is not Base64",
+            Some(keys) if keys.is_empty() => "there is no secret",
+            Some(keys) if keys.iter().any(Vec::is_empty) => "a secret is empty",
+            Some(_) => "",
+        };
+        let advice = "give the endpoint's signing secret, as the sender shows it";
+        let keys = keys.filter(|_| wrong.is_empty());
+        Self { keys: keys.ok_or_else(|| format!("{setting}: {wrong}; {advice}")) }
+    }
+
+    /// Why the secrets cannot be used.
+    pub(super) fn validate(&self) -> Result<(), String> {
+        self.keys.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    fn have_signed(
+        &self,
+        message: &[&[u8]],
+        signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
+    ) -> Verified {
+        let keys = self.keys.as_deref().unwrap_or_default();
+        let is_signed = any_matches(keys, |key| sign(key, message), signatures);
+        if is_signed { Ok(()) } else { Err(NO_MATCH) }
+    }
+}
+
+fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    for part in message {
+        mac.update(part);
+    }
+    Some(mac.finalize())
+}
+
+/// Whether one of the keys gives one of the signatures. The message is hashed at most once for each
+/// key, however many signatures there are.
+fn any_matches<K>(
+    keys: &[K],
+    sign: impl Fn(&K) -> Option<Signature>,
+    signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
+) -> bool {
+    let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
+    let signatures: Vec<_> = signatures.collect();
+    !signatures.is_empty() && keys.iter().filter_map(sign).any(|one| signatures.contains(&one))
+}
+
+/// `t=1492774577,v1=5257a8…,v1=…,v0=…`: <https://docs.stripe.com/webhooks/signature>.
+pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timestamp) -> Verified {
+    let header = one_header(parts, "stripe-signature")?;
+    let values = |name: &'static str| {
+        let elements = header.split(',').filter_map(|element| element.trim().split_once('='));
+        elements.filter(move |(found, _)| *found == name).map(|(_, value)| value)
+    };
+    let (mut times, signatures) = (values("t"), values("v1"));
+    let (Some(time), None) = (times.next(), times.next()) else {
+        return Err("it has no time, or several");
+    };
+    // Stripe's libraries accept a time that is ahead.
+    if now.since(seconds(time)?) > TOLERANCE {
+        return Err("it is too old");
+    }
+    secrets.have_signed(&[time.as_bytes(), b".", body], signatures.filter_map(from_hex))
+}
+
+/// `sha256=757107…`.
+pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
+    let header = one_header(parts, "x-hub-signature-256")?;
+    let signature = header.strip_prefix("sha256=").and_then(from_hex).ok_or("it is malformed")?;
+    secrets.have_signed(&[body], std::iter::once(signature))
+}
+
+/// The names of a delivery's headers.
+pub(super) struct StandardHeaders {
+    pub(super) id: HeaderName,
+    timestamp: &'static str,
+    signature: &'static str,
+}
+
+/// The names of the specification, or those of Svix, which has others by default.
+pub(super) fn standard_headers(parts: &Parts) -> StandardHeaders {
+    let id = HeaderName::from_static("webhook-id");
+    if parts.headers.contains_key(&id) {
+        return StandardHeaders {
+            id,
+            timestamp: "webhook-timestamp",
+            signature: "webhook-signature",
+        };
+    }
+    let id = HeaderName::from_static("svix-id");
+    StandardHeaders { id, timestamp: "svix-timestamp", signature: "svix-signature" }
+}
+
+/// `v1,K5oZfz… v1,… v1a,…`: <https://github.com/standard-webhooks/standard-webhooks>.
+pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timestamp) -> Verified {
+    let names = standard_headers(parts);
+    let id = one_header(parts, names.id.as_str())?;
+    let time = one_header(parts, names.timestamp)?;
+    let signatures = one_header(parts, names.signature)?;
+    // Parts of the message end at a dot. An id with one could be cut at another place.
+    if id.contains('.') {
+        return Err("its id contains a dot");
+    }
+    let signed_at = seconds(time)?;
+    if now.since(signed_at).max(signed_at.since(now)) > TOLERANCE {
+        return Err("it is too old, or of the future");
+    }
+    let signatures = signatures.split(' ').filter_map(|one| from_base64(one.strip_prefix("v1,")?));
+    secrets.have_signed(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)
+}
+
+/// A time in seconds since 1970: digits alone.
+fn seconds(text: &str) -> Result<Timestamp, &'static str> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds: Option<i64> = text.parse().ok().filter(|_| is_number);
+    let seconds = seconds.ok_or("its time is not a number of seconds")?;
+    Ok(Timestamp::from_millis(seconds.saturating_mul(1000)))
+}
+
+fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str> {
+    let mut all = parts.headers.get_all(name).iter();
+    match (all.next(), all.next()) {
+        (Some(header), None) => header.to_str().map_err(|_| "it is malformed"),
+        (None, _) => Err("there is none"),
+        (Some(_), Some(_)) => Err("there are several"),
+    }
+}
+
+fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+    if text.len() != 2 * SIGNATURE_BYTES {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = [0; SIGNATURE_BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+    if text.len() != SIGNATURE_BYTES.div_ceil(3) * 4 {
+        return None;
+    }
+    BASE64.decode(text).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn parts(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::post("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn text<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Secrets {
+        Secrets::text("test", secrets)
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    /// The example in GitHub's documentation.
+    const GITHUB: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+
+    #[test]
+    fn githubs_own_example_is_valid() {
+        let check = |secret, header, body: &str| {
+            let parts = parts(&[("x-hub-signature-256", header)]);
+            github(&text([secret]), &parts, body.as_bytes())
+        };
+        let secret = "It's a Secret to Everybody";
+        assert_eq!(check(secret, GITHUB, "Hello, World!"), Ok(()));
+        for (secret, header, body) in [
+            (secret, GITHUB, "Hello, World?"),
+            ("another", GITHUB, "Hello, World!"),
+            (secret, &GITHUB[..70], "Hello, World!"),
+            (secret, &GITHUB[..69], "Hello, World!"),
+            (secret, GITHUB.strip_prefix("sha256=").unwrap(), "Hello, World!"),
+            (secret, "sha256=", "Hello, World!"),
+            (secret, "sha256=zz", "Hello, World!"),
+        ] {
+            assert!(check(secret, header, body).is_err(), "{secret} {header} {body}");
+        }
+        let (secrets, body) = (text([secret]), b"Hello, World!");
+        assert!(github(&secrets, &parts(&[]), body).is_err());
+        let twice = parts(&[("x-hub-signature-256", GITHUB), ("x-hub-signature-256", GITHUB)]);
+        assert!(github(&secrets, &twice, body).is_err());
+        let mut unreadable = parts(&[]);
+        unreadable
+            .headers
+            .insert("x-hub-signature-256", HeaderValue::from_bytes(b"sha256=\xff").unwrap());
+        assert!(github(&secrets, &unreadable, body).is_err());
+    }
+
+    /// Computed by Python's `hmac`, over `1790000000.{"id":"evt_1"}`.
+    const STRIPE: &str = "e32657f3e678d33b41ec084c16ac0e125d25480a06cb3902286dc5942c6fd259";
+
+    #[test]
+    fn stripes_signature_covers_time_and_body_and_expires() {
+        let body = r#"{"id":"evt_1"}"#;
+        let check = |header: &str, body: &str, seconds| {
+            let parts = parts(&[("stripe-signature", header)]);
+            stripe(&text(["whsec_old", "whsec_test"]), &parts, body.as_bytes(), at(seconds))
+        };
+        let header = format!("t=1790000000,v1={STRIPE}");
+        for seconds in [1_790_000_000, 1_790_000_300, 1_789_999_000] {
+            assert_eq!(check(&header, body, seconds), Ok(()), "{seconds}");
+        }
+        let others = format!("t=1790000000, v0=00, v1=00, v1={STRIPE}");
+        assert_eq!(check(&others, body, 1_790_000_000), Ok(()));
+        for (header, body, seconds) in [
+            (header.as_str(), body, 1_790_000_301),
+            (&header, r#"{"id":"evt_2"}"#, 1_790_000_000),
+            (&format!("t=1790000001,v1={STRIPE}"), body, 1_790_000_000),
+            (&format!("t=1790000000,v0={STRIPE}"), body, 1_790_000_000),
+            (&format!("t=1790000000,t=1790000000,v1={STRIPE}"), body, 1_790_000_000),
+            (&format!("v1={STRIPE}"), body, 1_790_000_000),
+            ("", body, 1_790_000_000),
+        ] {
+            assert!(check(header, body, seconds).is_err(), "{header} {body} {seconds}");
+        }
+    }
+
+    /// Of `standardwebhooks`, as in `tests/webhooks/deliveries.json`.
+    const STANDARD: &str = "v1,OKlXFob9Xk0XSCLykp6OzJVBuB4pf4R5Cqsk+I4s5ys=";
+
+    #[test]
+    fn a_standard_signature_covers_id_time_and_body_and_expires() {
+        let secrets = Secrets::base64("test", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+        let check = |headers: &[(&str, &str)], seconds| {
+            let body = r#"{"id":"evt_1","pending_webhooks":1}"#;
+            standard(&secrets, &parts(headers), body.as_bytes(), at(seconds))
+        };
+        let headers = |id, time, signature| {
+            [("webhook-id", id), ("webhook-timestamp", time), ("webhook-signature", signature)]
+        };
+        let (now, time) = (1_790_000_000, "1790000000");
+        for seconds in [now, now - 300, now + 300] {
+            assert_eq!(check(&headers("msg_1", time, STANDARD), seconds), Ok(()), "{seconds}");
+        }
+        let others = format!("v1a,AAAA v1, v1,AAAA  {STANDARD}");
+        assert_eq!(check(&headers("msg_1", time, &others), now), Ok(()));
+        let other_version = STANDARD.replace("v1,", "v2,");
+        for (id, time, signature, seconds) in [
+            ("msg_1", time, STANDARD, now - 301),
+            ("msg_1", time, STANDARD, now + 301),
+            ("msg_2", time, STANDARD, now),
+            ("msg_1", "1790000001", STANDARD, now),
+            ("msg_1", "+1790000000", STANDARD, now),
+            ("msg_1", time, &other_version, now),
+            ("msg_1", time, STANDARD.strip_prefix("v1,").unwrap(), now),
+            ("msg_1", time, "", now),
+            ("", time, STANDARD, now),
+        ] {
+            let headers = headers(id, time, signature);
+            assert!(check(&headers, seconds).is_err(), "{headers:?} {seconds}");
+        }
+        let whole = headers("msg_1", time, STANDARD);
+        for missing in 0..3 {
+            let rest: Vec<_> = whole.iter().enumerate().filter(|(i, _)| *i != missing).collect();
+            let rest: Vec<_> = rest.into_iter().map(|(_, header)| *header).collect();
+            assert!(check(&rest, now).is_err(), "{rest:?}");
+            let twice = [&whole[..], &whole[missing..=missing]].concat();
+            assert!(check(&twice, now).is_err(), "{twice:?}");
+        }
+    }
+
+    /// `msg_1.1790000000.5` could be an id and a time with another body.
+    #[test]
+    fn an_id_with_a_dot_is_refused() {
+        let key = b"a secret of the test's own".to_vec();
+        let signature = sign(&key, &[b"msg.1.1790000000.{}"]).unwrap().into_bytes();
+        let signature = format!("v1,{}", BASE64.encode(signature));
+        let secrets = text(["a secret of the test's own"]);
+        for (id, body, reason) in [("msg.1", "{}", "dot"), ("msg", "1790000000.{}", "old")] {
+            let time = if id == "msg" { "1" } else { "1790000000" };
+            let headers = [
+                ("webhook-id", id),
+                ("webhook-timestamp", time),
+                ("webhook-signature", &signature),
+            ];
+            let checked = standard(&secrets, &parts(&headers), body.as_bytes(), at(1_790_000_000));
+            assert!(checked.unwrap_err().contains(reason), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_digits_and_nothing_else() {
+        assert_eq!(seconds("1790000000"), Ok(at(1_790_000_000)));
+        for text in ["", "+1790000000", "-1", " 1", "1.5", "0x1", "99999999999999999999"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        // Too large for a time, and far ahead of any.
+        assert_eq!(seconds("9223372036854775807"), Ok(Timestamp::from_millis(i64::MAX)));
+    }
+
+    #[test]
+    fn the_message_is_hashed_once_for_each_secret() {
+        let hashed = Cell::new(0);
+        let sign = |key: &Vec<u8>| {
+            hashed.set(hashed.get() + 1);
+            sign(key, &[b"message"])
+        };
+        let keys = [b"one".to_vec(), b"two".to_vec()];
+        let check = |signatures: Vec<[u8; SIGNATURE_BYTES]>| {
+            hashed.set(0);
+            (any_matches(&keys, sign, signatures.into_iter()), hashed.get())
+        };
+        assert_eq!(check(vec![[7; 32]; 400]), (false, 2));
+        assert_eq!(check(Vec::new()), (false, 0));
+        let second = super::sign(&keys[1], &[b"message"]).unwrap().into_bytes().into();
+        assert_eq!(check(vec![[7; 32], second]), (true, 2));
+        // Among the first only.
+        let mut late = vec![[7; 32]; MAX_SIGNATURES];
+        late.push(second);
+        assert_eq!(check(late), (false, 2));
+    }
+
+    #[test]
+    fn a_signature_of_another_length_is_not_compared() {
+        for length in [0, 1, 63, 65, 128] {
+            assert_eq!(from_hex(&"a".repeat(length)), None);
+        }
+        assert_eq!(from_hex(&"ff".repeat(32)), Some([255; 32]));
+        assert_eq!(from_hex(&"g".repeat(64)), None);
+        // 64 bytes that are not 64 characters.
+        assert_eq!(from_hex(&"é".repeat(32)), None);
+        for bytes in [0, 31, 33, 64] {
+            assert_eq!(from_base64(&BASE64.encode(vec![1; bytes])), None);
+        }
+        assert_eq!(from_base64(&BASE64.encode([1; 32])), Some([1; 32]));
+    }
+
+    /// Anybody could sign with them.
+    #[test]
+    fn an_empty_secret_and_no_secret_sign_nothing() {
+        let mac = Hmac::<Sha256>::new_from_slice(b"").unwrap().chain_update("x").finalize();
+        let signature: [u8; 32] = mac.into_bytes().into();
+        for secrets in [text([]), text([""]), text(["other", ""])] {
+            assert!(secrets.have_signed(&[b"x"], std::iter::once(signature)).is_err());
+        }
+    }
+}
