@@ -3,28 +3,31 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    BillingMode, MultiRegionConsistency, PointInTimeRecoveryStatus, TableDescription,
+    BillingMode, MultiRegionConsistency, PointInTimeRecoveryStatus, TableDescription, TableStatus,
+    TimeToLiveDescription, TimeToLiveStatus,
 };
+use futures_util::future;
 
 use super::Admin;
 use crate::dynamodb::{Access, Look};
 use crate::error::Error;
 use crate::key::{RecordKey, Scope};
-use crate::preflight::Checks;
-use crate::preflight::finding::Finding;
-use crate::record::Owner;
+use crate::preflight::finding::{Finding, Verdict};
+use crate::preflight::{Checks, OWN_SCOPE};
+use crate::schema::Attribute;
 
 /// How many round trips the latency is the median of.
 const ROUND_TRIPS: usize = 5;
 
 impl Admin<'_> {
     /// All checks of [`preflight`](crate::Idempotency::preflight), with the caller's own
-    /// credentials, and further checks for people: billing, deletion protection, backups, replicas,
-    /// the clock, and the latency. Nothing is written.
+    /// credentials, and those of the table: its state, keys, time to live, billing, deletion
+    /// protection, backups, replicas, the clock, and the latency. Nothing is written.
     ///
-    /// It also needs `dynamodb:DescribeContinuousBackups`. A check that is not permitted is a
-    /// warning. The checks stop if the rest makes no sense: without a table, or without a response,
-    /// which is an error among the findings.
+    /// It also needs `dynamodb:DescribeTable`, `DescribeTimeToLive` and
+    /// `DescribeContinuousBackups`. A check that is not permitted is a warning. The checks stop if
+    /// the rest makes no sense: without a table, or without a response, which is an error among the
+    /// findings.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -42,12 +45,10 @@ impl Admin<'_> {
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a scope without a name.
     pub async fn doctor(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
         let mut checks = Checks::new(self.table());
-        let description = checks.all(scopes).await?;
-        if scopes.is_empty() {
-            checks.findings.push(
-                Finding::warning("records", "which records may be read and written is not checked")
-                    .fix("name the scopes of your operations (on the command line by --scope)"),
-            );
+        let description = self.described(&mut checks).await;
+        let has_errors = checks.findings.iter().any(|finding| finding.verdict == Verdict::Error);
+        if !has_errors && checks.silence.is_none() {
+            checks.records(scopes).await?;
         }
         if let Some(description) = &description {
             settings(&mut checks, description);
@@ -62,6 +63,16 @@ impl Admin<'_> {
             None => {}
         }
         Ok(checks.findings)
+    }
+
+    /// What the table is described as, with the findings about its state, keys and time to live.
+    async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
+        let (table, limit) = (self.table(), self.table().request_timeout);
+        let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
+        let description = checks.seen("table", "dynamodb:DescribeTable", described)?;
+        shape(checks, &description);
+        time_to_live(checks, ttl);
+        Some(description)
     }
 
     async fn backups(&self, checks: &mut Checks<'_>) {
@@ -92,16 +103,15 @@ impl Admin<'_> {
     /// The clock and the way to the store.
     async fn time(&self, checks: &mut Checks<'_>, scopes: &[Scope]) -> Result<(), Error> {
         let table = self.table();
-        let doctors = Scope::new("doctor");
-        let key = RecordKey::nobodys(scopes.first().unwrap_or(&doctors))?;
-        let nobody = Owner::random()?;
+        let own = Scope::new(OWN_SCOPE);
+        let key = RecordKey::nobodys(scopes.first().unwrap_or(&own))?;
         let mut trips = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let start = table.clock.now().uptime;
-            let look = table.try_access(Access::Get, &key, &nobody, table.request_timeout).await;
+            let look = table.try_read(&key).await;
             let trip = table.clock.now().uptime.since(start);
             match look {
-                // Who denies has answered.
+                // An AccessDenied response takes as long.
                 Look::Seen(()) | Look::Denied(_) => trips.push(trip),
                 look => {
                     checks.seen("latency", Access::Get.action(), look);
@@ -135,7 +145,66 @@ impl Admin<'_> {
     }
 }
 
-/// What the description of a table tells of its settings.
+/// The state of the table and its keys.
+fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
+    let name = &checks.table.name;
+    checks.findings.push(match &description.table_status {
+        Some(TableStatus::Active | TableStatus::Updating) => {
+            Finding::ok("table", format!("table `{name}` exists"))
+        }
+        status => {
+            let status = status.as_ref().map_or("in no known state", TableStatus::as_str);
+            Finding::error("table", format!("table `{name}` is {status}"))
+                .fix("wait until it is ACTIVE, or restore it and its encryption key")
+        }
+    });
+    let (keys, are_ours) = checks.table.compare_keys(description);
+    checks.findings.push(if are_ours {
+        Finding::ok("keys", format!("its key is {keys}"))
+    } else {
+        let expected = checks.table.expected_keys();
+        let detail =
+            format!("table `{name}` has the key {keys}, and the TableSchema says {expected}");
+        Finding::error("keys", detail).fix(
+            "name another table, or describe this one by TableSchema::partition_key or \
+             composite_key (on the command line by --partition-key or --composite-key)",
+        )
+    });
+}
+
+fn time_to_live(checks: &mut Checks<'_>, look: Look<TimeToLiveDescription>) {
+    const SUBJECT: &str = "time to live";
+    let look = match look {
+        // DynamoDB answered the other question at the same time.
+        Look::Silent(error) => Look::Declined(error),
+        look => look,
+    };
+    let Some(ttl) = checks.seen(SUBJECT, "dynamodb:DescribeTimeToLive", look) else { return };
+    let (table, ours) = (&checks.table.name, checks.table.schema.name(Attribute::ExpiresAt));
+    let is_on = matches!(
+        ttl.time_to_live_status,
+        Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+    );
+    checks.findings.push(match ttl.attribute_name() {
+        Some(name) if is_on && name == ours => {
+            Finding::ok(SUBJECT, format!("its time to live is on, by `{name}`"))
+        }
+        Some(name) if is_on => Finding::warning(
+            SUBJECT,
+            format!("the time to live of table `{table}` is on `{name}`, so no record is deleted"),
+        )
+        .fix(format!(
+            "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
+        )),
+        _ => Finding::warning(
+            SUBJECT,
+            format!("the time to live of table `{table}` is off, so no record is deleted"),
+        )
+        .fix(format!("turn it on for the attribute `{ours}`")),
+    });
+}
+
+/// The settings in the description of a table.
 fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
     let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
     checks.findings.push(match billing {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
     AttributeValue, ConsumedCapacity, ContinuousBackupsDescription, ReturnConsumedCapacity,
+    TableDescription, TimeToLiveDescription,
 };
 
 use super::expression::Change;
@@ -155,6 +156,21 @@ impl Table {
             Keys::Partition { .. } => "dynamodb:Scan",
             Keys::Composite { .. } => "dynamodb:Query",
         }
+    }
+
+    pub(crate) async fn describe(&self, limit: Duration) -> Look<TableDescription> {
+        let request = self.client.describe_table().table_name(&self.name).send();
+        let output = self.look(Box::pin(request), limit).await;
+        output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
+    }
+
+    pub(crate) async fn describe_ttl(&self, limit: Duration) -> Look<TimeToLiveDescription> {
+        let request = self.client.describe_time_to_live().table_name(&self.name).send();
+        let output = self.look(Box::pin(request), limit).await;
+        output.map(|output| {
+            let description = output.time_to_live_description;
+            description.unwrap_or_else(|| TimeToLiveDescription::builder().build())
+        })
     }
 
     pub(crate) async fn describe_backups(

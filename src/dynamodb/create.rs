@@ -94,7 +94,16 @@ impl Table {
             .time_to_live_specification(ttl);
         match request.send().await {
             Ok(_) => Ok(()),
-            Err(error) if ttl_is_on(&error) => Ok(()),
+            Err(error) if ttl_says(&error, IS_ON) => Ok(()),
+            Err(error) if ttl_says(&error, IS_ON_ANOTHER) => {
+                let (table, ours) = (&self.name, self.schema.name(Attribute::ExpiresAt));
+                let message = format!(
+                    "the time to live of table `{table}` is on another attribute than `{ours}`, so \
+                     no record is deleted: turn it off and on again for `{ours}`, or rename \
+                     Attribute::ExpiresAt in the TableSchema"
+                );
+                Err(Error::new(ErrorKind::Configuration, message).with_source(error))
+            }
             Err(error) => Err(fault::sort(&self.name, error).into_error()),
         }
     }
@@ -125,8 +134,37 @@ fn exists(error: &SdkError<CreateTableError>) -> bool {
     error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
 }
 
-/// DynamoDB answers a second enabling with a `ValidationException` that says so.
-fn ttl_is_on(error: &SdkError<UpdateTimeToLiveError>) -> bool {
+/// What DynamoDB answers to a second request for the time to live of the same attribute, and of another.
+const IS_ON: &str = "already enabled";
+const IS_ON_ANOTHER: &str = "different AttributeName";
+
+/// DynamoDB answers what it does not change with a `ValidationException` that says why.
+fn ttl_says(error: &SdkError<UpdateTimeToLiveError>, words: &str) -> bool {
     let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
-    message.is_some_and(|message| message.contains("already enabled"))
+    message.is_some_and(|message| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::config::http::HttpResponse;
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_sdk_dynamodb::primitives::SdkBody;
+
+    use super::*;
+
+    /// The embedded engine moves the time to live without a word.
+    #[test]
+    fn a_time_to_live_on_another_attribute_is_told_from_one_that_is_on() {
+        let denied = |message: &str| {
+            let meta = ErrorMetadata::builder().code("ValidationException").message(message);
+            let response = HttpResponse::new(400.try_into().unwrap(), SdkBody::empty());
+            SdkError::service_error(UpdateTimeToLiveError::generic(meta.build()), response)
+        };
+        let is_on = denied("TimeToLive is already enabled");
+        assert!(ttl_says(&is_on, IS_ON) && !ttl_says(&is_on, IS_ON_ANOTHER));
+        let other = denied(
+            "TimeToLive is active on a different AttributeName: current AttributeName is ttl",
+        );
+        assert!(ttl_says(&other, IS_ON_ANOTHER) && !ttl_says(&other, IS_ON));
+    }
 }

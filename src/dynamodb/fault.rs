@@ -42,18 +42,26 @@ pub(super) fn unsent<E>(error: SdkError<E>) -> Fault
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
-    let message = if has_no_credentials(&error) {
+    let message = if let Some(feature) = missing_feature(&error) {
+        feature
+    } else if has_no_credentials(&error) {
         if is_function() {
-            "there are no usable AWS credentials: give the function a role"
+            "there are no usable AWS credentials: give the function a role".to_owned()
         } else {
             "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
              (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                .to_owned()
         }
-    } else if has_no_region(&error) {
-        "there is no AWS region: set AWS_REGION, or give the profile one"
+    } else if says(&error, "Missing Region").is_some()
+        || says(&error, "missing signing region").is_some()
+    {
+        "there is no AWS region: set AWS_REGION, or give the profile one; DynamoDB Local accepts \
+         any, such as us-east-1"
+            .to_owned()
     } else {
         "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
          valid endpoint and the table's name"
+            .to_owned()
     };
     Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
 }
@@ -104,8 +112,9 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
         Some("ValidationException") => (
             ErrorKind::Configuration,
             format!(
-                "table `{table}` refuses the record: are its key attributes those of the \
-                     TableSchema (default: partition key `pk`, string)? DynamoDB says: {detail}"
+                "table `{table}` rejects the request as invalid: compare its key attributes with \
+                     those of the TableSchema (default: partition key `pk`, string). DynamoDB says: \
+                     {detail}"
             ),
         ),
         Some(
@@ -148,16 +157,36 @@ fn denied_action(said: &str) -> Option<&str> {
     action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
 }
 
-/// Found in no type of its own: the SDK's endpoint rules say it in words.
-fn has_no_region(error: &(dyn StdError + 'static)) -> bool {
+/// The first error in the chain of sources whose text contains `words`. The SDK has no type for
+/// some causes, only a sentence.
+fn says(error: &(dyn StdError + 'static), words: &str) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if error.to_string().contains("Missing Region") {
-            return true;
+        let text = error.to_string();
+        if text.contains(words) {
+            return Some(text);
         }
         next = error.source();
     }
-    false
+    None
+}
+
+/// What to do if the profile needs a feature of `aws-config` that this program was built without.
+fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
+    const SAYS: &str = "cargo feature(s) enabled: ";
+    let text = says(error, SAYS)?;
+    let (_, rest) = text.split_once(SAYS)?;
+    let feature = rest.split(['.', ' ']).next().unwrap_or(rest);
+    let fix = match feature {
+        "sso" | "credentials-process" => {
+            "enable the feature `desk` of dynamodb-idempotency".to_owned()
+        }
+        other => format!("enable the feature `{other}` of aws-config in this program"),
+    };
+    Some(format!(
+        "the AWS profile needs `{feature}`, which this program was built without: {fix}, or set \
+         AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    ))
 }
 
 /// The SDK reports missing credentials as a failure to dispatch, as it does a broken connection;
@@ -171,4 +200,34 @@ fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
         next = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_credential_types::provider::error::CredentialsError;
+
+    use super::*;
+
+    /// As `aws-config` reports it (`one-pool/tests/credentials.rs` runs it).
+    fn without_feature(feature: &str) -> CredentialsError {
+        CredentialsError::invalid_configuration(format!(
+            "ProfileFile provider could not be built: This behavior requires following cargo \
+             feature(s) enabled: {feature}. In order to continue, do something."
+        ))
+    }
+
+    #[test]
+    fn a_profile_that_needs_a_missing_feature_is_reported_with_the_feature_to_enable() {
+        for (feature, fix) in [
+            ("sso", "the feature `desk` of dynamodb-idempotency"),
+            ("credentials-process", "the feature `desk` of dynamodb-idempotency"),
+            ("credentials-login", "the feature `credentials-login` of aws-config"),
+        ] {
+            let message = missing_feature(&without_feature(feature)).unwrap();
+            assert!(message.contains(&format!("needs `{feature}`")), "{message}");
+            assert!(message.contains(fix), "{message}");
+        }
+        let not_loaded = CredentialsError::not_loaded("no profile");
+        assert_eq!(missing_feature(&not_loaded), None);
+    }
 }

@@ -1,11 +1,11 @@
-//! What a table is and what the caller may do to it: requests that change nothing.
+//! What the caller may do to the table: requests that change nothing.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::types::{AttributeValue, TableDescription, TimeToLiveDescription};
+use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
 use super::expression::{Change, Condition};
 use super::fault::{self, Fault};
@@ -57,32 +57,23 @@ impl Access {
 }
 
 impl Table {
-    pub(crate) async fn describe(&self, limit: Duration) -> Look<TableDescription> {
-        let request = self.client.describe_table().table_name(&self.name).send();
-        let output = self.look(Box::pin(request), limit).await;
-        output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
+    /// Reads the item of a key, eventually consistent.
+    pub(crate) async fn try_read(&self, key: &RecordKey) -> Look<()> {
+        let request = self.get_request(key, Consistency::Eventual).send();
+        self.look(Box::pin(request), self.request_timeout).await.map(drop)
     }
 
-    pub(crate) async fn describe_ttl(&self, limit: Duration) -> Look<TimeToLiveDescription> {
-        let request = self.client.describe_time_to_live().table_name(&self.name).send();
-        let output = self.look(Box::pin(request), limit).await;
-        output.map(|output| {
-            let description = output.time_to_live_description;
-            description.unwrap_or_else(|| TimeToLiveDescription::builder().build())
-        })
-    }
-
-    /// Tries whether `access` is permitted, on a key that no record has. A write asks for an owner
-    /// that there is not, and so changes nothing, whatever is there.
+    /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
+    /// that does not exist, so it changes nothing, whatever item has the key.
     pub(crate) async fn try_access(
         &self,
         access: Access,
         key: &RecordKey,
-        nobody: &Owner,
-        limit: Duration,
+        unowned: &Owner,
     ) -> Look<()> {
+        let limit = self.request_timeout;
         let mut condition = Condition::new(&self.schema);
-        condition.owned_by(nobody);
+        condition.owned_by(unowned);
         match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
@@ -131,7 +122,7 @@ impl Table {
         }
     }
 
-    async fn look<O, E>(
+    pub(super) async fn look<O, E>(
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use dynamodb_idempotency::admin::{
     Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
 };
-use dynamodb_idempotency::{ErrorKind, Idempotency, KeyForm, Scope, TableSchema, Verdict};
+use dynamodb_idempotency::{
+    Attribute, ErrorKind, Finding, Idempotency, KeyForm, Scope, TableSchema, Verdict,
+};
 
 use crate::support::raw::{self, Item, map, n, s, with};
 use crate::support::{Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed};
@@ -263,11 +265,49 @@ async fn a_silent_store_is_an_error_among_the_doctors_findings() {
     let (store, link) = (Store::open().await, Link::without_retries());
     link.wire.down(Act::LoseRequest);
     let scopes = [Scope::new("charge")];
-    let builder = store.builder(&link).request_timeout(Duration::from_secs(1));
-    let findings = builder.build().unwrap().admin().doctor(&scopes).await.unwrap();
+    let builder = Idempotency::builder(store.client(&link), store.table());
+    let idempotency = builder.request_timeout(Duration::from_secs(1)).build().unwrap();
+    let findings = idempotency.admin().doctor(&scopes).await.unwrap();
     let [finding] = &findings[..] else { panic!("one: {findings:?}") };
     assert_eq!((&*finding.subject, finding.verdict), ("connection", Verdict::Error));
     assert!(finding.detail.contains("the request was lost"), "{finding}");
+}
+
+async fn finding(idempotency: &Idempotency, subject: &str) -> Finding {
+    let findings = idempotency.admin().doctor(&[Scope::new("charge")]).await.unwrap();
+    findings.into_iter().find(|finding| finding.subject == subject).expect("a finding")
+}
+
+#[tokio::test]
+async fn the_doctor_reports_a_time_to_live_on_another_attribute() {
+    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let store = Store::with_schema(schema).await;
+    let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
+    let finding = finding(&idempotency, "time to live").await;
+    assert_eq!(finding.verdict, Verdict::Warning);
+    assert!(finding.detail.contains("on `ttl`"), "{finding}");
+    assert!(finding.fix.as_ref().unwrap().contains("`expires_at`"), "{finding}");
+}
+
+#[tokio::test]
+async fn the_doctor_names_the_action_to_grant_for_what_it_may_not_describe() {
+    let store = Store::open().await;
+    for (operation, subject) in [("DescribeTable", "table"), ("DescribeTimeToLive", "time to live")]
+    {
+        for (act, words) in [
+            (Act::Answer(400, "AccessDeniedException"), format!("grant dynamodb:{operation}")),
+            (Act::THROTTLE, "cannot be checked now".to_owned()),
+        ] {
+            let link = Link::default();
+            link.wire.every(operation, act);
+            let idempotency = store.tool(&link);
+            let described = finding(&idempotency, subject).await;
+            assert_eq!(described.verdict, Verdict::Warning);
+            assert!(described.to_string().contains(&words), "{described}");
+            let records = finding(&idempotency, "records of charge").await;
+            assert_eq!(records.verdict, Verdict::Ok, "{records}");
+        }
+    }
 }
 
 /// What a sweep has found, and somebody has changed since.

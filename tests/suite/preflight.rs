@@ -1,5 +1,5 @@
-//! What is wrong with a deployment is told at the function's start, all at once, and each with its
-//! fix; and what is right is left alone.
+//! The start of a process reports what is wrong with a deployment, all at once, each with its fix,
+//! and sends item requests only.
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
@@ -42,30 +42,51 @@ async fn a_right_deployment_is_all_ok() {
         let idempotency = store.over(&link);
         let findings = idempotency.preflight(["payments", "transfers"]).await.unwrap();
         let subjects: Vec<&str> = findings.iter().map(|finding| finding.subject.as_str()).collect();
-        let expected =
-            ["table", "keys", "time to live", "records of payments", "records of transfers"];
-        assert_eq!(subjects, expected);
+        assert_eq!(subjects, ["records of payments", "records of transfers"]);
         assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:?}");
-        assert_eq!(link.wire.requests().len(), 12);
+        assert_eq!(link.wire.requests().len(), 10);
+    }
+}
+
+/// DynamoDB allows an account ten `DescribeTimeToLive` requests a second.
+#[tokio::test]
+async fn a_start_sends_item_requests_only() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    idempotency.preflight(["payments", "transfers"]).await.unwrap();
+    idempotency.preflight([""; 0]).await.unwrap();
+    idempotency.warm().await.unwrap();
+    for request in link.wire.requests() {
+        assert!(["GetItem", "PutItem", "UpdateItem"].contains(&request.as_str()), "{request}");
     }
 }
 
 #[tokio::test]
-async fn without_a_scope_it_costs_two_calls() {
-    let (store, link) = (Store::open().await, Link::default());
-    store.over(&link).preflight([""; 0]).await.unwrap();
-    assert_eq!(link.wire.requests(), ["DescribeTable", "DescribeTimeToLive"]);
+async fn without_a_scope_one_read_is_sent_and_a_warning_says_what_is_not_checked() {
+    for answer in [None, Some(DENIED), Some(Act::THROTTLE)] {
+        let (store, link) = (Store::open().await, Link::without_retries());
+        if let Some(answer) = answer {
+            link.wire.every("GetItem", answer);
+        }
+        let findings = store.over(&link).preflight([""; 0]).await.unwrap();
+        let [warning] = &findings[..] else { panic!("one warning: {findings:?}") };
+        assert!(warning.to_string().contains("name the scopes"), "{warning}");
+        assert_eq!(link.wire.requests(), ["GetItem"]);
+    }
+    let missing = Store::without_table(TableSchema::default()).await;
+    let error = missing.idempotency().preflight([""; 0]).await.unwrap_err();
+    assert!(error.to_string().contains("no table"), "{error}");
 }
 
 #[tokio::test]
-async fn to_warm_up_takes_one_request_whatever_its_answer() {
+async fn warming_up_takes_one_request_whatever_its_answer() {
     for answer in [None, Some(DENIED), Some(Act::Answer(400, "ThrottlingException"))] {
         let (store, link) = (Store::open().await, Link::without_retries());
         if let Some(answer) = answer {
-            link.wire.every("DescribeTable", answer);
+            link.wire.every("GetItem", answer);
         }
         store.over(&link).warm().await.unwrap();
-        assert_eq!(link.wire.requests(), ["DescribeTable"]);
+        assert_eq!(link.wire.requests(), ["GetItem"]);
     }
 }
 
@@ -85,27 +106,22 @@ async fn what_keeps_the_connection_closed_is_told_by_warming_up() {
 }
 
 #[tokio::test]
-async fn however_many_scopes_it_takes_two_round_trips() {
+async fn any_number_of_scopes_takes_one_round_trip() {
     let (store, link) = (Store::open().await, Link::default());
-    let (table, access) = (Gate::default(), Gate::default());
-    for operation in ["DescribeTable", "DescribeTimeToLive"] {
-        link.wire.every(operation, Act::HoldResponse(table.clone()));
-    }
+    let answers = Gate::default();
     for operation in ["GetItem", "PutItem", "UpdateItem"] {
-        link.wire.every(operation, Act::HoldResponse(access.clone()));
+        link.wire.every(operation, Act::HoldResponse(answers.clone()));
     }
     let idempotency = store.over(&link);
     let preflight = async { idempotency.preflight(["payments", "transfers"]).await };
-    let round_trips = async {
-        table.reached_by(2).await;
-        table.open();
+    let round_trip = async {
         // Records by three kinds of requests, parts by two; each answer waits for all to be sent.
-        access.reached_by(10).await;
-        access.open();
+        answers.reached_by(10).await;
+        answers.open();
     };
-    let (findings, ()) = tokio::join!(preflight, round_trips);
-    assert_eq!(findings.unwrap().len(), 5);
-    assert_eq!(link.wire.requests().len(), 12);
+    let (findings, ()) = tokio::join!(preflight, round_trip);
+    assert_eq!(findings.unwrap().len(), 2);
+    assert_eq!(link.wire.requests().len(), 10);
 }
 
 #[tokio::test]
@@ -122,86 +138,49 @@ async fn nothing_is_written_whatever_lies_under_the_key_that_is_tried() {
 }
 
 #[tokio::test]
-async fn a_missing_table_is_told_by_what_may_be_asked() {
-    for may_describe in [true, false] {
-        let store = Store::without_table(TableSchema::default()).await;
-        let link = Link::default();
-        if !may_describe {
-            link.wire.every("DescribeTable", DENIED);
-        }
-        let message = stopped(&store.over(&link)).await;
-        let table = format!("no table `{}`", store.table());
-        assert!(message.contains(&table) && message.contains("create it"), "{message}");
-    }
+async fn a_missing_table_is_reported_once() {
+    let store = Store::without_table(TableSchema::default()).await;
+    let preflight = store.idempotency().preflight(["payments", "transfers"]).await;
+    let message = preflight.unwrap_err().to_string();
+    let table = format!("no table `{}`", store.table());
+    assert!(message.contains(&table) && message.contains("create it"), "{message}");
+    assert_eq!(message.matches("create it").count(), 1, "{message}");
 }
 
 #[tokio::test]
-async fn other_keys_are_told_with_both_their_names() {
+async fn other_keys_are_reported() {
     for schema in [
         TableSchema::default().partition_key("id"),
         TableSchema::default().composite_key("pk", "IDEMPOTENCY", "id"),
     ] {
         let store = Store::with_schema(schema).await;
         let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
-        let message = stopped(&idempotency).await;
-        for part in ["`id` (", "says `pk` (HASH, S)", "TableSchema::partition_key"] {
-            assert!(message.contains(part), "{message}");
-        }
+        assert!(stopped(&idempotency).await.contains("compare its key attributes"));
+        let error = idempotency.warm().await.unwrap_err();
+        assert!(error.to_string().contains("compare its key attributes"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_told() {
+async fn a_key_of_another_type_is_reported() {
     let store = Store::without_table(TableSchema::default()).await;
     let attribute = AttributeDefinition::builder()
         .attribute_name("pk")
         .attribute_type(ScalarAttributeType::N)
         .build()
         .unwrap();
-    make_table(&store, attribute).await;
-    let message = stopped(&store.idempotency()).await;
-    assert!(message.contains("`pk` (HASH, N)"), "{message}");
-    let error = store.idempotency().create_table().await.unwrap_err();
-    assert!(error.to_string().contains("`pk` (HASH, N)"), "{error}");
-}
-
-/// A table without a time to live.
-async fn make_table(store: &Store, attribute: AttributeDefinition) {
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build();
     let create = store.raw.create_table().table_name(store.table());
     let create = create.attribute_definitions(attribute).key_schema(key.unwrap());
     create.billing_mode(BillingMode::PayPerRequest).send().await.unwrap();
+    assert!(stopped(&store.idempotency()).await.contains("compare its key attributes"));
+    let error = store.idempotency().create_table().await.unwrap_err();
+    assert!(error.to_string().contains("`pk` (HASH, N)"), "{error}");
 }
 
+/// All that is missing is reported at once, and nothing else.
 #[tokio::test]
-async fn a_time_to_live_that_is_off_is_a_warning() {
-    let store = Store::without_table(TableSchema::default()).await;
-    let attribute = AttributeDefinition::builder()
-        .attribute_name("pk")
-        .attribute_type(ScalarAttributeType::S)
-        .build()
-        .unwrap();
-    make_table(&store, attribute).await;
-    let [warning] = &warnings(&store.idempotency()).await[..] else { panic!("one warning") };
-    assert_eq!(warning.subject, "time to live");
-    assert!(warning.detail.contains("is off"), "{warning}");
-    assert!(warning.fix.as_ref().unwrap().contains("`expires_at`"), "{warning}");
-}
-
-#[tokio::test]
-async fn a_time_to_live_on_another_attribute_is_a_warning() {
-    let store =
-        Store::with_schema(TableSchema::default().attribute(Attribute::ExpiresAt, "ttl")).await;
-    let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
-    let [warning] = &warnings(&idempotency).await[..] else { panic!("one warning") };
-    assert_eq!(warning.subject, "time to live");
-    assert!(warning.detail.contains("on `ttl`"), "{warning}");
-    assert!(warning.fix.as_ref().unwrap().contains("`expires_at`"), "{warning}");
-}
-
-/// All that is missing is told at once, and nothing else.
-#[tokio::test]
-async fn missing_permissions_on_records_are_told_together() {
+async fn missing_permissions_on_records_are_reported_together() {
     let store = Store::open().await;
     for denied in
         [&["GetItem"][..], &["PutItem"], &["UpdateItem"], &["GetItem", "PutItem", "UpdateItem"]]
@@ -221,7 +200,7 @@ async fn missing_permissions_on_records_are_told_together() {
 
 /// A role whose leading keys admit the records of a scope, and not what lies below it.
 #[tokio::test]
-async fn parts_that_may_not_be_written_are_told() {
+async fn parts_that_may_not_be_written_are_reported() {
     let (store, link) = (Store::open().await, Link::default());
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", DENIED);
@@ -231,40 +210,12 @@ async fn parts_that_may_not_be_written_are_told() {
 }
 
 #[tokio::test]
-async fn every_scope_that_is_denied_is_told() {
+async fn every_scope_that_is_denied_is_reported() {
     let (store, link) = (Store::open().await, Link::default());
     link.wire.every("PutItem", DENIED);
     let preflight = store.over(&link).preflight(["payments", "transfers"]).await;
     let message = preflight.unwrap_err().to_string();
     assert!(message.contains("`payments#*`") && message.contains("`transfers#*`"), "{message}");
-}
-
-#[tokio::test]
-async fn what_may_not_be_described_is_a_warning_with_the_action_to_grant() {
-    let store = Store::open().await;
-    for (operation, subject) in [("DescribeTable", "table"), ("DescribeTimeToLive", "time to live")]
-    {
-        let link = Link::default();
-        link.wire.every(operation, DENIED);
-        let [warning] = &warnings(&store.over(&link)).await[..] else { panic!("one warning") };
-        assert_eq!(warning.subject, subject);
-        let fix = warning.fix.as_ref().unwrap();
-        assert!(fix.contains(&format!("grant dynamodb:{operation}")), "{warning}");
-    }
-}
-
-/// A thousand functions that start at once are more than the control plane takes.
-#[tokio::test]
-async fn a_control_plane_that_is_out_of_reach_stops_no_function() {
-    let store = Store::open().await;
-    for act in [Act::THROTTLE, Act::SERVER_ERROR, Act::LoseRequest] {
-        for operation in ["DescribeTable", "DescribeTimeToLive"] {
-            let link = Link::default();
-            link.wire.every(operation, act.clone());
-            let [warning] = &warnings(&store.over(&link)).await[..] else { panic!("one warning") };
-            assert!(warning.detail.contains("cannot be checked now"), "{warning}");
-        }
-    }
 }
 
 #[tokio::test]
@@ -287,8 +238,8 @@ async fn a_silent_store_is_treated_as_the_policy_treats_an_outage() {
             };
             let error = preflight(store.over(&link)).await.unwrap_err();
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
-            // A start does not wait for each of them: what is asked at once is silent at once.
-            let requests = 2 + 5 * scopes.len();
+            // Every request is sent at once, so a start does not wait for each of them.
+            let requests = if scopes.is_empty() { 1 } else { 5 };
             assert_eq!(link.wire.requests().len(), requests, "{:?}", link.wire.requests());
             let open = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
             let findings = preflight(open.build().unwrap()).await.unwrap();

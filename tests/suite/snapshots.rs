@@ -182,7 +182,7 @@ async fn the_runtime_takes_them_for_snap_start() {
     resource.before_snapshot().await.unwrap();
     assert!(resource.before_snapshot().await.unwrap_err().to_string().contains("once"));
     resource.after_restore().await.unwrap();
-    assert_eq!(link.wire.requests(), ["DescribeTable"]);
+    assert_eq!(link.wire.requests(), ["GetItem"]);
 }
 
 #[cfg(feature = "metrics")]
@@ -198,7 +198,7 @@ async fn a_store_that_is_silent_after_the_restore_is_a_warning() {
     let hooks = idempotency.snapshot_hooks();
     hooks.before_snapshot().unwrap();
     let listener = Listener::start();
-    link.wire.next("DescribeTable", Act::LoseRequest);
+    link.wire.next("GetItem", Act::LoseRequest);
     hooks.after_restore().await;
     assert_eq!(listener.said(WARNING).len(), 1);
     let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();

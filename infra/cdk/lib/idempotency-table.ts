@@ -10,9 +10,6 @@ import { leadingKeys, type Scope } from "./scope";
 /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
 const ACTIONS = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"];
 
-/** What its `preflight()` asks at a function's start, of the table and not of records in it. */
-const PREFLIGHT_ACTIONS = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"];
-
 /** What the command line asks that only looks: `doctor`, `find`, `show`, `stats`, `stuck`, `watch`. */
 const INSPECTION_ACTIONS = [
   "dynamodb:DescribeContinuousBackups",
@@ -110,8 +107,7 @@ export interface IIdempotencyTable extends IConstruct {
 
   /**
    * Lets a function keep its records: the three actions of {@link IdempotencyTable.ACTIONS}, on this
-   * table, and on records of its own scopes only; and look at the table when it starts
-   * ({@link IdempotencyTable.PREFLIGHT_ACTIONS}). With a customer managed key, the use of that key
+   * table, and on records of its own scopes only. With a customer managed key, the use of that key
    * through DynamoDB as well.
    *
    * @throws if there is no scope: a grant for every record is no least privilege
@@ -157,7 +153,7 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
       // `ForAllValues` holds of a request without any key too.
       Null: { "dynamodb:LeadingKeys": "false" },
     });
-    return this.withKey(grantee, records.combine(this.grant(grantee, PREFLIGHT_ACTIONS)));
+    return this.withKey(grantee, records);
   }
 
   public grantInspection(grantee: iam.IGrantable): iam.Grant {
@@ -236,9 +232,6 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
 export class IdempotencyTable extends IdempotencyTableBase {
   /** What the crate asks of DynamoDB. In a transaction the same actions are asked for. */
   public static readonly ACTIONS: string[] = ACTIONS;
-
-  /** What its `preflight()` asks at a function's start, of the table and not of records in it. */
-  public static readonly PREFLIGHT_ACTIONS: string[] = PREFLIGHT_ACTIONS;
 
   /** What the command line asks that only looks. */
   public static readonly INSPECTION_ACTIONS: string[] = INSPECTION_ACTIONS;

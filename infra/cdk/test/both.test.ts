@@ -98,10 +98,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           "ForAllValues:StringLike": { "dynamodb:LeadingKeys": leadingKeys },
           Null: { "dynamodb:LeadingKeys": "false" },
         };
-        expect(grants).toEqual([
-          { actions: contract.preflight, resource: table.arn },
-          { actions: contract.actions, resource: table.arn, condition },
-        ]);
+        expect(grants).toEqual([{ actions: contract.actions, resource: table.arn, condition }]);
       }
     });
 

@@ -103,14 +103,12 @@ describe("grantIdempotency", () => {
           Null: { "dynamodb:LeadingKeys": "false" },
         },
       },
-      { Effect: "Allow", Action: contract.preflight, Resource: resource },
     ]);
   });
 
   it("allows the use of the table's own key, through DynamoDB only", () => {
     expect(granted(["payments"], true)).toEqual([
       expect.objectContaining({ Action: contract.actions }),
-      expect.objectContaining({ Action: contract.preflight }),
       {
         Effect: "Allow",
         Action: [
@@ -134,7 +132,6 @@ describe("grantIdempotency", () => {
 
   it("says what it allows", () => {
     expect(IdempotencyTable.ACTIONS).toEqual(contract.actions);
-    expect(IdempotencyTable.PREFLIGHT_ACTIONS).toEqual(contract.preflight);
   });
 
   it("works in another stack than the table's", () => {
@@ -144,9 +141,9 @@ describe("grantIdempotency", () => {
     });
     const shop = new Stack(app, "shop");
     shared.grantIdempotency(role(shop), { scopes: ["payments"] });
-    const [records, preflight, key] = statements(shop);
+    const [records, key] = statements(shop);
     const arn = { "Fn::ImportValue": expect.stringMatching(/^shared:.*Arn/) };
-    expect([records, preflight]).toMatchObject([{ Resource: arn }, { Resource: arn }]);
+    expect(records).toMatchObject({ Resource: arn });
     expect(key).toMatchObject({ Resource: KEY });
     // The table's own stack knows nothing of it.
     Template.fromStack(Stack.of(shared)).resourceCountIs("AWS::IAM::Policy", 0);
@@ -184,7 +181,6 @@ describe("a table that is there", () => {
     there.grantIdempotency(role(stack), { scopes: ["payments"] });
     expect(statements(stack)).toMatchObject([
       { Action: contract.actions, Resource: ARN },
-      { Action: contract.preflight, Resource: ARN },
       { Resource: KEY, Condition: { StringEquals: { "kms:ViaService": "dynamodb.eu-west-1.amazonaws.com" } } },
     ]);
     Template.fromStack(stack).resourceCountIs(TABLE, 0);

@@ -98,10 +98,7 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     for (const [outputs, key] of [[plain, false], [withKey, true]] as const) {
       expect(inOrder(statements(outputs["service_policy"]))).toEqual(inOrder(granted(grant, key)));
     }
-    expect(statements(plain["service_policy"])).toMatchObject([
-      { Action: contract.actions },
-      { Action: contract.preflight },
-    ]);
+    expect(statements(plain["service_policy"])).toMatchObject([{ Action: contract.actions }]);
   });
 
   it("grants nobody every record", () => {

@@ -15,13 +15,8 @@ pub(crate) static GRANTED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     serde_json::from_value(CONTRACT["actions"].clone()).expect("it is a list of names")
 });
 
-/// What it is granted for `preflight`, on the table and not on records of it.
-pub(crate) static PREFLIGHT: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    serde_json::from_value(CONTRACT["preflight"].clone()).expect("it is a list of names")
-});
-
 /// What `create_table` sends, which no function needs.
-const SET_UP: [&str; 2] = ["CreateTable", "UpdateTimeToLive"];
+const SET_UP: [&str; 3] = ["CreateTable", "DescribeTable", "UpdateTimeToLive"];
 
 /// One request, or the record's part in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +44,6 @@ impl Access {
     /// A function of `infra/` would be denied anything else.
     pub(crate) fn is_granted(&self) -> bool {
         GRANTED.contains(&self.action)
-            || PREFLIGHT.contains(&self.action)
             || SET_UP.iter().any(|operation| self.action == format!("dynamodb:{operation}"))
     }
 

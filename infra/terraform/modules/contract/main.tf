@@ -35,12 +35,6 @@ locals {
     "dynamodb:UpdateItem",
   ]
 
-  # What `preflight()` asks at a function's start, of the table and not of records in it.
-  preflight = [
-    "dynamodb:DescribeTable",
-    "dynamodb:DescribeTimeToLive",
-  ]
-
   # What the command line asks that only looks: `doctor`, `find`, `show`, `stats`, `stuck`, `watch`.
   inspection = [
     "dynamodb:DescribeContinuousBackups",
@@ -95,7 +89,6 @@ locals {
 
   looks    = { Effect = "Allow", Action = local.inspection, Resource = var.table_arn }
   releases = { Effect = "Allow", Action = local.release, Resource = var.table_arn }
-  starts   = { Effect = "Allow", Action = local.preflight, Resource = var.table_arn }
 
   # Filter patterns of docs/signals.md, for lines that are JSON: a whole message, or the crate's target.
   message = "$.fields.message = \"%s\""
@@ -151,10 +144,10 @@ output "table" {
 }
 
 output "service_policy" {
-  description = "What a function or server may: its records, and to look at the table when it starts. Null without a scope: a grant for every record is no least privilege."
+  description = "What a function or server may: read and write its records. Null without a scope: a grant for every record is no least privilege."
   value = length(var.scopes) == 0 ? null : jsonencode({
     Version   = "2012-10-17"
-    Statement = concat([local.records, local.starts], local.key)
+    Statement = concat([local.records], local.key)
   })
 }
 
