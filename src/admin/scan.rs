@@ -13,6 +13,7 @@ use crate::dynamodb::{Only, Part};
 use crate::error::{Error, ErrorKind};
 use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
+use crate::schema::Attribute;
 
 /// Which records a scan returns. It reads all of them in any case, and costs the same.
 ///
@@ -92,6 +93,7 @@ pub struct Page {
 /// put.item("pk", AttributeValue::S("somebody's".to_owned())).send().await?;
 /// let page = idempotency.admin().page(0, 1, Select::All, None).await?;
 /// assert_eq!(page.unreadable[0].pk.as_deref(), Some("somebody's"));
+/// assert!(!page.unreadable[0].is_record);
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
@@ -99,6 +101,9 @@ pub struct Page {
 pub struct Unreadable {
     /// The value of its key attribute, if it has one that is a string.
     pub pk: Option<String>,
+    /// Whether it has the key, the owner and the format of this crate's items. Without them it
+    /// belongs to another program that uses the table.
+    pub is_record: bool,
     /// Why, in words.
     pub reason: String,
 }
@@ -256,6 +261,9 @@ impl<'a> Admin<'a> {
             if !self.has(pk.as_deref()) {
                 continue;
             }
+            let has_our_key = pk.as_deref().is_some_and(|pk| RecordKey::of_item(pk).is_some());
+            let has = |attribute| item.contains_key(table.schema.name(attribute));
+            let is_record = has_our_key && has(Attribute::Owner) && has(Attribute::Format);
             let sorted = match select {
                 Select::Expired => record_key(pk.as_deref())
                     .and_then(|key| table.long_expired(key, item, now))
@@ -268,7 +276,7 @@ impl<'a> Admin<'a> {
                 }
             };
             if let Err(error) = sorted {
-                page.unreadable.push(Unreadable { pk, reason: error.to_string() });
+                page.unreadable.push(Unreadable { pk, is_record, reason: error.to_string() });
             }
         }
         Ok(page)

@@ -182,7 +182,8 @@ impl Table {
     fn table_missing(&self, items: &[TransactWriteItem]) -> String {
         let tables = self.tables_of(items).join("`, `");
         format!(
-            "a table of the transaction is not there: DynamoDB does not say which of `{tables}`"
+            "a table of the transaction does not exist; DynamoDB does not say which of `{tables}`: create \
+             it, or correct its name in the items"
         )
     }
 

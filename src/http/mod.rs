@@ -87,6 +87,8 @@ pub use self::webhook::Webhook;
 
 pub(crate) use self::answer_body::BoxError;
 use self::problem::Renderer;
+#[cfg(feature = "testing")]
+pub(crate) use self::request::fingerprint_of;
 use self::statuses::Statuses;
 use crate::answer::OnStore;
 use crate::clock::Timestamp;

@@ -123,7 +123,7 @@ impl ProblemKind {
             Self::RecordNotUnderstood => {
                 (S::INTERNAL_SERVER_ERROR, "The stored record is not understood")
             }
-            Self::Misconfigured => (S::INTERNAL_SERVER_ERROR, "Idempotency is not set up"),
+            Self::Misconfigured => (S::INTERNAL_SERVER_ERROR, "The server is misconfigured"),
             Self::Unavailable => (S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable"),
             Self::LeaseExpired => (S::SERVICE_UNAVAILABLE, "The request took too long"),
             Self::DeadlineExceeded => (S::SERVICE_UNAVAILABLE, "No time is left for the request"),
@@ -207,7 +207,9 @@ impl Problem {
         self.kind.meaning().1
     }
 
-    /// The URI of the kind: the place of its documentation.
+    /// The URI of the kind, `urn:dynamodb-idempotency:problem:` and the name of its variant, by
+    /// which `docs/guide/faq.md` lists it. It does not change with the place of the
+    /// documentation.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -215,15 +217,11 @@ impl Problem {
     ///
     /// let problem = Problem::from(&Scope::from_encoded("%").unwrap_err());
     /// assert_eq!(problem.kind, ProblemKind::KeyInvalid);
-    /// assert!(problem.type_uri().ends_with("enum.ProblemKind.html#variant.KeyInvalid"));
+    /// assert_eq!(problem.type_uri(), "urn:dynamodb-idempotency:problem:KeyInvalid");
     /// ```
     #[must_use]
     pub fn type_uri(&self) -> String {
-        let name = self.kind;
-        format!(
-            "https://docs.rs/dynamodb-idempotency/latest/dynamodb_idempotency/http/\
-             enum.ProblemKind.html#variant.{name:?}"
-        )
+        format!("urn:dynamodb-idempotency:problem:{:?}", self.kind)
     }
 
     /// `application/problem+json` with `type`, `title`, `status` and `detail`, and `Retry-After` if
@@ -339,7 +337,7 @@ mod tests {
         let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
         assert_eq!(body["status"], 409);
         assert_eq!(body["detail"], "another execution of this key is running");
-        assert!(body["type"].as_str().unwrap().ends_with("#variant.InProgress"));
+        assert_eq!(body["type"], "urn:dynamodb-idempotency:problem:InProgress");
         assert!(body["title"].is_string());
     }
 

@@ -27,8 +27,8 @@
 //! # Ok(()) });
 //! ```
 //!
-//! The crate makes the fingerprint of an HTTP request or a message. So let it run once, and then
-//! change its record: [`SandboxRecord`] keeps the fingerprint of an existing record.
+//! The record of an HTTP request gets its fingerprint from `SandboxRecord::request`. The crate makes
+//! that of a message: let it run once, and then change its record, which keeps the fingerprint.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
@@ -219,7 +219,9 @@ impl Sandbox {
         &self.clock
     }
 
-    /// The record of a key, whether it exists or not.
+    /// The record of a key, whether it exists or not. As everywhere, text is one segment of a
+    /// scope; for a tenant pass `Scope::new("orders").tenant("acme")`, and for a scope as the
+    /// command line writes it [`Scope::from_encoded`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {

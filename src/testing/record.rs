@@ -26,8 +26,8 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 ///
 /// Its methods write the record as another caller would, with an owner that no call has. An
 /// existing record keeps fingerprint, attempt and start. A new one belongs to the request of
-/// [`payload`](Self::payload) or [`fingerprint`](Self::fingerprint), and without them to a request
-/// without a payload.
+/// [`payload`](Self::payload), `request` (feature `http`) or [`fingerprint`](Self::fingerprint), and
+/// without them to a request without a payload.
 ///
 /// The key is written as it is: this does not work with
 /// [`KeyForm::Sha256`](crate::KeyForm::Sha256).
@@ -92,7 +92,29 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
-    /// Somebody runs the operation, with this much of its lease left.
+    /// The record belongs to this HTTP request, as [`Http`](crate::http::Http) fingerprints it by
+    /// default: method, path, query and body. Pass the request with its body in memory (`String`,
+    /// `Bytes`, `lambda_http::Body`). Where [`Http::fingerprint`](crate::http::Http::fingerprint)
+    /// is set, use [`fingerprint`](Self::fingerprint) instead.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// use http::Request;
+    ///
+    /// let request = Request::post("/orders").body(r#"{"item":"a pen"}"#)?;
+    /// let record = sandbox.record("orders", "order-42").request(&request);
+    /// record.pending(Duration::from_secs(30)).await?; // another call handles this request
+    /// # Ok(()) });
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn request<B: AsRef<[u8]>>(self, request: &http::Request<B>) -> Self {
+        let fingerprint = crate::http::fingerprint_of(request);
+        Self { fingerprint: Ok(Some(fingerprint)), ..self }
+    }
+
+    /// Another call runs the operation, with this much of its lease left.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -109,8 +131,9 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialised,
-    /// or a key that is empty or too long; [`ErrorKind::UnknownRecord`] if there is an item that is
+    /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialized, a
+    /// key that is empty or too long, or an encoded scope as text (`orders/%t/acme`): pass
+    /// `Scope::new("orders").tenant("acme")`; [`ErrorKind::UnknownRecord`] if there is an item that is
     /// not a record.
     pub async fn pending(&self, lease_left: Duration) -> Result<(), Error> {
         let now = self.now();
@@ -243,6 +266,7 @@ impl<'a> SandboxRecord<'a> {
     /// As [`pending`](Self::pending).
     pub async fn read(&self) -> Result<Option<StoredRecord>, Error> {
         let admin = self.sandbox.idempotency.admin();
+        self.check_scope()?;
         admin.record(&self.scope, &self.key, KeyForm::Verbatim).await
     }
 
@@ -294,7 +318,25 @@ impl<'a> SandboxRecord<'a> {
         })
     }
 
+    /// Text becomes one segment, so an encoded scope, as the command line writes it, would be
+    /// encoded once more: no request meets that record.
+    fn check_scope(&self) -> Result<(), Error> {
+        let scope = self.scope.as_str();
+        let is_encoded_again = ["%2F%25t%2F", "%2525", "%2523", "%252F"];
+        let is_text = !scope.contains('/');
+        if is_text && is_encoded_again.iter().any(|part| scope.contains(part)) {
+            let text = scope.replace("%2F", "/").replace("%23", "#").replace("%25", "%");
+            let message = format!(
+                "`{text}` is an encoded scope: pass Scope::from_encoded(\"{text}\")?, or \
+                 Scope::new(..).tenant(..)"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(())
+    }
+
     fn record_key(&self) -> Result<RecordKey, Error> {
+        self.check_scope()?;
         let limit = self.table().schema.max_key_bytes();
         RecordKey::new(&self.scope, &self.key, KeyForm::Verbatim, limit)
     }

@@ -182,6 +182,24 @@ async fn a_client_without_region_fails_as_the_sdk_does() {
     assert_eq!((kind::<u32, _>(Err(error)), runs.count()), (ErrorKind::Configuration, 0));
 }
 
+/// With an endpoint the SDK resolves no region, and fails when it signs.
+#[tokio::test]
+async fn a_missing_region_is_reported_with_and_without_an_endpoint() {
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
+    for endpoint in [None, Some("http://127.0.0.1:8000".to_owned())] {
+        let mut config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+            .http_client(link.wire.clone());
+        config.set_endpoint_url(endpoint);
+        let idempotency = Idempotency::new(Client::from_conf(config.build()), store.table());
+        let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
+        let error = error.idempotency().expect("an error of the crate").to_string();
+        assert!(error.contains("there is no AWS region: set AWS_REGION"), "{error}");
+    }
+    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
+}
+
 /// Time-outs of the SDK need a runtime, once they begin.
 #[test]
 fn it_is_made_where_no_runtime_is() {

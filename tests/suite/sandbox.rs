@@ -6,7 +6,8 @@ use std::time::Duration;
 use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
 use dynamodb_idempotency::testing::Sandbox;
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Failure, Fingerprint, Idempotency, Lease, Outcome, RunError, TableSchema,
+    Attribute, ErrorKind, Failure, Fingerprint, Idempotency, Lease, Outcome, RunError, Scope,
+    TableSchema,
 };
 
 use crate::support::{Runs, charge, executed, is_in_progress, kind};
@@ -46,6 +47,63 @@ async fn each_state_is_met_as_on_a_real_table() {
         record.pending(MINUTE).await.unwrap();
         record.expired().await.unwrap();
         assert_eq!(pay(&idempotency, 1400).await.unwrap(), Outcome::Executed(1400));
+    }
+}
+
+#[tokio::test]
+async fn a_scope_as_the_command_line_writes_it_is_refused_as_text() {
+    let sandbox = Sandbox::start().await.unwrap();
+    for text in ["orders/%t/acme", "orders/v%2F2", "100%25"] {
+        let record = sandbox.record(text, "k");
+        let errors = [
+            record.pending(MINUTE).await.unwrap_err(),
+            record.completed("re_1").await.unwrap_err(),
+            record.failed().await.unwrap_err(),
+            record.expired().await.unwrap_err(),
+            record.read().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let fix = format!("Scope::from_encoded(\"{text}\")");
+            assert!(error.to_string().contains(&fix), "{error}");
+        }
+    }
+    let encoded = Scope::from_encoded("orders/%t/acme").unwrap();
+    sandbox.record(encoded, "k").completed("re_1").await.unwrap();
+    let read = sandbox.record(Scope::new("orders").tenant("acme"), "k").read().await;
+    assert!(read.unwrap().is_some());
+    sandbox.record("50% off", "k").completed("re_1").await.unwrap();
+    sandbox.record("orders/v2", "k").completed("re_1").await.unwrap();
+}
+
+/// The record of `.request(..)` is the one that the layer writes for this request.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_record_has_the_fingerprint_of_an_http_request() {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::post;
+    use http::Request;
+    use tower::ServiceExt;
+
+    for body in ["", r#"{"b": 1, "a": 2}"#] {
+        let sandbox = Sandbox::start().await.unwrap();
+        let layer = sandbox.idempotency().http("orders").layer();
+        let router = Router::new().route("/orders", post(async || "ordered").route_layer(layer));
+        let request = |key: &str, body: &str| {
+            let request = Request::post("/orders?a=1").header("idempotency-key", key);
+            request.header("content-type", "application/json").body(body.to_owned()).unwrap()
+        };
+        let send = async |request: Request<String>| {
+            router.clone().oneshot(request.map(Body::from)).await.unwrap().status()
+        };
+        let record = sandbox.record("orders", "k").request(&request("k", body));
+        record.pending(MINUTE).await.unwrap();
+        assert_eq!(send(request("k", body)).await, 409);
+        assert_eq!(send(request("k", "[]")).await, 422);
+        record.abandoned().await.unwrap();
+        assert_eq!(send(request("k", "[]")).await, 422);
+        assert_eq!(send(request("k", body)).await, 200);
     }
 }
 

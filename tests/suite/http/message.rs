@@ -77,7 +77,7 @@ pub(crate) fn problem(response: &Response<Bytes>, status: u16, kind: &str) -> Va
     let problem: Value = serde_json::from_str(&text).expect("a problem is JSON");
     assert_eq!(problem["status"], status);
     let uri = problem["type"].as_str().expect("a type");
-    assert_eq!(uri.rsplit('.').next(), Some(kind), "{text}");
+    assert_eq!(uri.rsplit(':').next(), Some(kind), "{text}");
     for member in ["title", "detail"] {
         assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "{text}");
     }

@@ -172,7 +172,7 @@ fn the_document_lists_every_problem() {
                 status = &said[..3];
             }
         } else if let Some(kind) = line.strip_suffix(',') {
-            let uri = format!("#variant.{kind}");
+            let uri = format!("problem:{kind}");
             let types = &response(&document, status)["content"]["application/problem+json"];
             let types = types["schema"]["allOf"][1]["properties"]["type"]["enum"].as_vec();
             let types = types.expect("a list");

@@ -24,7 +24,7 @@ async fn a_problem_says_what_it_is_in_the_members_of_rfc_9457() {
         let members = mismatch.as_object().unwrap();
         assert_eq!(members.len(), 4, "{members:?}");
         assert_eq!(members["title"], "Idempotency key is already used");
-        assert!(members["type"].as_str().unwrap().starts_with("https://docs.rs/"));
+        assert!(members["type"].as_str().unwrap().starts_with("urn:dynamodb-idempotency:problem:"));
     })
     .await;
 }
