@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use dynamodb_idempotency::{Attribute, Error};
+use dynamodb_idempotency::{Attribute, Error, Scope};
 
+use crate::failure::Failure;
 use crate::resume::Resume;
 
 /// Checks a table of dynamodb-idempotency, shows its records, and releases stuck keys.
@@ -51,7 +53,16 @@ pub(crate) struct Target {
     pub(crate) composite_key: Option<CompositeKey>,
     /// An attribute with another name, as in `expires_at=ttl`; may be repeated
     #[arg(long = "attribute", global = true, value_name = "NAME=OTHER", value_parser = renamed)]
-    pub(crate) attributes: Vec<(Attribute, String)>,
+    pub(crate) attributes: Vec<Renamed>,
+}
+
+/// An attribute and its name in the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Renamed {
+    pub(crate) attribute: Attribute,
+    pub(crate) other: String,
+    /// As it was given.
+    pub(crate) text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +83,8 @@ pub(crate) enum Command {
         /// Also try whether records of this scope may be read and written; may be repeated
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
+        #[command(flatten)]
+        tenant: Tenant,
         /// Let warnings count as errors
         #[arg(long)]
         strict: bool,
@@ -159,15 +172,44 @@ pub(crate) enum Command {
 pub(crate) struct Key {
     /// The operation, and what is below it: `payments`, `payments/v2`, `payments/%t/acme`
     ///
-    /// As it is in the table, before the `#`: a tenant is behind `%t`, and in each segment
-    /// `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
+    /// As it is in the table, before the `#`: a tenant follows `%t` (or use --tenant), and in each
+    /// segment `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
     pub(crate) scope: String,
+    #[command(flatten)]
+    pub(crate) tenant: Tenant,
     /// The idempotency key
     #[arg(value_name = "KEY")]
     pub(crate) text: String,
     /// The table has the SHA-256 of keys (`KeyForm::Sha256`)
     #[arg(long)]
     pub(crate) sha256: bool,
+}
+
+/// Whose records of a scope.
+#[derive(Debug, Args)]
+pub(crate) struct Tenant {
+    /// The tenant of the scope, as the service names it: `acme`
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    tenant: Option<String>,
+}
+
+impl Tenant {
+    /// The scope of an encoded form, with the tenant.
+    pub(crate) fn scope(&self, encoded: &str) -> Result<Scope, Error> {
+        let scope = Scope::from_encoded(encoded)?;
+        Ok(match &self.tenant {
+            Some(tenant) => scope.tenant(tenant),
+            None => scope,
+        })
+    }
+
+    /// These encoded scopes, with the tenant.
+    pub(crate) fn scopes(&self, encoded: &[String]) -> Result<Vec<Scope>, Failure> {
+        if encoded.is_empty() && self.tenant.is_some() {
+            return Err(without_scope());
+        }
+        Ok(encoded.iter().map(|scope| self.scope(scope)).collect::<Result<_, _>>()?)
+    }
 }
 
 /// What the caller has agreed to beforehand.
@@ -200,7 +242,9 @@ pub(crate) struct Scan {
     ///
     /// In a table with a composite key, nothing else is read; in others, all is read and paid for.
     #[arg(long, value_name = "SCOPE")]
-    pub(crate) scope: Option<String>,
+    scope: Option<String>,
+    #[command(flatten)]
+    tenant: Tenant,
     /// Stop after about this many items, and print how to continue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -216,6 +260,22 @@ pub(crate) struct Scan {
     /// The most read units to use in a second; 0 for no limit. One is 8 KB.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) max_units: u32,
+}
+
+impl Scan {
+    /// What the scan is narrowed to.
+    pub(crate) fn scope(&self) -> Result<Option<Scope>, Failure> {
+        match (&self.scope, &self.tenant.tenant) {
+            (Some(scope), _) => Ok(Some(self.tenant.scope(scope)?)),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(without_scope()),
+        }
+    }
+}
+
+/// A tenant without the scope that it is of.
+fn without_scope() -> Failure {
+    Failure::Usage("--tenant names a tenant of a scope: add --scope".to_owned())
 }
 
 fn key_hash(text: &str) -> Result<String, String> {
@@ -238,10 +298,10 @@ fn composite_key(text: &str) -> Result<CompositeKey, String> {
     }
 }
 
-fn renamed(text: &str) -> Result<(Attribute, String), String> {
+fn renamed(text: &str) -> Result<Renamed, String> {
     let (name, other) = text.split_once('=').ok_or("it is NAME=OTHER, as in `expires_at=ttl`")?;
     let attribute = name.parse().map_err(|error: Error| error.to_string())?;
-    Ok((attribute, other.to_owned()))
+    Ok(Renamed { attribute, other: other.to_owned(), text: text.to_owned() })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

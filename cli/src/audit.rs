@@ -1,4 +1,5 @@
-//! Who made which key free, and why: a line for each release that has a reason.
+//! Who released which key, and why: two lines for each release that has a reason, one before the
+//! request and one with its outcome.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -23,7 +24,7 @@ pub(crate) struct AuditLog {
 }
 
 impl AuditLog {
-    /// Before anything is written to the table: a release that leaves no line must not happen.
+    /// Opened before anything is written to the table: a release that leaves no line must not happen.
     pub(crate) fn open(audit: Audit, table: &str) -> Result<Self, Failure> {
         let open = |path: PathBuf| {
             let opened = OpenOptions::new().create(true).append(true).open(&path);
@@ -35,13 +36,32 @@ impl AuditLog {
         Ok(Self { reason: audit.reason, table: table.to_owned(), file })
     }
 
-    /// The key is in it as log lines have it.
-    pub(crate) fn write(
+    /// Says what is about to be done. If this line cannot be written, nothing is done.
+    pub(crate) fn intend(&self, record: &StoredRecord, forced: bool) -> Result<(), Failure> {
+        self.write("intended", record, forced).map_err(|error| {
+            Failure::Other(format!(
+                "nothing was written to the table: the audit log fails: {error}"
+            ))
+        })
+    }
+
+    /// Says how it ended: `released`, `gone`, `changed`, `failed` (nothing was written) or `unknown`.
+    pub(crate) fn conclude(
         &self,
         outcome: &str,
         record: &StoredRecord,
         forced: bool,
     ) -> Result<(), Failure> {
+        self.write(outcome, record, forced).map_err(|error| {
+            let message = format!(
+                "the outcome of the release is `{outcome}`, and the audit log fails: {error}"
+            );
+            Failure::Other(message)
+        })
+    }
+
+    /// The key is in it as log lines have it.
+    fn write(&self, outcome: &str, record: &StoredRecord, forced: bool) -> std::io::Result<()> {
         let Some(reason) = &self.reason else { return Ok(()) };
         let line = output::versioned(json!({
             "at": time(SystemTime::now()),
@@ -57,13 +77,11 @@ impl AuditLog {
             "reason": reason,
             "user": std::env::var("USER").ok(),
         }));
-        let Some(mut file) = self.file.as_ref() else {
-            eprintln!("{line}");
-            return Ok(());
-        };
         // In one write, so that lines of several programs do not mix.
-        file.write_all(format!("{line}\n").as_bytes()).map_err(|error| {
-            Failure::Other(format!("{outcome}, and the audit log is not written: {error}"))
-        })
+        let line = format!("{line}\n");
+        match self.file.as_ref() {
+            Some(mut file) => file.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        }
     }
 }

@@ -87,8 +87,8 @@ fn schema(target: &Target) -> TableSchema {
         let (partition, value, sort) = (&key.partition, &key.value, &key.sort);
         schema = schema.composite_key(partition.clone(), value.clone(), sort.clone());
     }
-    for (attribute, other) in &target.attributes {
-        schema = schema.attribute(*attribute, other.clone());
+    for renamed in &target.attributes {
+        schema = schema.attribute(renamed.attribute, renamed.other.clone());
     }
     schema
 }

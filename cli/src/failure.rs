@@ -8,9 +8,10 @@ use dynamodb_idempotency::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use crate::output;
+use crate::resume::Resume;
 use crate::words::plain;
 
-/// Why a command did not do its work.
+/// Why a command did not do its work, in a sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The crate says so.
@@ -27,8 +28,8 @@ pub(crate) enum Failure {
     TimeUp(String),
     /// As this says.
     Other(String),
-    /// Who read the output has enough of it, as `head` does: nothing to tell, and to nobody.
-    NobodyReads,
+    /// A scan has stopped for this reason, before its end.
+    Stopped { cause: Box<Failure>, resume: Resume },
 }
 
 /// Where the command line itself is wrong: clap's own code too.
@@ -38,13 +39,13 @@ impl Failure {
     /// The exit code, and its name for programs; both are in `docs/command-line.md`.
     fn code(&self) -> (u8, &'static str) {
         match self {
-            Self::NobodyReads => (0, "nobody_reads"),
             Self::Other(_) => (1, "wrong"),
             Self::Usage(_) => (USAGE, "usage"),
             Self::Absent(_) => (3, "absent"),
             Self::Refused(_) => (4, "refused"),
             Self::Changed(_) => (5, "changed"),
             Self::TimeUp(_) => (7, "time_up"),
+            Self::Stopped { cause, .. } => cause.code(),
             Self::Crate(error) => match error.kind() {
                 ErrorKind::InvalidInput => (USAGE, "usage"),
                 ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => (6, "unavailable"),
@@ -60,7 +61,10 @@ impl Failure {
     /// For programs.
     pub(crate) fn document(&self) -> Value {
         let (code, kind) = self.code();
-        let error = json!({"kind": kind, "exit_code": code, "message": self.to_string()});
+        let mut error = json!({"kind": kind, "exit_code": code, "message": self.to_string()});
+        if let Self::Stopped { resume, .. } = self {
+            error["resume"] = json!(resume.to_string());
+        }
         output::versioned(json!({"error": error}))
     }
 }
@@ -96,7 +100,9 @@ impl fmt::Display for Failure {
             | Self::Changed(message)
             | Self::TimeUp(message)
             | Self::Other(message) => f.write_str(&plain(message)),
-            Self::NobodyReads => f.write_str("the output was closed"),
+            Self::Stopped { cause, resume } => {
+                write!(f, "{cause}; continue with --resume {resume}")
+            }
         }
     }
 }

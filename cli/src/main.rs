@@ -7,6 +7,7 @@ mod doctor;
 mod estimate;
 mod failure;
 mod find;
+mod hints;
 mod manual;
 mod output;
 mod record;
@@ -24,12 +25,14 @@ mod words;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dynamodb_idempotency::{Idempotency, Scope};
+use dynamodb_idempotency::Idempotency;
 use serde_json::json;
 
 use self::args::{Cli, Command};
 use self::audit::AuditLog;
 use self::failure::Failure;
+use self::hints::Hints;
+use self::record::Name;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -41,10 +44,10 @@ async fn main() -> ExitCode {
     match run(cli).await {
         Ok(code) => code,
         Err(failure) => {
-            match failure {
-                Failure::NobodyReads => {}
-                _ if json => eprintln!("{}", failure.document()),
-                _ => eprintln!("error: {failure}"),
+            if json {
+                output::note(failure.document());
+            } else {
+                output::note(format_args!("error: {failure}"));
             }
             failure.exit_code()
         }
@@ -55,13 +58,22 @@ async fn main() -> ExitCode {
 fn refused(error: &clap::Error) -> ExitCode {
     let is_for_programs = std::env::args_os().any(|arg| arg == "--json");
     if error.use_stderr() && is_for_programs {
-        let said = error.to_string();
-        let said = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let failure = Failure::Usage(said.to_owned());
-        eprintln!("{}", failure.document());
+        let failure = Failure::Usage(sentence(error));
+        output::note(failure.document());
         return failure.exit_code();
     }
     error.exit()
+}
+
+/// What clap says in several lines, without the usage and the advice to read the help.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
+    let text = lines.collect::<Vec<_>>().join(" ");
+    text.trim_start_matches("error: ").to_owned()
 }
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
@@ -72,7 +84,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         command => {
             let table = connect::table_name(&cli.target)?;
             let idempotency = connect::connect(&cli.target, table).await?;
-            on_table(&idempotency, table, command, json).await
+            let hints = Hints::of(&cli.target);
+            on_table(&idempotency, table, command, &hints, json).await
         }
     }
 }
@@ -81,6 +94,7 @@ async fn on_table(
     idempotency: &Idempotency,
     table: &str,
     command: Command,
+    hints: &Hints,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let admin = idempotency.admin();
@@ -96,12 +110,10 @@ async fn on_table(
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Doctor { scopes, strict } => {
-            let scopes = scopes.iter().map(|scope| Scope::from_encoded(scope));
-            let scopes = scopes.collect::<Result<Vec<_>, _>>()?;
-            doctor::run(admin, &scopes, strict, json).await
+        Command::Doctor { scopes, tenant, strict } => {
+            doctor::run(admin, &tenant.scopes(&scopes)?, strict, json).await
         }
-        Command::Show { key } => show::run(admin, &key, json).await,
+        Command::Show { key } => show::run(admin, &Name::of(key)?, hints, json).await,
         Command::Stuck { scan, .. }
         | Command::Stats { scan, .. }
         | Command::Find { scan, .. }
@@ -110,19 +122,20 @@ async fn on_table(
         {
             estimate::run(idempotency, &scan, json).await
         }
-        Command::Find { hash, scan } => find::run(idempotency, &scan, &hash, json).await,
+        Command::Find { hash, scan } => find::run(idempotency, &scan, &hash, hints, json).await,
         Command::Stuck { older_than, scan } => {
-            stuck::run(idempotency, &scan, older_than, json).await
+            stuck::run(idempotency, &scan, older_than, hints, json).await
         }
         Command::Stats { scopes, scan } => stats::run(idempotency, &scan, scopes, json).await,
         Command::Sweep { delete, scan } => sweep::run(idempotency, &scan, delete, json).await,
         Command::Release { key, consent, audit } => {
-            let audit = AuditLog::open(audit, table)?;
-            release::run(admin, &key, consent, &audit, json).await
+            let (name, audit) = (Name::of(key)?, AuditLog::open(audit, table)?);
+            release::run(admin, &name, consent, &audit, json).await
         }
         Command::Watch { key, interval, timeout, follow } => {
             let timeout = (!timeout.is_zero()).then_some(timeout);
-            watch::run(admin, &key, watch::Pace { interval, timeout, follow }, json).await
+            let pace = watch::Pace { interval, timeout, follow };
+            watch::run(admin, &Name::of(key)?, pace, json).await
         }
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder.as_deref()),

@@ -1,7 +1,11 @@
-//! What goes to the standard output: to people, programs and pipes, which may close early.
+//! The standard output and the standard error, for people, programs and pipes.
+//!
+//! A reader that closes its end early, as `head` and `grep -q` do, changes nothing about the work and
+//! its exit code: what is printed after that is dropped.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -31,10 +35,30 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
 
 /// Prints text as it is.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if is_closed() {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Failure::NobodyReads,
-        _ => Failure::Other(format!("the output cannot be written: {error}")),
-    })
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            CLOSED.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(error) => Err(Failure::Other(format!("the output cannot be written: {error}"))),
+    }
+}
+
+/// Set when the reader of the standard output has closed it.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the reader of the standard output has closed it.
+pub(crate) fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+/// Prints a line to the standard error. A note that nobody can read changes nothing, and `eprintln!`
+/// would panic.
+pub(crate) fn note(text: impl Display) {
+    drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -11,36 +11,53 @@ use serde_json::{Value, json};
 
 use crate::args::Key;
 use crate::failure::Failure;
+use crate::hints::Hints;
 use crate::words::{plain, plain_lines, span, time, time_and_distance};
 use crate::{output, table};
 
-/// The record of a key, if there is one.
-pub(crate) async fn find(admin: Admin<'_>, key: &Key) -> Result<Option<StoredRecord>, Error> {
-    let form = if key.sha256 { KeyForm::Sha256 } else { KeyForm::Verbatim };
-    admin.record(&Scope::from_encoded(&key.scope)?, &key.text, form).await
+/// Which record a command is about.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) scope: Scope,
+    pub(crate) key: String,
+    form: KeyForm,
+}
+
+impl Name {
+    pub(crate) fn of(key: Key) -> Result<Self, Error> {
+        let form = if key.sha256 { KeyForm::Sha256 } else { KeyForm::Verbatim };
+        Ok(Self { scope: key.tenant.scope(&key.scope)?, key: key.text, form })
+    }
+
+    /// The record, if it exists.
+    pub(crate) async fn record(&self, admin: Admin<'_>) -> Result<Option<StoredRecord>, Error> {
+        admin.record(&self.scope, &self.key, self.form).await
+    }
 }
 
 /// How many scopes are suggested.
 const SUGGESTIONS: usize = 5;
 
-/// What is said where there is no record.
-pub(crate) fn no_record(key: &Key) -> String {
-    let hashed = if key.sha256 { "" } else { "; with KeyForm::Sha256, ask with --sha256" };
-    format!(
-        "there is no record `{}#{}` (a tenant is part of the scope: `payments/%t/acme`{hashed})",
-        key.scope, key.text
-    )
+/// Says that a record does not exist.
+pub(crate) fn no_record(name: &Name) -> String {
+    let mut hints = Vec::new();
+    if !name.scope.as_str().contains("/%t/") {
+        hints.push("for a tenant add --tenant NAME");
+    }
+    if name.form != KeyForm::Sha256 {
+        hints.push("with KeyForm::Sha256 add --sha256");
+    }
+    let hints = if hints.is_empty() { String::new() } else { format!(" ({})", hints.join("; ")) };
+    format!("there is no record `{}#{}`{hints}", name.scope.as_str(), name.key)
 }
 
-/// As [`no_record`], with scopes that there are.
-pub(crate) async fn absent(admin: Admin<'_>, key: &Key) -> String {
-    let mut said = no_record(key);
+/// As [`no_record`], with scopes that exist.
+pub(crate) async fn absent(admin: Admin<'_>, name: &Name) -> String {
+    let (mut said, scope) = (no_record(name), name.scope.as_str());
     let _ = match scopes(admin).await {
         Ok(scopes) if scopes.is_empty() => write!(said, "; no scope was found in the table"),
-        Ok(scopes) if scopes.contains(&key.scope) => write!(said, "; the scope is right"),
-        Ok(scopes) => {
-            write!(said, "; scopes that exist: {}", nearest(&key.scope, scopes).join(", "))
-        }
+        Ok(scopes) if scopes.contains(scope) => write!(said, "; the scope is right"),
+        Ok(scopes) => write!(said, "; scopes that exist: {}", nearest(scope, scopes).join(", ")),
         Err(_) => write!(said, "; `idempotency stats --scopes` lists those that exist"),
     };
     said
@@ -65,50 +82,41 @@ fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
 }
 
 /// Shows it to people or to a program.
-pub(crate) fn show(record: &StoredRecord, json: bool) -> Result<(), Failure> {
+pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(), Failure> {
     if json {
         output::document(document(record))
     } else {
-        output::print(text(record) + &next(record))
+        output::print(text(record) + &next(record, hints))
     }
 }
 
 /// What to do now.
-fn next(record: &StoredRecord) -> String {
-    let name = format!("{} {}", word(&record.scope), word(&record.key));
+fn next(record: &StoredRecord, hints: &Hints) -> String {
+    let command = |command| hints.command(command, record);
     let what = match &record.state {
         _ if record.is_expired() => "nothing: the next request runs it".to_owned(),
         StoredState::Pending { .. } if record.lease_left().is_some() => {
-            format!("wait for it: idempotency watch {name}")
+            format!("wait for it: {}", command("watch"))
         }
         StoredState::Pending { .. } => format!(
             "{LOOK}; the next request takes it over and runs it again; \
-             under Takeover::Reject: idempotency release {name}"
+             under Takeover::Reject: {}",
+            command("release")
         ),
         StoredState::Completed { .. } => "nothing: repeats get the answer".to_owned(),
         StoredState::Failed { .. } => format!(
             "the next request runs it again or gets the failure, by the policy; \
-             to run it anew: idempotency release {name}"
+             to run it again: {}",
+            command("release")
         ),
         StoredState::Released => "nothing: the next request runs it".to_owned(),
     };
     format!("next: {what}\n")
 }
 
-/// What an owner that has vanished leaves to be done by people.
+/// What people have to do after an owner died.
 pub(crate) const LOOK: &str =
     "look in the system that it writes to whether its effect has happened";
-
-/// For a shell: as it is, or in quotes.
-pub(crate) fn word(text: &str) -> String {
-    let text = plain(text);
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-./%:@+=,".contains(c);
-    if !text.is_empty() && text.chars().all(is_bare) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
 
 /// Where the operation is, in words.
 pub(crate) fn state(record: &StoredRecord) -> String {
@@ -307,18 +315,6 @@ pub(crate) fn warning(danger: Danger) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_can_be_pasted_into_a_shell() {
-        for (text, expected) in [
-            ("payments/%t/acme", "payments/%t/acme"),
-            ("order 42", "'order 42'"),
-            ("o'clock;rm", r"'o'\''clock;rm'"),
-            ("", "''"),
-        ] {
-            assert_eq!(word(text), expected);
-        }
-    }
 
     #[test]
     fn the_scopes_that_begin_alike_come_first() {

@@ -6,23 +6,24 @@ use std::process::ExitCode;
 use dynamodb_idempotency::admin::{Admin, Released, StoredRecord};
 use serde_json::json;
 
-use crate::args::{Consent, Key};
+use crate::args::Consent;
 use crate::audit::AuditLog;
 use crate::failure::Failure;
+use crate::record::Name;
 use crate::{output, record};
 
 pub(crate) async fn run(
     admin: Admin<'_>,
-    key: &Key,
+    name: &Name,
     consent: Consent,
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     if json && !consent.yes {
-        return Err(Failure::Usage("nobody is asked with --json: add --yes".to_owned()));
+        return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
     }
-    let Some(record) = record::find(admin, key).await? else {
-        return Err(Failure::Absent(record::absent(admin, key).await));
+    let Some(record) = name.record(admin).await? else {
+        return Err(Failure::Absent(record::absent(admin, name).await));
     };
     // What is shown is what is agreed to; programs get one document, at the end.
     if !json {
@@ -36,7 +37,8 @@ pub(crate) async fn run(
     let notes: Vec<_> =
         warnings.iter().map(|warning| (*warning).to_owned()).chain(abandoned(&record)).collect();
     if !consent.yes && !agreed(&notes)? {
-        return Err(Failure::Refused("nothing was written".to_owned()));
+        let message = "the release was not confirmed, so nothing was written";
+        return Err(Failure::Refused(message.to_owned()));
     }
     report(admin, &record, consent, audit, json).await
 }
@@ -66,17 +68,22 @@ async fn report(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    audit.intend(record, consent.force)?;
     let released = if consent.force {
-        admin.release_in_spite(record).await?
+        admin.release_in_spite(record).await
     } else {
-        admin.release(record).await?
+        admin.release(record).await
     };
     let said = match &released {
-        Released::Released => "released",
-        Released::Gone => "gone",
-        Released::Changed(_) => "changed",
+        Ok(Released::Released) => "released",
+        Ok(Released::Gone) => "gone",
+        Ok(Released::Changed(_)) => "changed",
+        Err(error) if error.is_outcome_unknown() => "unknown",
+        Err(_) => "failed",
     };
-    audit.write(said, record, consent.force)?;
+    let concluded = audit.conclude(said, record, consent.force);
+    let released = released?;
+    concluded?;
     if let Released::Changed(now) = released {
         if json {
             output::document(json!({"release": said, "record": record::document(&now)}))?;
@@ -89,7 +96,7 @@ async fn report(
     if json {
         output::document(json!({"release": said, "record": record::document(record)}))?;
     } else {
-        output::line(format!("{said}: the next request runs anew"))?;
+        output::line(format!("{said}: the next request runs the operation again"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

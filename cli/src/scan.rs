@@ -5,13 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dynamodb_idempotency::admin::{Admin, Page, Select};
-use dynamodb_idempotency::{Error, Idempotency, Scope};
+use dynamodb_idempotency::{Error, Idempotency};
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Scan;
 use crate::estimate::Estimate;
 use crate::failure::Failure;
+use crate::output;
 use crate::resume::Resume;
 
 /// What came of a scan.
@@ -27,9 +28,18 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// Once what was read is told: why it is not all.
+    /// After the result is printed: why the scan did not reach its end, and where the next one
+    /// continues.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        self.failed.map_or(Ok(()), |error| Err(error.into()))
+        self.failed.map_or(Ok(()), |error| Err(stopped(error.into(), self.resume)))
+    }
+}
+
+/// A failure of a scan, with the place where the next one continues.
+pub(crate) fn stopped(cause: Failure, resume: Option<Resume>) -> Failure {
+    match resume {
+        Some(resume) => Failure::Stopped { cause: Box::new(cause), resume },
+        None => cause,
     }
 }
 
@@ -94,7 +104,7 @@ pub(crate) async fn scan_after(
     work: impl AsyncFn(&Page) -> Result<(), Error>,
     take: impl FnMut(Page) -> Next,
 ) -> Result<Read, Failure> {
-    let scope = options.scope.as_deref().map(Scope::from_encoded).transpose()?;
+    let scope = options.scope()?;
     let admin = idempotency.admin();
     let admin = scope.as_ref().map_or(admin, |scope| admin.within(scope));
     let bar = begin(admin, options).await;
@@ -142,7 +152,10 @@ pub(crate) async fn scan_after(
     let Progress { items, units, resume, failed, .. } =
         progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failed {
-        Some(error) if items == 0 => Err(error.into()),
+        // A place that the caller has named is kept.
+        Some(error) if items == 0 => {
+            Err(stopped(error.into(), options.resume.is_some().then_some(resume)))
+        }
         failed => {
             let resume = (!resume.rest.is_empty()).then_some(resume);
             Ok(Read { items, units, resume, failed })
@@ -156,7 +169,7 @@ async fn begin(admin: Admin<'_>, options: &Scan) -> ProgressBar {
     let size = admin.approximate_size().await.unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
-        eprintln!("reading all of it takes {estimate}");
+        output::note(format_args!("reading all of it takes {estimate}"));
     }
     if size.items == 0 {
         return ProgressBar::new_spinner();

@@ -4,14 +4,19 @@ use std::process::ExitCode;
 
 use dynamodb_idempotency::admin::Admin;
 
-use crate::args::Key;
 use crate::failure::Failure;
-use crate::record;
+use crate::hints::Hints;
+use crate::record::{self, Name};
 
-pub(crate) async fn run(admin: Admin<'_>, key: &Key, json: bool) -> Result<ExitCode, Failure> {
-    match record::find(admin, key).await? {
-        Some(record) => record::show(&record, json)?,
-        None => return Err(Failure::Absent(record::absent(admin, key).await)),
+pub(crate) async fn run(
+    admin: Admin<'_>,
+    name: &Name,
+    hints: &Hints,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    match name.record(admin).await? {
+        Some(record) => record::show(&record, hints, json)?,
+        None => return Err(Failure::Absent(record::absent(admin, name).await)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::Scan;
 use crate::failure::Failure;
 use crate::scan::{Next, scan};
-use crate::stuck::{self, tell};
+use crate::stuck::{self, LeftOut, report};
 use crate::words::plain;
 use crate::{output, table};
 
@@ -48,14 +48,14 @@ pub(crate) async fn run(
     by_scope: bool,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let (mut counts, mut unreadable) = (BTreeMap::<String, Counts>::new(), Vec::new());
+    let (mut counts, mut left_out) = (BTreeMap::<String, Counts>::new(), LeftOut::default());
     let read = scan(idempotency, options, Select::All, |page| {
         for record in &page.records {
             let operation = record.scope.split('/').next().unwrap_or_default();
             let name = if by_scope { &record.scope } else { operation };
             counts.entry(name.to_owned()).or_default().add(record);
         }
-        unreadable.extend(page.unreadable);
+        left_out.add(page.unreadable);
         Next::GoesOn
     })
     .await?;
@@ -64,7 +64,8 @@ pub(crate) async fn run(
         let operations = Value::Object(operations.collect());
         let document = json!({
             "operations": operations,
-            "unreadable": unreadable.len(),
+            "unreadable": left_out.unreadable.len(),
+            "other_items": left_out.others,
             "read": stuck::document(&read),
         });
         output::document(document)?;
@@ -84,7 +85,7 @@ pub(crate) async fn run(
         output::print(table::render(&header, &rows))?;
         output::line(stuck::text_of(&read))?;
     }
-    tell(&unreadable, json);
+    report(&left_out, json);
     read.end().map(|()| ExitCode::SUCCESS)
 }
 

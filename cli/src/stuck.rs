@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::Scan;
 use crate::failure::Failure;
+use crate::hints::Hints;
 use crate::scan::{Next, Read, scan};
 use crate::words::{count, plain, span, time_and_distance};
 use crate::{output, record, table};
@@ -19,16 +20,17 @@ pub(crate) async fn run(
     idempotency: &Idempotency,
     options: &Scan,
     older_than: Duration,
+    hints: &Hints,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let (mut stuck, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut stuck, mut left_out) = (Vec::new(), LeftOut::default());
     let read = scan(idempotency, options, Select::Pending, |page| {
         let is_stuck = |record: &StoredRecord| {
             // Past its retention it counts as absent: no request meets it any more.
             !record.is_expired() && record.abandoned_for().is_some_and(|over| over >= older_than)
         };
         stuck.extend(page.records.into_iter().filter(is_stuck));
-        unreadable.extend(page.unreadable);
+        left_out.add(page.unreadable);
         Next::GoesOn
     })
     .await?;
@@ -40,20 +42,17 @@ pub(crate) async fn run(
         output::print(text(&stuck))?;
         let operations = count(stuck.len() as u64, "operation is", "operations are");
         output::line(format!("{operations} stuck; {}", text_of(&read)))?;
-        output::line(next(&stuck))?;
+        output::line(next(&stuck, hints))?;
     }
-    tell(&unreadable, json);
+    report(&left_out, json);
     read.end().map(|()| ExitCode::SUCCESS)
 }
 
 /// What to do now.
-fn next(stuck: &[StoredRecord]) -> String {
+fn next(stuck: &[StoredRecord], hints: &Hints) -> String {
     match stuck.first() {
         None => "next: nothing".to_owned(),
-        Some(first) => {
-            let name = format!("{} {}", record::word(&first.scope), record::word(&first.key));
-            format!("next: idempotency show {name}")
-        }
+        Some(first) => format!("next: {}", hints.command("show", first)),
     }
 }
 
@@ -62,7 +61,7 @@ pub(crate) fn text_of(read: &Read) -> String {
     let items = count(read.items, "item was", "items were");
     let mut text = format!("{items} read for {:.1} read units", read.units);
     if let Some(resume) = &read.resume {
-        let _ = write!(text, "\nthat is not all: go on with --resume {resume}");
+        let _ = write!(text, "\nthat is not all: continue with --resume {resume}");
     }
     text
 }
@@ -97,14 +96,37 @@ fn text(stuck: &[StoredRecord]) -> String {
     )
 }
 
-/// Items that are not understood are told, and left alone.
-pub(crate) fn tell(unreadable: &[Unreadable], json: bool) {
-    for one in unreadable {
+/// Reports what a scan has left out: records of an unknown form by their keys, and the items of other
+/// programs in one line, without theirs.
+pub(crate) fn report(left_out: &LeftOut, json: bool) {
+    for one in &left_out.unreadable {
         let pk = one.pk.as_deref().unwrap_or("(no text)");
         if json {
-            eprintln!("{}", json!({"unreadable": pk, "reason": one.reason}));
+            output::note(json!({"unreadable": pk, "reason": one.reason}));
         } else {
-            eprintln!("warning: `{}` is not counted: {}", plain(pk), plain(&one.reason));
+            let (pk, reason) = (plain(pk), plain(&one.reason));
+            output::note(format_args!("warning: `{pk}` is not counted: {reason}"));
         }
+    }
+    if left_out.others > 0 && !json {
+        let items = count(left_out.others, "item is no record", "items are no records");
+        output::note(format_args!("{items} of this crate, and not counted"));
+    }
+}
+
+/// The items that a scan does not count.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    /// Records that this version does not understand.
+    pub(crate) unreadable: Vec<Unreadable>,
+    /// How many items belong to other programs.
+    pub(crate) others: u64,
+}
+
+impl LeftOut {
+    pub(crate) fn add(&mut self, found: Vec<Unreadable>) {
+        let (records, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.is_record);
+        self.unreadable.extend(records);
+        self.others += others.len() as u64;
     }
 }

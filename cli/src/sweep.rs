@@ -12,7 +12,7 @@ use crate::args::Scan;
 use crate::failure::Failure;
 use crate::output;
 use crate::scan::{Next, scan_after};
-use crate::stuck::{document, tell, text_of};
+use crate::stuck::{LeftOut, document, report, text_of};
 use crate::words::count;
 
 /// How many items a part of the scan deletes at once.
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let admin = idempotency.admin();
-    let (deleted, mut expired, mut unreadable) = (Cell::new(0_u64), 0_u64, Vec::new());
+    let (deleted, mut expired, mut left_out) = (Cell::new(0_u64), 0_u64, LeftOut::default());
     let sweep = async |page: &Page| -> Result<(), Error> {
         if !delete {
             return Ok(());
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     };
     let read = scan_after(idempotency, options, Select::Expired, sweep, |page| {
         expired += page.expired.len() as u64;
-        unreadable.extend(page.unreadable);
+        left_out.add(page.unreadable);
         Next::GoesOn
     })
     .await?;
@@ -54,6 +54,6 @@ pub(crate) async fn run(
         ))?;
         output::line(text_of(&read))?;
     }
-    tell(&unreadable, json);
+    report(&left_out, json);
     read.end().map(|()| ExitCode::SUCCESS)
 }

@@ -8,8 +8,8 @@ use dynamodb_idempotency::admin::{Admin, StoredRecord, StoredState};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::args::Key;
 use crate::failure::Failure;
+use crate::record::Name;
 use crate::words::{count, plain, span, time};
 use crate::{output, record};
 
@@ -28,17 +28,17 @@ pub(crate) struct Pace {
 
 pub(crate) async fn run(
     admin: Admin<'_>,
-    key: &Key,
+    name: &Name,
     pace: Pace,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut last = None;
     loop {
-        let found = record::find(admin, key).await?;
+        let found = name.record(admin).await?;
         let seen = found.as_ref().map(face);
         if last.as_ref() != Some(&seen) {
-            show(found.as_ref(), key, json)?;
+            show(found.as_ref(), name, json)?;
             last = Some(seen);
         }
         if found.as_ref().is_some_and(has_ended) && !pace.follow {
@@ -46,35 +46,38 @@ pub(crate) async fn run(
         }
         let pause = pace.interval.max(LEAST_INTERVAL);
         let left = pace.timeout.map_or(pause, |timeout| timeout.saturating_sub(began.elapsed()));
-        if left.is_zero() {
-            let timeout = pace.timeout.unwrap_or_default();
-            return time_up(found.as_ref(), key, timeout).map_or(Ok(ExitCode::SUCCESS), Err);
+        // Nobody follows any more, as `head` when it has its lines.
+        let is_left = pace.follow && output::is_closed();
+        if left.is_zero() || is_left {
+            let after = began.elapsed();
+            return time_up(found.as_ref(), name, after).map_or(Ok(ExitCode::SUCCESS), Err);
         }
         tokio::time::sleep(pause.min(left)).await;
     }
 }
 
-fn show(found: Option<&StoredRecord>, key: &Key, json: bool) -> Result<(), Failure> {
+fn show(found: Option<&StoredRecord>, name: &Name, json: bool) -> Result<(), Failure> {
     match (found, json) {
         (Some(record), true) => output::document(record::document(record)),
         (None, true) => {
-            output::document(json!({"status": null, "scope": key.scope, "key": key.text}))
+            let (scope, key) = (name.scope.as_str(), &name.key);
+            output::document(json!({"status": null, "scope": scope, "key": key}))
         }
         (Some(record), false) => output::line(line(record)),
-        (None, false) => output::line(plain(&record::no_record(key))),
+        (None, false) => output::line(plain(&record::no_record(name))),
     }
 }
 
 /// What is wrong when the time is up; nothing if the operation has ended, and was followed.
-fn time_up(found: Option<&StoredRecord>, key: &Key, timeout: Duration) -> Option<Failure> {
-    let after = span(timeout);
+fn time_up(found: Option<&StoredRecord>, name: &Name, after: Duration) -> Option<Failure> {
+    let after = span(after);
     match found {
         Some(record) if has_ended(record) => None,
         Some(record) => {
             let state = record::state(record);
             Some(Failure::TimeUp(format!("after {after} it has not ended: {state}")))
         }
-        None => Some(Failure::Absent(format!("after {after} {}", record::no_record(key)))),
+        None => Some(Failure::Absent(format!("after {after} {}", record::no_record(name)))),
     }
 }
 

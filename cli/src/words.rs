@@ -9,10 +9,10 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || is_direction(c) {
-            let _ = write!(plain, "{}", c.escape_unicode());
-        } else {
+        if is_plain(c) {
             plain.push(c);
+        } else {
+            let _ = write!(plain, "{}", c.escape_unicode());
         }
     }
     plain
@@ -21,6 +21,11 @@ pub(crate) fn plain(text: &str) -> String {
 /// As [`plain`], of a text that may have lines.
 pub(crate) fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a character does nothing to a terminal but appear on it.
+pub(crate) fn is_plain(c: char) -> bool {
+    !c.is_control() && !is_direction(c)
 }
 
 /// What turns the order of the characters around it.

@@ -235,6 +235,23 @@ async fn a_wrong_command_line_is_code_2() {
 }
 
 #[tokio::test]
+async fn programs_get_whole_sentences() {
+    for (args, expected) in [
+        (
+            &["--table", "table", "show", "payments"][..],
+            "the following required arguments were not provided: <KEY>",
+        ),
+        (
+            &["--table", "table", "stast"],
+            "unrecognized subcommand 'stast' tip: a similar subcommand exists: 'stats'",
+        ),
+    ] {
+        let ended = run(&[&["--json"], args].concat()).await;
+        assert_eq!(ended.json_error()["message"], expected, "{ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_tables_name_is_called_that() {
     for name in ["t", "pay ments", "payments/dev", "zahlungen-für-alle", "arn:aws:dynamodb:x"] {
         let ended = run(&["--table", name, "show", "payments", "k"]).await;

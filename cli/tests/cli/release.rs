@@ -25,7 +25,10 @@ async fn a_failure_that_was_kept_is_made_free() {
     store.put(failed).await;
     let released = store.run(&["release", "payments", "k", "--yes"]).await;
     assert_eq!(released.code, 0, "{released:?}");
-    assert!(released.out.contains("FAILED") && released.out.contains("runs anew"), "{released:?}");
+    assert!(
+        released.out.contains("FAILED") && released.out.contains("runs the operation again"),
+        "{released:?}"
+    );
     assert!(store.is_released("payments#k").await);
 }
 
@@ -98,7 +101,7 @@ async fn somebody_at_a_terminal_is_asked() {
         store.put(item.clone()).await;
         let released = store.run_on_a_terminal(&["release", "payments", "k"], typed).await;
         assert_eq!(released.code, 0, "{typed:?}: {released:?}");
-        assert!(released.out.contains("runs anew"), "{typed:?}: {released:?}");
+        assert!(released.out.contains("runs the operation again"), "{typed:?}: {released:?}");
         assert!(store.is_released("payments#k").await, "{typed:?}");
     }
 }
@@ -159,7 +162,7 @@ async fn a_record_that_changes_between_the_two_requests_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_release_with_a_reason_leaves_an_audit_line() {
+async fn a_release_with_a_reason_leaves_audit_lines() {
     let store = Store::open().await;
     let folder = std::env::temp_dir().join(crate::support::unique());
     std::fs::create_dir(&folder).unwrap();
@@ -172,9 +175,10 @@ async fn a_release_with_a_reason_leaves_an_audit_line() {
     }
     let lines = std::fs::read_to_string(&log).unwrap();
     let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
-    assert_eq!(lines.len(), 2);
+    let outcomes: Vec<_> = lines.iter().map(|line| &line["outcome"]).collect();
+    assert_eq!(outcomes, ["intended", "released", "intended", "released"]);
     for line in &lines {
-        assert_eq!((&line["outcome"], &line["table"]), (&json!("released"), &json!(store.table)));
+        assert_eq!(line["table"], json!(store.table));
         assert_eq!(line["reason"], "ticket 7: the worker is gone");
         assert_eq!(line["key_hash"], hashed_key("payments#k"));
         assert_eq!((&line["attempt"], &line["forced"]), (&json!(1), &json!(false)));
@@ -201,5 +205,57 @@ async fn nothing_is_released_without_the_audit_line_that_is_asked_for() {
     );
     let unwritable = store.run(&[&release[..], &["--reason", "why"]].concat()).await;
     assert!(unwritable.error(1).contains("audit log /no-such-folder/audit"), "{unwritable:?}");
+    assert_eq!(store.item("payments#k").await, Some(item));
+}
+
+/// As with `| head` and `| grep -q`.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_closed_output_neither_skips_the_release_nor_hides_a_failure() {
+    let store = Store::open().await;
+    store.put(abandoned("payments#k", 60)).await;
+    let (code, err) = store.run_for_nobody(&["release", "payments", "k", "--yes"]).await;
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(store.is_released("payments#k").await);
+
+    store.put(pending("payments#k")).await;
+    let (code, err) = store.run_for_nobody(&["release", "payments", "k", "--yes"]).await;
+    assert!(code == 4 && err.contains("lease is live"), "{code}: {err}");
+    let (code, _) = store.run_for_nobody(&["show", "payments", "none"]).await;
+    assert_eq!(code, 3);
+    let (code, _) = Store::without_table().await.run_for_nobody(&["doctor"]).await;
+    assert_eq!(code, 1);
+    let watch = ["watch", "payments", "k", "--follow", "--timeout", "0s", "--interval", "1ms"];
+    let (code, err) = store.run_for_nobody(&watch).await;
+    assert!(code == 7 && err.contains("has not ended"), "{code}: {err}");
+}
+
+/// The lines of an audit log: outcome by outcome.
+fn outcomes(log: &str) -> Vec<String> {
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.map(|line| line["outcome"].as_str().expect("a text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_release_whose_response_is_lost_leaves_its_audit_lines() {
+    let store = Store::open().await;
+    store.put(abandoned("payments#k", 60)).await;
+    let deaf = store.losing_responses_to_updates().await;
+    let lost = deaf.run(&["release", "payments", "k", "--yes", "--reason", "stuck"]).await;
+    assert_eq!(lost.code, 6, "{lost:?}");
+    let (log, error) = lost.err.trim_end().rsplit_once('\n').expect("lines and an error");
+    assert_eq!(outcomes(log), ["intended", "unknown"], "{lost:?}");
+    assert!(error.starts_with("error: ") && error.contains("look again"), "{error}");
+    assert!(store.is_released("payments#k").await);
+}
+
+#[tokio::test]
+async fn an_audit_log_that_cannot_be_written_stops_the_release() {
+    let store = Store::open().await;
+    let item = abandoned("payments#k", 60);
+    store.put(item.clone()).await;
+    let release = ["release", "payments", "k", "--yes", "--reason", "stuck"];
+    let full = store.run(&[&release[..], &["--audit-log", "/dev/full"]].concat()).await;
+    assert!(full.error(1).contains("nothing was written to the table"), "{full:?}");
     assert_eq!(store.item("payments#k").await, Some(item));
 }

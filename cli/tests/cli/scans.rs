@@ -4,7 +4,7 @@ use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{Compression, LargeAnswers, Policy, TableSchema};
 use serde_json::{Value, json};
 
-use crate::support::{Store, abandoned, completed, n, pending, s, with};
+use crate::support::{Store, abandoned, completed, n, pasted, pending, s, with};
 
 async fn filled() -> Store {
     let store = Store::open().await;
@@ -118,7 +118,7 @@ async fn a_scan_that_was_limited_goes_on() {
     assert_eq!(found, expected);
     assert!(scans > 1, "{scans}");
     let text = store.run(&["stats", "--parts", "1", "--limit", "1"]).await;
-    assert!(text.out.contains("go on with --resume 1.0:"), "{text:?}");
+    assert!(text.out.contains("continue with --resume 1.0:"), "{text:?}");
 }
 
 #[tokio::test]
@@ -185,16 +185,103 @@ async fn a_hash_of_the_logs_leads_to_its_record() {
     assert!(elsewhere.error(3).contains(&hash), "{elsewhere:?}");
 }
 
+/// Records of a newer version by their keys, items of other programs in one line without theirs.
 #[tokio::test]
-async fn what_is_no_record_is_told_and_not_counted() {
+async fn items_of_other_programs_are_counted_in_one_line() {
     let store = filled().await;
-    store.put([("pk".to_owned(), s("somebody's"))].into()).await;
+    for number in 0..30 {
+        store.put([("pk".to_owned(), s(&format!("CUSTOMER#{number}")))].into()).await;
+    }
     store.put(with(pending("payments#newer"), "format", n(9))).await;
+    let stats = store.run(&["stats"]).await;
+    assert_eq!(stats.code, 0, "{stats:?}");
+    assert!(stats.err.contains("30 items are no records of this crate"), "{stats:?}");
+    assert!(stats.err.contains("`payments#newer` is not counted"), "{stats:?}");
+    assert!(stats.err.contains("format 9") && !stats.err.contains("CUSTOMER"), "{stats:?}");
+    assert_eq!(stats.err.lines().count(), 2, "{stats:?}");
+
     let stats = store.run(&["stats", "--json"]).await;
-    assert_eq!((stats.code, &stats.json()["unreadable"]), (0, &json!(2)), "{stats:?}");
-    assert!(stats.err.contains("format 9") && stats.err.contains("somebody's"), "{stats:?}");
+    let document = stats.json();
+    assert_eq!((&document["unreadable"], &document["other_items"]), (&json!(1), &json!(30)));
+    assert_eq!(stats.err.lines().count(), 1, "{stats:?}");
     let stuck = store.run(&["stuck"]).await;
     assert!(stuck.err.contains("warning: `payments#newer` is not counted"), "{stuck:?}");
+}
+
+/// A place that was reached, or that the caller has named, is in the error too.
+#[tokio::test]
+async fn an_error_keeps_the_place_of_a_scan() {
+    let place = "1.0:eyJwayI6InBheW1lbnRzIzEifQ";
+    let nobody =
+        Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
+    let hash = ["find", "--hash", "0123456789abcdef"];
+    for command in [&hash[..], &["stuck"], &["stats"], &["sweep"]] {
+        let failed = nobody.run(&[command, &["--resume", place]].concat()).await;
+        let error = failed.error(6);
+        assert!(error.ends_with(&format!("continue with --resume {place}")), "{error}");
+        let failed = nobody.run(&[&["--json"], command, &["--resume", place]].concat()).await;
+        assert_eq!(failed.json_error()["resume"], place, "{failed:?}");
+    }
+
+    let store = Store::open().await;
+    let filler = s(&"x".repeat(150_000));
+    for number in 0..16 {
+        store.put(with(abandoned(&format!("payments#{number}"), 60), "note", filler.clone())).await;
+    }
+    let limited = [&hash[..], &["--parts", "1", "--limit", "1"]].concat();
+    let absent = store.run(&[&["--json"], &limited[..]].concat()).await;
+    let error = absent.json_error();
+    assert_eq!(error["kind"], "absent");
+    let place = error["resume"].as_str().expect("a place").to_owned();
+    let rest = store.run(&[&hash[..], &["--resume", &place]].concat()).await;
+    assert!(!rest.error(3).contains("--resume"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn a_tenant_is_named_as_the_service_names_it() {
+    let store = Store::open().await;
+    store.put(abandoned("payments/%t/acme%2Feu#k", 60)).await;
+    store.put(abandoned("payments#k", 60)).await;
+    let tenant = ["--tenant", "acme/eu"];
+    let shown = store.json(&[&["show", "payments", "k"], &tenant[..]].concat()).await;
+    assert_eq!(shown["scope"], "payments/%t/acme%2Feu");
+    let watch = [&["watch", "payments", "none", "--timeout", "1ms"], &tenant[..]].concat();
+    let watched = store.run(&watch).await;
+    assert!(watched.error(3).contains("`payments/%t/acme%2Feu#none`"));
+    for command in [&["stuck"][..], &["stats"], &["sweep"], &["find", "--hash", "0123456789abcdef"]]
+    {
+        let without = store.run(&[command, &tenant].concat()).await;
+        assert!(without.error(2).contains("add --scope"), "{without:?}");
+    }
+    let stuck = store.json(&[&["stuck", "--scope", "payments"], &tenant[..]].concat()).await;
+    assert_eq!(stuck["stuck"].as_array().map(Vec::len), Some(1), "{stuck}");
+    let doctor = store.json(&[&["doctor", "--scope", "payments"], &tenant[..]].concat()).await;
+    assert!(doctor.to_string().contains("records of payments/%t/acme%2Feu"), "{doctor}");
+    let doctor = store.run(&[&["doctor"], &tenant[..]].concat()).await;
+    assert!(doctor.error(2).contains("add --scope"), "{doctor:?}");
+    store.json(&[&["release", "payments", "k", "--yes"], &tenant[..]].concat()).await;
+    assert!(store.is_released("payments/%t/acme%2Feu#k").await);
+    assert!(!store.is_released("payments#k").await);
+    let empty = store.run(&["show", "payments", "k", "--tenant", ""]).await;
+    assert_eq!(empty.code, 2, "{empty:?}");
+}
+
+/// What a hint says after "next: ", in a shell, does it: with the same table, and with keys of any form.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_printed_hint_can_be_pasted() {
+    let store = Store::open().await;
+    for key in ["-1", "--help", "o'clock $HOME", "a\u{1b}[2J\u{7f}", "order-42"] {
+        store.put(abandoned(&format!("payments#{key}"), 60)).await;
+        let stuck = store.run(&["stuck"]).await;
+        let (_, hint) = stuck.out.split_once("next: ").expect("a hint");
+        let shown = pasted(hint).await;
+        assert_eq!(shown.code, 0, "{key:?}: {hint}: {shown:?}");
+        let (_, hint) = shown.out.rsplit_once("Takeover::Reject: ").expect("a hint");
+        let released = pasted(&hint.trim_end().replace(" release ", " release --yes ")).await;
+        assert_eq!(released.code, 0, "{key:?}: {hint}: {released:?}");
+        assert!(store.is_released(&format!("payments#{key}")).await, "{key:?}");
+    }
 }
 
 /// Nothing but what was asked for: the bar is for who watches.

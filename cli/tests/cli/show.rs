@@ -71,10 +71,10 @@ async fn it_ends_with_what_to_do() {
         store.put(item).await;
     }
     for (key, next) in [
-        ("live one", "next: wait for it: idempotency watch payments 'live one'"),
-        ("dead", "idempotency release payments dead"),
+        ("live one", " watch payments 'live one'"),
+        ("dead", " release payments dead"),
         ("done", "next: nothing: repeats get the answer"),
-        ("failed", "idempotency release payments failed"),
+        ("failed", " release payments failed"),
         ("old", "next: nothing: the next request runs it"),
     ] {
         let shown = store.run(&["show", "payments", key]).await.out;

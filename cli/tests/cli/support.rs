@@ -154,10 +154,43 @@ impl Store {
         between
     }
 
+    /// The same table by a way on which no response to an update comes back.
+    pub(crate) async fn losing_responses_to_updates(&self) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let below = self.endpoint.trim_start_matches("http://").to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut caller, _)) = listener.accept().await {
+                let mut store = TcpStream::connect(&below).await.expect("the store is there");
+                tokio::spawn(async move {
+                    let (mut request, mut response) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+                    while let Ok(bytes @ 1..) = caller.read(&mut request).await {
+                        let request = &request[..bytes];
+                        store.write_all(request).await.expect("the store is there");
+                        let answered = store.read(&mut response).await.expect("it answers");
+                        if String::from_utf8_lossy(request).contains(".UpdateItem") {
+                            return;
+                        }
+                        caller.write_all(&response[..answered]).await.expect("it listens");
+                    }
+                });
+            }
+        });
+        let (client, table) = (self.client.clone(), self.table.clone());
+        Self { endpoint, table, client }
+    }
+
     /// Runs the program on this table.
     pub(crate) async fn run(&self, args: &[&str]) -> Ended {
         let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
         run(&[&table[..], args].concat()).await
+    }
+
+    /// As [`run`](Self::run), for a reader that has closed its end.
+    #[cfg(unix)]
+    pub(crate) async fn run_for_nobody(&self, args: &[&str]) -> (i32, String) {
+        let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
+        with_a_closed_output(&[&table[..], args].concat()).await
     }
 
     /// As [`run`](Self::run), of somebody who sits at a terminal and types this, and then nothing more.
@@ -233,6 +266,34 @@ fn credentials(program: &mut Command) -> &mut Command {
         .env("AWS_ACCESS_KEY_ID", "local")
         .env("AWS_SECRET_ACCESS_KEY", "local")
         .env("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+/// A line that is typed into a shell which finds the program.
+#[cfg(unix)]
+pub(crate) async fn pasted(line: &str) -> Ended {
+    let own = std::path::Path::new(env!("CARGO_BIN_EXE_idempotency"));
+    let mut shell = Command::new("/bin/bash");
+    shell.args(["-c", line]);
+    credentials(shell.env_clear())
+        .env("LC_ALL", "C.UTF-8")
+        .env("PATH", own.parent().expect("it is in a folder"))
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    ended(&mut shell).await
+}
+
+/// The exit code of the program with an output that its reader has closed.
+#[cfg(unix)]
+pub(crate) async fn with_a_closed_output(args: &[&str]) -> (i32, String) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut program = program(args);
+    program.stdout(writer).stderr(Stdio::piped());
+    let running = program.spawn().expect("it starts").wait_with_output();
+    let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+    let ended = ended.expect("it ends").expect("it ran");
+    let code = ended.status.code().expect("it ends by itself");
+    (code, String::from_utf8(ended.stderr).expect("text"))
 }
 
 pub(crate) async fn run(args: &[&str]) -> Ended {
