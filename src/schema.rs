@@ -148,7 +148,9 @@ impl TableSchema {
         self
     }
 
-    /// Renames an attribute.
+    /// Renames an attribute. Do this before the first record is written: records keep the names that
+    /// they were written with, and a record under other names is
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord).
     ///
     /// ```
     /// use dynamodb_idempotency::{Attribute, TableSchema};

@@ -102,7 +102,7 @@ impl Record {
         }
         let owner = Owner::of(fields.string(Attribute::Owner)?);
         let state = fields.state()?;
-        Ok(Self {
+        let record = Self {
             failure: fields.failure(state),
             answer: fields.answer_in(state, &owner)?,
             state,
@@ -114,7 +114,9 @@ impl Record {
             expires_at: fields.number(Attribute::ExpiresAt)?,
             steps: fields.steps()?,
             released_attempts: fields.released_attempts()?,
-        })
+        };
+        fields.check_steps_under_another_name(state)?;
+        Ok(record)
     }
 }
 
@@ -191,6 +193,27 @@ impl Fields<'_> {
                 .map(Some)
                 .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
         }
+    }
+
+    /// The program that stored them uses another [`TableSchema`]. Steps that are not found would run
+    /// again. Call it when everything known is taken.
+    fn check_steps_under_another_name(&self, state: State) -> Result<(), Error> {
+        if !matches!(state, State::Pending { .. } | State::Failed) {
+            return Ok(());
+        }
+        let holds_steps = |value: &AttributeValue| {
+            let map = value.as_m().ok().filter(|map| !map.is_empty());
+            map.is_some_and(|map| Checkpoints::decode(AttributeValue::M(map.clone())).is_some())
+        };
+        let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
+            return Ok(());
+        };
+        let ours = self.schema.name(Attribute::Steps);
+        Err(unknown(format!(
+            "the record has results of steps in the attribute `{name}`, which the TableSchema calls \
+             `{ours}`: nothing runs, since the steps would run again. Give Attribute::Steps the name \
+             `{name}`, or use a new scope"
+        )))
     }
 
     fn state(&mut self) -> Result<State, Error> {
