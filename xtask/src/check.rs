@@ -8,7 +8,9 @@
 mod deny;
 mod house;
 mod links;
+mod msrv;
 mod openapi;
+mod package;
 pub(crate) mod promise;
 mod senders;
 mod wheel;
@@ -22,7 +24,7 @@ use crate::{
     command::Stopwatch,
     infra,
     tools::succeeds,
-    workspace::{MACROS, PACKAGE, Workspace},
+    workspace::{PACKAGE, Workspace},
 };
 
 use promise::Promise;
@@ -51,6 +53,10 @@ enum Action {
     CoreCrates,
     /// The features of the SDK in the example and in the tests.
     SharedBuild,
+    /// The packages that are published.
+    Package,
+    /// The minimum supported Rust version.
+    RustVersion,
     /// Licences, bans and sources.
     Deny,
     /// Known vulnerabilities of the dependencies.
@@ -162,10 +168,8 @@ fn checks(features: &[String]) -> Vec<Check> {
     checks.push(Check { name: "the core's crates".into(), action: Action::CoreCrates });
     let shared = "the tests build no SDK beside the example's";
     checks.push(Check { name: shared.into(), action: Action::SharedBuild });
-    // What would be published; that it builds, the other checks say.
-    let packages = ["package", "--package", MACROS, "--package", PACKAGE];
-    let package = [&packages[..], &["--no-verify", "--offline", "--allow-dirty"]].concat();
-    checks.push(cargo("package", &package));
+    checks.push(Check { name: "package".into(), action: Action::Package });
+    checks.push(Check { name: "rust-version".into(), action: Action::RustVersion });
     checks.push(Check { name: "deny".into(), action: Action::Deny });
     checks.push(Check { name: "advisories".into(), action: Action::Advisories });
     checks.push(Check { name: "openapi".into(), action: Action::OpenApi });
@@ -207,6 +211,8 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         Action::Promise(promise) => promise.check(workspace),
         Action::CoreCrates => promise::check_core_crates(workspace),
         Action::SharedBuild => promise::check_shared_build(workspace),
+        Action::Package => package::check(workspace),
+        Action::RustVersion => msrv::check(workspace),
         Action::Deny => deny::check(workspace),
         Action::Advisories => deny::advisories(workspace),
         Action::Infra => match infra::missing() {

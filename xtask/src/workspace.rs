@@ -13,8 +13,6 @@ use crate::command::output;
 
 /// The package that is the product.
 pub(crate) const PACKAGE: &str = "dynamodb-idempotency";
-/// Its attribute. Packed with it: one needs the other.
-pub(crate) const MACROS: &str = "dynamodb-idempotency-macros";
 
 /// The workspace that `cargo` was called in.
 #[derive(Debug)]
@@ -25,6 +23,8 @@ pub struct Workspace {
     pub target: PathBuf,
     /// The features of [`PACKAGE`], without `default`.
     pub(crate) features: Vec<String>,
+    /// The names of the packages that are published.
+    pub(crate) published: Vec<String>,
 }
 
 impl Workspace {
@@ -47,6 +47,7 @@ impl Workspace {
             target: path("target_directory")?,
             features: features(&metadata)
                 .with_context(|| format!("no package `{PACKAGE}` in the workspace"))?,
+            published: published(&metadata),
         })
     }
 
@@ -63,6 +64,13 @@ fn features(metadata: &Value) -> Option<Vec<String>> {
     let package = packages.iter().find(|package| package["name"] == PACKAGE)?;
     let names = package["features"].as_object()?.keys();
     Some(names.filter(|name| *name != "default").cloned().collect())
+}
+
+/// Those without `publish = false`.
+fn published(metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let published = packages.filter(|package| package["publish"].is_null());
+    published.filter_map(|package| package["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// The cargo that runs us, without the variables that it has set for us: some build scripts (ring's,
@@ -89,7 +97,7 @@ mod tests {
     const METADATA: &str = r#"{
         "workspace_root": "/w", "target_directory": "/w/target",
         "packages": [
-            {"name": "xtask", "features": {"other": []}},
+            {"name": "xtask", "publish": [], "features": {"other": []}},
             {"name": "dynamodb-idempotency", "features": {"default": [], "http": [], "lambda": []}}
         ]}"#;
 
@@ -97,6 +105,7 @@ mod tests {
     fn features_are_those_of_the_product_without_default() {
         let workspace = Workspace::from_metadata(METADATA).unwrap();
         assert_eq!(workspace.features, ["http", "lambda"]);
+        assert_eq!(workspace.published, [PACKAGE]);
         assert_eq!(workspace.target, Path::new("/w/target"));
     }
 

@@ -1,0 +1,74 @@
+//! The packages that are published: each can be packed, and holds only files that belong to it.
+
+use anyhow::Result;
+
+use super::{Outcome, outcome};
+use crate::{command::output, workspace::Workspace};
+
+/// What a published package consists of: files and folders in its root.
+const BELONGS: [&str; 12] = [
+    ".cargo_vcs_info.json",
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Cargo.toml.orig",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "docs/decisions/",
+    "docs/guide/",
+    "src/",
+    "build.rs",
+];
+
+/// Packs them together, since they depend on each other. The other checks build what is packed.
+pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
+    let mut is_whole = true;
+    for package in &workspace.published {
+        let list = ["package", "--package", package, "--list", "--allow-dirty"];
+        let list = output(&mut workspace.cargo(list))?;
+        for file in list.lines().filter(|file| !belongs(file)) {
+            println!(
+                "    {package}: {file} does not belong there; fix `include` in its Cargo.toml"
+            );
+            is_whole = false;
+        }
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            if !list.lines().any(|file| file == licence) {
+                println!("    {package}: {licence} is missing");
+                is_whole = false;
+            }
+        }
+    }
+    if !is_whole {
+        return Ok(Outcome::Failed);
+    }
+    let packages = workspace.published.iter().flat_map(|name| ["--package", name.as_str()]);
+    let mut args = vec!["package", "--no-verify", "--allow-dirty"];
+    args.extend(packages);
+    outcome(&mut workspace.cargo(args))
+}
+
+fn belongs(file: &str) -> bool {
+    let is_page =
+        file.strip_prefix("docs/").is_some_and(|rest| !rest.contains('/') && rest.ends_with(".md"));
+    is_page
+        || BELONGS.iter().any(|known| {
+            if known.ends_with('/') { file.starts_with(known) } else { file == *known }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_pages_and_licenses_belong_to_a_package() {
+        for file in ["src/lib.rs", "src/http/mod.rs", "docs/protocol.md", "docs/guide/faq.md"] {
+            assert!(belongs(file), "{file}");
+        }
+        for file in ["tests/suite/main.rs", "docs/cost-replays.svg", "clippy.toml", "docs/a/b.md"] {
+            assert!(!belongs(file), "{file}");
+        }
+    }
+}
