@@ -88,7 +88,7 @@ async fn a_record_has_the_fingerprint_of_an_http_request() {
 
     for body in ["", r#"{"b": 1, "a": 2}"#] {
         let sandbox = Sandbox::start().await.unwrap();
-        let layer = sandbox.idempotency().http("orders").layer();
+        let layer = sandbox.idempotency().http("orders").layer().unwrap();
         let router = Router::new().route("/orders", post(async || "ordered").route_layer(layer));
         let request = |key: &str, body: &str| {
             let request = Request::post("/orders?a=1").header("idempotency-key", key);
