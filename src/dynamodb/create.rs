@@ -148,7 +148,7 @@ fn ttl_says(error: &SdkError<UpdateTimeToLiveError>, words: &str) -> bool {
 mod tests {
     use aws_sdk_dynamodb::config::http::HttpResponse;
     use aws_sdk_dynamodb::error::ErrorMetadata;
-    use aws_sdk_dynamodb::primitives::SdkBody;
+    use aws_smithy_types::body::SdkBody;
 
     use super::*;
 
