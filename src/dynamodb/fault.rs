@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// As `aws-config` reports it (`one-pool/tests/credentials.rs` runs it).
+    /// As `aws-config` 1.13 reports it.
     fn without_feature(feature: &str) -> CredentialsError {
         CredentialsError::invalid_configuration(format!(
             "ProfileFile provider could not be built: This behavior requires following cargo \
