@@ -9,6 +9,10 @@ use crate::error::{Error, ErrorKind};
 /// Set by Lambda Managed Instances: how many invocations one environment gets at once.
 const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 
+/// The largest response that the Runtime API accepts, in bytes of JSON: "Exceeded maximum allowed payload
+/// size (6291556 bytes)". Lambda's quotas call it 6 MB.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 6_291_556;
+
 /// The end of the invocation, if its context has a possible one: `Context::default()` has none.
 pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<End> {
     clock.deadline(context.deadline())

@@ -5,7 +5,9 @@ use quote::{quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token};
+use syn::{
+    AttrStyle, Attribute, Error, Expr, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token,
+};
 
 /// One argument of the attribute: `name = value`.
 struct Argument {
@@ -36,6 +38,8 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     let execution = execution.as_ref().map_or_else(|| quote!(_), |name| quote!(#name));
     let key = quote_spanned! {at(key)=> ::std::string::ToString::to_string(&(#key)) };
     let ItemFn { attrs, vis, sig, block } = &function;
+    // An inner attribute of the body means the same before the function.
+    let attrs = attrs.iter().map(|attr| Attribute { style: AttrStyle::Outer, ..attr.clone() });
     // Spanned as the type: where it is none of those, the error points at it.
     let own = quote_spanned! {at(answer)=>
         <#answer as ::dynamodb_idempotency::__macros::Answer>::Own
@@ -207,6 +211,19 @@ mod tests {
         );
         let text = |tokens: TokenStream| tokens.to_string().replace(' ', "");
         assert_eq!(text(expanded), text(expected));
+    }
+
+    #[test]
+    fn an_inner_attribute_of_the_body_is_one_of_the_function() {
+        let arguments = "scope = \"charge\", key = order.id";
+        let expand = |function: &str| {
+            expand(tokens(arguments), tokens(function)).expect("it expands").to_string()
+        };
+        let signature = "async fn pay(idempotency: &Idempotency, order: &Order) -> Answer";
+        assert_eq!(
+            expand(&format!("#[inline] {signature} {{ #![allow(unused)] body() }}")),
+            expand(&format!("#[inline] #[allow(unused)] {signature} {{ body() }}")),
+        );
     }
 
     /// The compiler's errors about a value are then at that value.

@@ -32,10 +32,14 @@
 //! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails
 //!    with the same event, until an answer is stored.
 //!
+//! 5. Lambda accepts an answer of at most 6,291,556 bytes as JSON. A larger one is not stored: Lambda
+//!    reports the first run as failed, and repeats fail with [`ErrorKind::AnswerUnavailable`].
+//!
 //! For batches of messages see [`messages`](crate::messages).
 //!
 //! [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
 //! [`ErrorKind::Mismatch`]: crate::ErrorKind::Mismatch
+//! [`ErrorKind::AnswerUnavailable`]: crate::ErrorKind::AnswerUnavailable
 
 mod run;
 mod service;

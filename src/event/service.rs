@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::future::ResponseFuture;
 use crate::idempotency::Idempotency;
-use crate::invocation::deadline;
+use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
 use crate::json_event::JsonEvent;
 use crate::key::Scope;
 use crate::policy::Policy;
@@ -177,7 +177,10 @@ where
             let operation = config
                 .idempotency
                 .operation(config.scope.clone())
-                .policy(|_| config.policy.clone())
+                .policy(|_| {
+                    let most = config.policy.max_answer_bytes.min(MAX_RESPONSE_BYTES);
+                    config.policy.clone().max_answer_bytes(most)
+                })
                 .key(key)
                 .fingerprint(fingerprint)
                 .ends(deadline(&config.idempotency.core.table.clock, &context));

@@ -15,9 +15,10 @@ use crate::user_code;
 /// Marks a replay, as Stripe's `Idempotent-Replayed` does.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Headers that belong to one message or one client and not to the answer: cookies, the date, and
-/// the hop-by-hop fields (RFC 9110, section 7.6.1).
-const NEVER_STORED: [HeaderName; 11] = [
+/// Headers that belong to one message or one client and not to the answer: cookies, the date, the
+/// hop-by-hop fields (RFC 9110, section 7.6.1) and the mark of a replay.
+const NEVER_STORED: [HeaderName; 12] = [
+    REPLAYED,
     SET_COOKIE,
     DATE,
     CONNECTION,

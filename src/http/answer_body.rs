@@ -1,6 +1,5 @@
 //! The body of an answer: whole, or longer than what is stored and still on its way.
 
-use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::poll_fn;
@@ -39,9 +38,9 @@ pub struct AnswerBody<B>(State<B>);
 
 enum State<B> {
     Whole(Bytes),
-    /// What was read of it before it was too long, and the rest. The lock makes it `Sync`: nobody waits
-    /// for it.
-    Flowing(VecDeque<Bytes>, Mutex<Pin<Box<B>>>),
+    /// What was read of it before it was too long, and the rest. The lock makes it `Sync`: it is never
+    /// contended.
+    Flowing(Bytes, Mutex<Pin<Box<B>>>),
 }
 
 impl<B> AnswerBody<B> {
@@ -52,6 +51,14 @@ impl<B> AnswerBody<B> {
     pub(super) const fn is_whole(&self) -> bool {
         matches!(self.0, State::Whole(..))
     }
+
+    /// `None` if it is longer than what was read.
+    pub(super) fn into_whole(self) -> Option<Bytes> {
+        match self.0 {
+            State::Whole(bytes) => Some(bytes),
+            State::Flowing(..) => None,
+        }
+    }
 }
 
 impl<B> AnswerBody<B>
@@ -59,39 +66,62 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    /// Reads a body to its end, or to where it has more than `most` bytes.
+    /// Reads a body to its end, or until it has more than `most` bytes.
     pub(super) async fn read(body: B, most: usize) -> Result<Self, BoxError> {
-        let (mut body, mut frames, mut bytes) = (Box::pin(body), VecDeque::new(), 0_usize);
-        // Of a body that tells its length beforehand nothing has to be read.
+        let (mut body, mut held) = (Box::pin(body), Held::default());
+        // A body that announces more than that is not read at all.
         let least = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
-        while least(&body).is_ok_and(|rest| rest.saturating_add(bytes) <= most) {
+        while least(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= most) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
-                return Ok(Self(State::Whole(joined(frames, bytes))));
+                return Ok(Self(State::Whole(held.into_bytes())));
             };
             // Trailers are not stored, and not sent: a repeat could not get them.
             if let Ok(data) = frame.map_err(Into::into)?.into_data() {
-                let data = taken(data);
-                bytes = bytes.saturating_add(data.len());
-                frames.push_back(data);
+                held.push(data, most);
             }
         }
-        Ok(Self(State::Flowing(frames, Mutex::new(body))))
+        Ok(Self(State::Flowing(held.into_bytes(), Mutex::new(body))))
+    }
+}
+
+/// The frames of a body in one buffer of at most twice their size. A body of one frame is not copied.
+#[derive(Default)]
+struct Held {
+    only: Bytes,
+    several: Vec<u8>,
+}
+
+impl Held {
+    fn len(&self) -> usize {
+        self.only.len() + self.several.len()
+    }
+
+    /// Adds a frame of a body that has, as far as it is read, at most about `most` bytes.
+    fn push(&mut self, mut data: impl Buf, most: usize) {
+        if self.len() == 0 {
+            self.only = taken(data);
+            return;
+        }
+        let needed = self.len().saturating_add(data.remaining());
+        if needed > self.several.capacity() {
+            let capacity = needed.max(self.len().saturating_mul(2).min(most));
+            self.several.reserve_exact(capacity - self.several.len());
+        }
+        self.several.extend_from_slice(&std::mem::take(&mut self.only));
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            self.several.extend_from_slice(chunk);
+            data.advance(chunk.len());
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.several.is_empty() { self.only } else { self.several.into() }
     }
 }
 
 fn taken(mut data: impl Buf) -> Bytes {
     data.copy_to_bytes(data.remaining())
-}
-
-fn joined(mut frames: VecDeque<Bytes>, bytes: usize) -> Bytes {
-    if frames.len() < 2 {
-        return frames.pop_front().unwrap_or_default();
-    }
-    let mut whole = Vec::with_capacity(bytes);
-    for frame in &frames {
-        whole.extend_from_slice(frame);
-    }
-    whole.into()
 }
 
 impl<B> Body for AnswerBody<B>
@@ -109,9 +139,9 @@ where
         match &mut self.0 {
             State::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             State::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            State::Flowing(frames, rest) => {
-                if let Some(frame) = frames.pop_front() {
-                    return Poll::Ready(Some(Ok(Frame::data(frame))));
+            State::Flowing(held, rest) => {
+                if !held.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(std::mem::take(held)))));
                 }
                 let rest = rest.get_mut().unwrap_or_else(PoisonError::into_inner);
                 let frame = rest.as_mut().poll_frame(context);
@@ -125,9 +155,9 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             State::Whole(bytes) => bytes.is_empty(),
-            State::Flowing(frames, rest) => {
+            State::Flowing(held, rest) => {
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                frames.is_empty() && rest.is_end_stream()
+                held.is_empty() && rest.is_end_stream()
             }
         }
     }
@@ -135,8 +165,8 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             State::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            State::Flowing(frames, rest) => {
-                let held = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+            State::Flowing(held, rest) => {
+                let held = held.len() as u64;
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
                 let mut all = SizeHint::new();
                 if let Some(most) = rest.upper() {
@@ -170,4 +200,28 @@ impl<B> fmt::Debug for AnswerBody<B> {
 
 pub(crate) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
     response.map(|body| Either::Right(AnswerBody::whole(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_one_byte_take_at_most_twice_their_size_and_no_more_than_the_limit() {
+        for (frames, most) in [(3, 5), (1000, 1500), (1500, 1500), (1501, 1500)] {
+            let mut held = Held::default();
+            (0..frames).for_each(|_| held.push(&b"x"[..], most));
+            let capacity = held.several.capacity();
+            assert!(capacity <= 2 * frames && capacity <= most.max(frames), "{frames}: {capacity}");
+            assert_eq!(held.into_bytes(), vec![b'x'; frames]);
+        }
+    }
+
+    #[test]
+    fn a_body_of_one_frame_is_not_copied() {
+        let frame = Bytes::from(vec![b'x'; 100]);
+        let mut held = Held::default();
+        held.push(frame.clone(), 100);
+        assert_eq!(held.into_bytes().as_ptr(), frame.as_ptr());
+    }
 }

@@ -2,6 +2,7 @@
 
 use http::Response;
 
+use super::answer::REPLAYED;
 use super::problem::ProblemKind;
 
 /// Who has answered a request with an idempotency key. It is in the extensions of the response, for
@@ -48,8 +49,11 @@ pub enum AnsweredBy {
 }
 
 impl AnsweredBy {
-    /// The response, which says so from now on.
+    /// Marks the response. Only a replay has the header that says so, whatever the handler has set.
     pub(super) fn mark<B>(self, mut response: Response<B>) -> Response<B> {
+        if self != Self::Replay {
+            response.headers_mut().remove(REPLAYED);
+        }
         response.extensions_mut().insert(self);
         response
     }

@@ -12,8 +12,7 @@ use http_body_util::{BodyExt, Either};
 
 use super::Http;
 use super::answer_body::{BoxError, ResponseBody, whole};
-use super::exchange::{pass_transaction, render};
-use super::problem::{Problem, ProblemKind};
+use super::exchange::{cannot_be_sent, pass_transaction};
 use crate::engine::transaction::{OnConditionFailed, Transaction};
 
 /// The body of whatever a handler answers with.
@@ -100,8 +99,7 @@ where
         Err(error) => {
             let error = error.into();
             tracing::error!(%error, "the body of a handler's response ended with an error");
-            let detail = "The response could not be produced. Nothing was written.";
-            Err(render(config, &Problem::new(ProblemKind::BodyBroken, detail)))
+            Err(cannot_be_sent(config, "its body ended with an error, and nothing was written"))
         }
     }
 }

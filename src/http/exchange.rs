@@ -1,5 +1,6 @@
 //! One request through the protocol, whatever server it came from.
 
+use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -28,30 +29,37 @@ pub(crate) enum Handled<B> {
     Response(Response<B>),
     /// A response whose body is too long to be stored, and goes out as it comes.
     Flowing(Response<B>),
-    /// The body of its response ended with an error. Its status, where that is known.
-    Broken(Option<StatusCode>),
+    /// A response that cannot be sent: its body ended with an error, or is too large.
+    Lost {
+        status: StatusCode,
+        reason: Cow<'static, str>,
+    },
+}
+
+impl<B> Handled<B> {
+    /// A response whose body ended with an error, or panicked.
+    pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
+        tracing::error!(error, "the body of a handler's response ended with an error");
+        Self::Lost { status, reason: "its body ended with an error".into() }
+    }
 }
 
 impl<B: WholeBody> Handled<B> {
     fn verdict(&self, config: &Http) -> Verdict {
-        match self {
-            Self::Response(response) | Self::Flowing(response) => {
-                config.statuses.judge(response.status())
-            }
-            Self::Broken(Some(status)) => config.statuses.judge(*status),
-            // It has answered, and what it did must not happen again.
-            Self::Broken(None) => Verdict::Stored,
-        }
+        config.statuses.judge(match self {
+            Self::Response(response) | Self::Flowing(response) => response.status(),
+            Self::Lost { status, .. } => *status,
+        })
     }
 
     /// What can be stored of it, or why nothing can.
-    fn draft(&self) -> Result<Draft<'_>, &'static str> {
+    fn draft(&self) -> Result<Draft<'_>, Cow<'static, str>> {
         match self {
             Self::Response(response) => Ok(answer::draft(response)),
             Self::Flowing(_) => {
-                Err("it is longer than Policy::max_answer_bytes, and went out as it came")
+                Err("it is longer than Policy::max_answer_bytes, and was sent as it arrived".into())
             }
-            Self::Broken(_) => Err("the body of the handler's response ended with an error"),
+            Self::Lost { reason, .. } => Err(reason.clone()),
         }
     }
 
@@ -61,10 +69,7 @@ impl<B: WholeBody> Handled<B> {
             Self::Response(response) | Self::Flowing(response) => {
                 AnsweredBy::Handler.mark(response)
             }
-            Self::Broken(_) => {
-                let detail = "The response could not be produced.";
-                render(config, &Problem::new(ProblemKind::BodyBroken, detail))
-            }
+            Self::Lost { reason, .. } => cannot_be_sent(config, &reason),
         }
     }
 }
@@ -128,7 +133,7 @@ impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
     fn conclude<'a>(&self, execution: &Execution, handled: &'a Handled<B>) -> Conclusion<'a> {
         let draft = match handled.verdict(self.config) {
             Verdict::Stored => handled.draft(),
-            Verdict::Unstorable(reason) => Err(reason),
+            Verdict::Unstorable(reason) => Err(reason.into()),
             Verdict::Refused => return Conclusion::NothingExecuted,
             Verdict::Failed => {
                 let is_kept = execution.policy().failure != Failure::Release;
@@ -136,7 +141,7 @@ impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
             }
         };
         Conclusion::Completed(draft.unwrap_or_else(|reason| {
-            execution.report_unstorable(reason);
+            execution.report_unstorable(&reason);
             Draft::unavailable(reason)
         }))
     }
@@ -322,6 +327,18 @@ pub(super) fn ask<T>(
         );
         panicked()
     })
+}
+
+/// The problem in place of a handler's response that cannot be sent.
+pub(crate) fn cannot_be_sent<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
+    let detail = format!("The response cannot be sent: {reason}.");
+    render(config, &Problem::new(ProblemKind::BodyBroken, detail))
+}
+
+/// The problem in place of a stored response that cannot be sent.
+#[cfg(feature = "lambda")]
+pub(crate) fn cannot_be_replayed<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
+    explain(config, &answer_unavailable(reason))
 }
 
 pub(super) fn panicked() -> Problem {

@@ -1,12 +1,13 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
+use http_body_util::{Either, LengthLimitError};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
@@ -29,8 +30,10 @@ use crate::user_code;
 ///
 /// Its service is always ready. It waits for the service below only when it calls it. So a request
 /// whose body is still arriving, or which waits for another request's answer, takes no place of a
-/// concurrency limit below. A request that waits for a place holds its key, under its lease. Put a
-/// load-shedding layer below this one too.
+/// concurrency limit below. A request that waits for a place holds its key, under its lease. A
+/// load-shedding layer belongs below this one too. If it refuses a request, call
+/// [`nothing_executed`](crate::Execution::nothing_executed), as `docs/guide/axum.md` shows: otherwise the
+/// refusal counts as a failed attempt.
 ///
 /// The handler runs in a separate task: a client that hangs up, or a timeout layer above, does not
 /// stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
@@ -54,15 +57,17 @@ pub struct IdempotencyLayer {
 impl Http {
     /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
     ///
-    /// The path that counts is the one that the layer sees: inside of axum's `nest`, the part after
-    /// the prefix. Put the layer outside, or give routers of different prefixes different scopes.
+    /// Inside of axum's `nest` a request's path has lost the prefix. With the feature `axum` the whole
+    /// path counts all the same. Without it only the part after the prefix does: put the layer around the
+    /// outer router, or add the rest of the path by [`fingerprint`](Self::fingerprint) or
+    /// [`tenant`](Self::tenant).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use axum::{Router, routing::post};
     ///
     /// let layer = idempotency.http("payments").layer()?;
-    /// let router: Router = Router::new().route("/payments", post(async || "paid")).route_layer(layer);
+    /// let router: Router = Router::new().route("/payments", post(async || "paid").route_layer(layer));
     /// # Ok(()) });
     /// ```
     ///
@@ -242,14 +247,30 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(problem::body_too_large(limit)),
+    match AnswerBody::read(body, limit).await.map(AnswerBody::into_whole) {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(problem::body_too_large(limit)),
+        Err(error) if is_over_a_limit(&*error) => {
+            let detail = "The body is larger than this server accepts.";
+            Err(Problem::new(ProblemKind::BodyTooLarge, detail))
+        }
         Err(error) => {
             tracing::debug!(%error, "a request body could not be read");
             Err(Problem::new(ProblemKind::BodyUnreadable, "The body ended with an error."))
         }
     }
+}
+
+/// Whether a body ended at the limit of a layer above, such as tower-http's `RequestBodyLimitLayer`.
+fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Takes the call through the protocol.
@@ -281,11 +302,7 @@ where
                     Ok(Handled::Response(Response::from_parts(head, body)))
                 }
                 Ok(body) => Ok(Handled::Flowing(Response::from_parts(head, body))),
-                Err(error) => {
-                    let error = user_code::text(&error);
-                    tracing::error!(error, "the body of a handler's response ended with an error");
-                    Ok(Handled::Broken(Some(head.status)))
-                }
+                Err(error) => Ok(Handled::broken(head.status, &user_code::text(&error))),
             }
         }
     })

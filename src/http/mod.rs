@@ -103,7 +103,10 @@ use crate::policy::Policy;
 pub(crate) use self::{
     answer::WholeBody,
     answer_body::{ResponseBody, whole},
-    exchange::{Handled, exchange, exchange_transaction, pass_transaction, ready, render},
+    exchange::{
+        Handled, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
+        pass_transaction, ready, render,
+    },
     layer::own,
     request::whole_call,
 };

@@ -65,8 +65,8 @@ pub enum ProblemKind {
     OutcomeUnknown,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the handler ran, and the body of its response ended with an error. If its status is one
-    /// that is stored, the request counts as completed.
+    /// 500: the handler ran, and its response cannot be sent: its body ended with an error, or is larger
+    /// than Lambda accepts. If its status is one that is stored, the request counts as completed.
     BodyBroken,
     /// 500: this version does not understand the stored record or its answer; the log has the
     /// reason.

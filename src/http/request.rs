@@ -197,11 +197,16 @@ fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Prob
 
 /// Method, path, query and body, and the path and the query of Lambda's event; a JSON body by value.
 fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
+    let uri = original_uri(parts);
     let mut builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
-        .bytes(parts.uri.path().as_bytes())
+        .bytes(uri.path().as_bytes())
         .bytes(lambda_event::raw_path(&parts.extensions).as_bytes())
-        .bytes(sorted_query(&parts.uri).as_bytes());
+        .bytes(sorted_query(uri).as_bytes());
+    if uri != &parts.uri {
+        let own = (parts.uri.path(), sorted_query(&parts.uri));
+        builder = builder.bytes(own.0.as_bytes()).bytes(own.1.as_bytes());
+    }
     for (name, value) in lambda_event::query(&parts.extensions) {
         builder = builder.bytes(name.as_bytes()).bytes(value.as_bytes());
     }
@@ -224,6 +229,15 @@ pub(crate) fn fingerprint_of<B: AsRef<[u8]>>(request: &http::Request<B>) -> Fing
     *head.headers_mut() = request.headers().clone();
     *head.extensions_mut() = request.extensions().clone();
     default_fingerprint(&head.into_parts().0, BodyRef::Binary(request.body().as_ref()))
+}
+
+/// The URI as the client sent it. Inside of axum's `nest` a request's own URI lacks the prefix.
+fn original_uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(::axum::extract::OriginalUri(uri)) = parts.extensions.get() {
+        return uri;
+    }
+    &parts.uri
 }
 
 /// The query with its parameters sorted by name, those of one name in their order.

@@ -18,13 +18,23 @@
 //!
 //! The rules are those of [`http`](crate::http). The lease ends with the request's own invocation,
 //! by its `Context`.
+//!
+//! Lambda accepts a response of at most 6,291,556 bytes as JSON, and an ALB one of 1 MiB. Bytes that are
+//! not text are sent in Base64, so that about 4.5 MB of them fit. Of a larger response the client gets
+//! [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken). If its status is stored, the
+//! request counts as completed, and repeats get
+//! [`ProblemKind::AnswerUnavailable`](crate::http::ProblemKind::AnswerUnavailable).
+//! [`Http::wrap_streaming`](crate::http::Http::wrap_streaming) has no such limit.
 
+mod handler_response;
+mod payload;
 mod run;
 mod service;
 mod streaming;
 pub mod tenant;
 mod transaction;
 
+pub use self::handler_response::HandlerResponse;
 pub use self::run::{adapter, run, run_concurrent, runtime};
 pub use self::service::{HttpService, LambdaResponse};
 pub use self::streaming::{

@@ -4,9 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use lambda_http::http::StatusCode;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
 
+use super::handler_response::HandlerResponse;
+use super::payload::Limit;
 use crate::answer::{BodyRef, HttpBody};
 use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call};
 use crate::user_code::{self, Panic};
@@ -15,7 +18,7 @@ impl Http {
     /// Wraps a `lambda_http` handler: a [`service_fn`], an axum `Router`,
     /// any service of `lambda_http` requests. Give the result to
     /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. It is always ready: the handler is
-    /// waited for when it is called.
+    /// waited for when it is called. Lambda limits the [size of a response](crate::lambda).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -39,7 +42,10 @@ impl Http {
         crate::Error,
     >
     where
-        S: Service<Request, Response: IntoResponse, Error: Send, Future: Send> + Clone + Send + 'a,
+        S: Service<Request, Response: HandlerResponse, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'a,
     {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
@@ -57,6 +63,7 @@ impl Http {
                     }
                     Err(problem) => return Ok(LambdaResponse(render(&config, &problem))),
                 };
+                let limit = Limit::of(&parts.extensions);
                 let answered = exchange(&config, call, |execution| {
                     parts.extensions.insert(execution.clone());
                     let request = Request::from_parts(parts, body);
@@ -65,10 +72,10 @@ impl Http {
                             execution.nothing_executed();
                             return Err(error);
                         }
-                        Ok(whole(inner.call(request).await.map(turning)?).await)
+                        Ok(whole(inner.call(request).await.map(converting)?, limit).await)
                     }
                 });
-                answered.await.map(LambdaResponse)
+                Ok(LambdaResponse(limit.enforce(&config, answered.await?)))
             })
         }))
     }
@@ -129,7 +136,7 @@ impl<S, E> HttpService<E> for S where
 /// }
 /// ```
 #[derive(Debug)]
-pub struct LambdaResponse(Response<Body>);
+pub struct LambdaResponse(pub(super) Response<Body>);
 
 impl LambdaResponse {
     /// The response itself.
@@ -187,30 +194,30 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// A handler's answer on its way into the form in which Lambda takes it; the panic, where turning it
-/// has panicked at once.
-type Turning = Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>;
+/// The status of a handler's response, and what `lambda_http` makes of it; or the panic, if it panicked at
+/// once.
+type Converting = (StatusCode, Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>);
 
-fn turning(answer: impl IntoResponse) -> Turning {
-    user_code::call(|| answer.into_response())
+/// Called at once: the handler's own type of response need not be `Send`.
+fn converting(response: impl HandlerResponse) -> Converting {
+    // The handler has run: if its status cannot be known, it counts as completed.
+    let status = user_code::call(|| response.status()).unwrap_or(StatusCode::OK);
+    (status, user_code::call(|| response.into_response()))
 }
 
-/// Holds the handler's answer whole. `lambda_http` panics where its body ends with an error: the
-/// handler has run, and only its answer is lost.
-async fn whole(turning: Turning) -> Handled<Body> {
-    let turned = match turning {
-        Ok(turning) => user_code::run(turning).await,
+/// Reads the whole response of a handler. `lambda_http` panics if its body ends with an error: the
+/// handler has run, and only its response is lost.
+async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> {
+    let converted = match converting {
+        Ok(converting) => user_code::run(converting).await,
         Err(panic) => Err(panic),
     };
-    match turned {
-        Ok(response) => Handled::Response(response),
-        Err(panic) => {
-            tracing::error!(
-                error = panic.text(),
-                "the body of a handler's response ended with an error"
-            );
-            Handled::Broken(None)
-        }
+    match converted {
+        Ok(response) => match limit.check(&response) {
+            Ok(()) => Handled::Response(response),
+            Err(reason) => Handled::Lost { status, reason: reason.into() },
+        },
+        Err(panic) => Handled::broken(status, panic.text()),
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use lambda_http::{Body, Request, Response, service_fn};
 use tower_service::Service;
 
+use super::payload::Limit;
 use super::service::LambdaResponse;
 use crate::engine::transaction::Transaction;
 use crate::http::{
-    Http, WholeBody, exchange_transaction, pass_transaction, ready, render, whole_call,
+    Http, WholeBody, cannot_be_sent, exchange_transaction, pass_transaction, ready, render,
+    whole_call,
 };
 
 impl Http {
@@ -22,7 +24,9 @@ impl Http {
     /// [`Execution`](crate::Execution). The response to a transaction with writes is stored
     /// whatever its status. Without writes, and for
     /// [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is not
-    /// stored is sent, and nothing of it is kept whatever the policy for failures.
+    /// stored is sent, and nothing of it is kept whatever the policy for failures. If a response is
+    /// [larger than Lambda accepts](crate::lambda), nothing is written, and the client gets
+    /// [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
     ///
     /// A request that passes through (by its method, or without a key that is not required) is
     /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
@@ -73,12 +77,22 @@ impl Http {
                         pass_transaction(&config, passing)
                     }
                     Ok(Some(call)) => {
+                        let limit = Limit::of(&parts.extensions);
+                        let lambdas = Arc::clone(&config);
                         // Called inside, so that a panic of the call itself counts too.
                         let handler = async move {
                             ready(&mut inner).await?;
-                            inner.call(Request::from_parts(parts, body)).await
+                            let transaction = inner.call(Request::from_parts(parts, body)).await?;
+                            Ok(match limit.check(&transaction.response) {
+                                Ok(()) => transaction,
+                                Err(reason) => {
+                                    let problem = cannot_be_sent(&lambdas, &reason);
+                                    Transaction::nothing_executed(problem)
+                                }
+                            })
                         };
-                        exchange_transaction(&config, call, handler).await?
+                        let answered = exchange_transaction(&config, call, handler).await?;
+                        limit.enforce(&config, answered)
                     }
                     Err(problem) => render(&config, &problem),
                 };

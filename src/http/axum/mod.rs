@@ -54,10 +54,10 @@ mod transaction;
 
 use std::convert::Infallible;
 
+use ::axum::body::Body;
+use ::axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use ::axum::response::{IntoResponse, Response};
 use aws_sdk_dynamodb::types::TransactWriteItem;
-use axum_core::body::Body;
-use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
-use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 use http_body_util::BodyExt;
 

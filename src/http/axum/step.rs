@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use axum_core::body::Body;
-use axum_core::response::{IntoResponse, Response};
+use ::axum::body::Body;
+use ::axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;

@@ -1,6 +1,6 @@
 //! Handlers whose whole effect is one transaction.
 
-use axum_core::response::{IntoResponse, Response};
+use ::axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
 use super::super::Http;

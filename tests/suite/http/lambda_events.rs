@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
+use dynamodb_idempotency::lambda::HandlerResponse;
 use http::Request;
-use lambda_http::{Body, IntoResponse, Response, service_fn};
+use lambda_http::{Body, Response, service_fn};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -17,7 +18,7 @@ use crate::support::{Link, Runs, Store, raw};
 
 /// A function that answers what `answer` gives by the number of the run, under the crate's own
 /// runner and under that of `lambda_http`.
-fn functions<R: IntoResponse + Send + Sync + 'static>(
+fn functions<R: HandlerResponse + Send + Sync + 'static>(
     http: Http,
     runs: &Runs,
     answer: impl Fn(u32) -> R + Clone + Send + Sync + 'static,

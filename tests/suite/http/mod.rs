@@ -14,6 +14,7 @@ pub(crate) mod message;
 pub(crate) mod site;
 
 mod answered_by;
+mod axum_layers;
 mod axum_router;
 mod axum_transactions;
 mod axum_types;
@@ -33,6 +34,7 @@ mod long_lived_server;
 mod on_store;
 mod openapi;
 mod panics;
+mod payload;
 mod places;
 mod problems;
 mod reconcile;

@@ -10,8 +10,9 @@ use axum::Router;
 use axum::routing::post as on_post;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{Http, Webhook};
+use dynamodb_idempotency::lambda::HandlerResponse;
 use dynamodb_idempotency::{Abandoned, Execution, Fingerprint, Reconciled, Transaction};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use lambda_http::{Body, IntoResponse, service_fn};
 use tower::ServiceExt;
@@ -125,8 +126,8 @@ async fn a_body_that_panics_completes_its_request() {
     }
 }
 
-/// An answer whose conversion panics.
-struct Unconvertible;
+/// An answer whose conversion panics; without a status, that too.
+struct Unconvertible(Option<StatusCode>);
 
 impl IntoResponse for Unconvertible {
     fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
@@ -134,19 +135,32 @@ impl IntoResponse for Unconvertible {
     }
 }
 
+impl HandlerResponse for Unconvertible {
+    fn status(&self) -> StatusCode {
+        self.0.expect("user code")
+    }
+}
+
 #[tokio::test]
-async fn an_answer_whose_conversion_panics_completes_its_request() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let ran = runs.clone();
-    let handler = service_fn(move |_: lambda_http::Request| {
-        ran.add();
-        async { Ok::<_, Infallible>(Unconvertible) }
-    });
-    let function = Function::new(store.idempotency().http("payments").wrap(handler).unwrap());
-    let send = async || response(&function.invoke(&Kind::HttpApi.event(&post("k", "{}"))).await);
-    problem(&send().await, 500, "BodyBroken");
-    problem(&send().await, 500, "AnswerUnavailable");
-    assert_eq!(runs.count(), 1);
+async fn the_status_of_an_answer_whose_conversion_panics_decides() {
+    for (status, is_completed) in [
+        (Some(StatusCode::CREATED), true),
+        (None, true),
+        (Some(StatusCode::SERVICE_UNAVAILABLE), false),
+    ] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let ran = runs.clone();
+        let handler = service_fn(move |_: lambda_http::Request| {
+            ran.add();
+            async move { Ok::<_, Infallible>(Unconvertible(status)) }
+        });
+        let function = Function::new(store.idempotency().http("payments").wrap(handler).unwrap());
+        let event = Kind::HttpApi.event(&post("k", "{}"));
+        problem(&response(&function.invoke(&event).await), 500, "BodyBroken");
+        let repeat = if is_completed { "AnswerUnavailable" } else { "BodyBroken" };
+        problem(&response(&function.invoke(&event).await), 500, repeat);
+        assert_eq!(runs.count(), if is_completed { 1 } else { 2 });
+    }
 }
 
 #[tokio::test]

@@ -180,3 +180,23 @@ async fn a_context_made_by_hand_has_a_lease_that_is_renewed() {
     invoke_in(&service, &json!({"file": "a"}), Context::default()).await.unwrap();
     assert_eq!(ran.all(), ["true"]);
 }
+
+/// Lambda accepts 6,291,556 bytes: it refuses the first answer, and would refuse each replay.
+#[tokio::test]
+async fn an_answer_that_lambda_does_not_accept_is_not_stored() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let counted = ran.clone();
+    let handler = move |event: LambdaEvent<usize>, _| {
+        counted.add(event.payload.to_string());
+        std::future::ready(Ok::<_, String>("x".repeat(event.payload)))
+    };
+    let service = store.idempotency().event("import", usize::to_string, handler);
+    let call = async |bytes: usize| {
+        let event = LambdaEvent::new(JsonEvent::of(&bytes).unwrap(), context_of(30));
+        tower::ServiceExt::oneshot(service.clone(), event).await
+    };
+    let too_large = 6_291_556;
+    assert_eq!(call(too_large).await.unwrap().len(), too_large);
+    assert_eq!(kind(call(too_large).await), ErrorKind::AnswerUnavailable);
+    assert_eq!(ran.count(), 1);
+}

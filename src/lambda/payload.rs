@@ -1,0 +1,97 @@
+//! How large a response Lambda accepts, and how large one is as the JSON that Lambda gets.
+
+use lambda_http::http::Extensions;
+use lambda_http::request::RequestContext;
+use lambda_http::{Body, Response};
+
+use crate::http::{AnsweredBy, Http, cannot_be_replayed, cannot_be_sent};
+use crate::invocation::MAX_RESPONSE_BYTES;
+
+/// "The maximum size of the response JSON that the Lambda function can send is 1 MB" (Elastic Load
+/// Balancing, Lambda functions as targets).
+const MAX_ALB_RESPONSE_BYTES: usize = 1024 * 1024;
+
+/// The names of the response's members, and its status; at most.
+const ENVELOPE_BYTES: usize = 256;
+
+/// The limit for the response to one request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    bytes: usize,
+    /// An ALB gets each header twice, alone and in a list.
+    copies_of_headers: usize,
+}
+
+impl Limit {
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        match extensions.get() {
+            Some(RequestContext::Alb(_)) => {
+                Self { bytes: MAX_ALB_RESPONSE_BYTES, copies_of_headers: 2 }
+            }
+            _ => Self { bytes: MAX_RESPONSE_BYTES, copies_of_headers: 1 },
+        }
+    }
+
+    /// Why Lambda would not accept this response.
+    pub(super) fn check(self, response: &Response<Body>) -> Result<(), String> {
+        let bytes = self.json_bytes(response);
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        tracing::error!(
+            bytes,
+            limit = self.bytes,
+            "a response is larger than Lambda accepts: return a smaller one, for example a link, or \
+             stream it by Http::wrap_streaming and lambda::run_with_streaming_response"
+        );
+        Err(format!("it has {bytes} bytes as JSON, and Lambda accepts {}", self.bytes))
+    }
+
+    /// The response, or the problem in its place if Lambda would not accept it.
+    pub(super) fn enforce(self, config: &Http, response: Response<Body>) -> Response<Body> {
+        match (self.check(&response), response.extensions().get()) {
+            (Ok(()), _) => response,
+            (Err(reason), Some(AnsweredBy::Replay)) => cannot_be_replayed(config, &reason),
+            (Err(reason), _) => cannot_be_sent(config, &reason),
+        }
+    }
+
+    /// The size of the JSON that `lambda_http` makes of it; at most [`ENVELOPE_BYTES`] and four bytes a
+    /// header too much.
+    fn json_bytes(self, response: &Response<Body>) -> usize {
+        let header = |name: &str, value: &[u8]| name.len() + in_json(value) + 8;
+        let headers = response.headers().iter();
+        let headers = headers.map(|(name, value)| header(name.as_str(), value.as_bytes()));
+        let body = match response.body() {
+            Body::Text(text) => in_json(text.as_bytes()),
+            Body::Binary(bytes) => bytes.len().div_ceil(3).saturating_mul(4),
+            _ => 0,
+        };
+        ENVELOPE_BYTES + self.copies_of_headers * headers.sum::<usize>() + body
+    }
+}
+
+/// How many bytes a text has inside of a JSON string, as `serde_json` writes it.
+fn in_json(text: &[u8]) -> usize {
+    let escaped = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | b'\x08' | b'\x0c' => 2,
+        ..b' ' => 6,
+        _ => 1,
+    };
+    text.iter().map(escaped).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_is_as_long_as_serde_json_writes_it(text in any::<String>()) {
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(in_json(text.as_bytes()), json.len() - 2);
+        }
+    }
+}

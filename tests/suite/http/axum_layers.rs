@@ -1,0 +1,146 @@
+//! The layer among axum's own: nested routers, body limits, load shedding, routes that it is not for.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::Path;
+use axum::routing::{get, post as on_post};
+use axum::{BoxError, Router};
+use bytes::Bytes;
+use dynamodb_idempotency::{Execution, Failure};
+use futures::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::load_shed::LoadShedLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+
+use super::message::{by, is_replay, post, problem, to, without};
+use crate::support::{Gate, Runs, Store};
+
+async fn send(router: &Router, request: Request<Body>) -> Response<Bytes> {
+    let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+}
+
+/// The layer sees `/payments` in both cases.
+#[tokio::test]
+async fn one_user_does_not_get_the_answer_of_another_behind_a_nested_prefix() {
+    let store = Store::open_in_real_time().await;
+    let pay = on_post(async |Path(user): Path<String>| user);
+    let pay = pay.route_layer(store.idempotency().http("pay").layer().unwrap());
+    let router = Router::new().nest("/users/{user}", Router::new().route("/payments", pay));
+    let of = |user: &str| to(post("k", "{}"), &format!("/users/{user}/payments")).map(Body::from);
+    assert_eq!(send(&router, of("anna")).await.body(), "anna");
+    problem(&send(&router, of("bert")).await, 422, "Mismatch");
+    let repeat = send(&router, of("anna")).await;
+    assert_eq!((is_replay(&repeat), repeat.body().as_ref()), (true, &b"anna"[..]));
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_of_a_layer_above_is_too_large() {
+    let store = Store::open_in_real_time().await;
+    let pay =
+        on_post(async || "paid").route_layer(store.idempotency().http("pay").layer().unwrap());
+    let router = Router::new().route("/payments", pay).layer(RequestBodyLimitLayer::new(8));
+    // Without a length: the limit shows while the body is read.
+    let chunks = |chunk| Body::from_stream(stream::iter([Ok::<_, BoxError>(chunk), Ok("5678")]));
+    let large = send(&router, post("k", "").map(|_| chunks("12345"))).await;
+    problem(&large, 413, "BodyTooLarge");
+    assert_eq!(send(&router, post("k", "").map(|_| chunks("1234"))).await.status(), 200);
+}
+
+#[tokio::test]
+async fn on_a_method_the_layer_leaves_other_routes_as_they_are() {
+    let store = Store::open_in_real_time().await;
+    let pay =
+        on_post(async || "paid").route_layer(store.idempotency().http("pay").layer().unwrap());
+    let router = Router::new().route("/payments", pay).route("/reports", get(async || "report"));
+    let keyless = || without(post("", ""), "idempotency-key");
+    for (request, status) in [
+        (to(keyless(), "/reports"), 405),
+        (by("PATCH", keyless()), 405),
+        (to(keyless(), "/nowhere"), 404),
+        (keyless(), 400),
+    ] {
+        assert_eq!(send(&router, request.map(Body::from)).await.status(), status);
+    }
+}
+
+/// As in the guide: a request that was shed has executed nothing.
+#[tokio::test]
+async fn a_request_that_was_shed_uses_up_no_attempt() {
+    async fn shed(execution: Execution, _: BoxError) -> StatusCode {
+        execution.nothing_executed();
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    let (store, gate) = (Store::open_in_real_time().await, Gate::default());
+    let held = gate.clone();
+    let pay = on_post(move |execution: Execution| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            format!("{:?}", execution.attempt())
+        }
+    });
+    let retain = Failure::Retain { max_attempts: 2 };
+    let http = store.idempotency().http("pay").policy(|policy| policy.failure(retain));
+    let shedding =
+        (HandleErrorLayer::new(shed), LoadShedLayer::new(), GlobalConcurrencyLimitLayer::new(1));
+    let router = Router::new()
+        .route("/payments", pay.route_layer(shedding).route_layer(http.layer().unwrap()));
+    let first = tokio::spawn({
+        let router = router.clone();
+        async move { send(&router, post("first", "{}").map(Body::from)).await }
+    });
+    gate.reached().await;
+    for _ in 0..3 {
+        let shed = send(&router, post("second", "{}").map(Body::from)).await;
+        assert_eq!(shed.status(), 503);
+    }
+    gate.open();
+    assert_eq!(first.await.unwrap().status(), 200);
+    let second = send(&router, post("second", "{}").map(Body::from)).await;
+    assert_eq!(second.status(), 200, "{second:?}");
+}
+
+/// A frame that counts itself, and has one byte.
+struct Frame(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        b"x"
+    }
+}
+
+/// A body of many frames. It panics if more than a few of them are kept.
+fn tiny_frames() -> Body {
+    let counter = Arc::new(());
+    let frames = stream::iter(0..10_000).map(move |_| {
+        let kept = Arc::strong_count(&counter) - 1;
+        assert!(kept <= 2, "{kept} frames are kept");
+        Ok::<_, BoxError>(Bytes::from_owner(Frame(Arc::clone(&counter))))
+    });
+    Body::from_stream(frames)
+}
+
+#[tokio::test]
+async fn frames_are_copied_and_not_kept() {
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
+    let counted = runs.clone();
+    let pay = on_post(move |body: Bytes| {
+        counted.add();
+        async move { (body.len() == 10_000).then(tiny_frames).unwrap() }
+    });
+    let pay = pay.route_layer(store.idempotency().http("pay").layer().unwrap());
+    let router = Router::new().route("/payments", pay);
+    for is_repeat in [false, true] {
+        let response = send(&router, post("k", "").map(|_| tiny_frames())).await;
+        assert_eq!((response.status().as_u16(), is_replay(&response)), (200, is_repeat));
+        assert_eq!(response.body().len(), 10_000);
+    }
+    assert_eq!(runs.count(), 1);
+}
