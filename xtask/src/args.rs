@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart. By `benches/measure`
     #[command(disable_help_flag = true)]
     Cost(MeasureOptions),
-    /// The example's two functions as Lambda runs them
+    /// The example's two functions as Lambda runs them, and the commands of the README and the guide
     ///
     /// Their binaries under the Lambda Runtime Interface Emulator, DynamoDB Local behind it with the SAM
     /// template's tables. Linux; needs Python; fetches the SAM CLI, which brings the emulator, once.
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     ///
     /// Fails if the payments function is larger than it may be. Builds for release, which takes minutes.
     /// Linux; needs Python.
-    Size,
+    Size(SizeOptions),
     /// All tests on the embedded engine, the page in Chromium, then the suites on DynamoDB Local
     Test(TestOptions),
     /// Random schedules of lost, late and repeated requests, pauses and deaths, on a model store
@@ -97,6 +97,13 @@ pub(crate) struct PlaygroundOptions {
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
+pub(crate) struct SizeOptions {
+    /// Shows in seconds that the command works: of debug builds, without a limit
+    #[arg(long)]
+    pub(crate) smoke: bool,
+}
+
+#[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct TestOptions {
     /// Leave DynamoDB Local out
     #[arg(long)]
@@ -134,6 +141,9 @@ pub(crate) struct TortureOptions {
     /// The first schedule, or which faults and keys; a run prints its own
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Shows in seconds that the search works: for one second, of the tests' own build
+    #[arg(long, conflicts_with_all = ["kills", "minutes"])]
+    pub(crate) smoke: bool,
     /// Spoil what is stored, so that the check must fail: answer, status, effect or lost-effect
     #[arg(long, value_name = "WHAT", requires = "kills")]
     pub(crate) sabotage: Option<String>,
@@ -162,6 +172,19 @@ mod tests {
             TestOptions { require_dynamodb_local: true, binary_args, ..TestOptions::default() };
         let line = "test --require-dynamodb-local -- lease --help -- --nocapture";
         assert_eq!(parse(line).unwrap(), Command::Test(expected));
+    }
+
+    /// What no run of CI calls breaks unnoticed, when a test or a flag is renamed.
+    #[test]
+    fn ci_runs_every_command() {
+        let ci = [include_str!("../../.ci/run"), include_str!("../../.github/workflows/ci.yml")];
+        // `infra` is a part of `check`, and `playground` of `test`.
+        let within = ["infra", "playground"];
+        for command in Cli::command().get_subcommands().map(clap::Command::get_name) {
+            let call = format!("cargo xtask {command}");
+            let is_called = ci.iter().any(|file| file.contains(&call));
+            assert!(is_called || within.contains(&command), "CI does not run `{call}`");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! are here and not in `cargo xtask test`: `cargo test --all-targets` leaves them out, and as the
 //! last step they leave behind the very artefacts that `test` starts from.
 
+mod commands;
 mod deny;
 mod house;
 mod links;
@@ -41,6 +42,8 @@ enum Action {
     Docs,
     /// The links of the Markdown files to each other.
     Links,
+    /// That the commands of the pages are run by tests.
+    Commands,
     /// Which file of `src` imports which.
     House,
     /// The OpenAPI document.
@@ -160,7 +163,8 @@ fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (Verdict, String)
 fn checks(features: &[String]) -> Vec<Check> {
     let links = Check { name: "links".into(), action: Action::Links };
     let house = Check { name: "house".into(), action: Action::House };
-    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links, house];
+    let commands = Check { name: "commands".into(), action: Action::Commands };
+    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, house];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
@@ -205,6 +209,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
             outcome(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
         }
         Action::Links => links::check(workspace),
+        Action::Commands => commands::check(workspace),
         Action::House => house::check(workspace),
         Action::OpenApi => openapi::check(workspace),
         Action::Senders => senders::check(workspace),

@@ -24,6 +24,7 @@ use crate::{
     args::E2eOptions,
     dynamodb_local::{self, Server},
     infra, test,
+    tools::{install_python, succeeds},
     workspace::Workspace,
 };
 use template::Template;
@@ -68,6 +69,9 @@ pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
     let deployment = json!({
         "emulator": emulator,
         "endpoint": server.endpoint(),
+        "cargo_lambda": cargo_lambda(&workspace)?,
+        "command_line": workspace.target.join("debug/idempotency"),
+        "target": workspace.target,
         "tables": tables,
         "functions": functions,
         "filters": filters,
@@ -79,6 +83,14 @@ pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
         return Ok(false);
     }
     Ok(passed)
+}
+
+/// The folder of the program that runs a user's own function, by the README's commands.
+fn cargo_lambda(workspace: &Workspace) -> Result<PathBuf> {
+    let venv = workspace.target.join("cargo-lambda");
+    let requirements = workspace.root.join("xtask/arm64/requirements.txt");
+    ensure!(install_python(&venv, &requirements, None)?, "cargo-lambda could not be installed");
+    Ok(venv.join("bin"))
 }
 
 /// The whole workspace, as the tests: a narrower selection would build the AWS SDK again.
@@ -93,6 +105,9 @@ fn run_scenarios(
     fs::create_dir_all(&folder)?;
     fs::write(&file, format!("{deployment:#}\n"))?;
     let args = ["test", "--workspace", "--all-features", "--test", "e2e", "--", "--ignored"];
+    // The program of the command line is built for its tests.
+    let built = [&args[..5], &["--test", "cli", "--no-run"]].concat();
+    ensure!(succeeds(&mut workspace.cargo(built))?, "the command line could not be built");
     let mut command = workspace.cargo(args);
     command.args(&options.binary_args).env("E2E_DEPLOYMENT", &file);
     let engine = format!("Runtime Interface Emulator, DynamoDB Local ({})", server.origin());

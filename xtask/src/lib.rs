@@ -60,7 +60,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Playground(options) => {
             playground::run(&workspace::Workspace::load()?, options.screenshot)
         }
-        Command::Size => size::run(),
+        Command::Size(options) => size::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),

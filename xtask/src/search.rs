@@ -23,10 +23,13 @@ pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
     };
     // In a profile of its own, which shares nothing with the tests': so it builds no more than it needs.
     let package = ["--profile", "torture", "--package", PACKAGE, "--all-features"];
-    let args = ["test"].into_iter().chain(package).chain(["--test", "faults"]);
+    let tested = ["--workspace", "--all-features"];
+    let selection = if options.smoke { &tested[..] } else { &package[..] };
+    let args = ["test"].iter().chain(selection).chain(&["--test", "faults"]);
     let filter = ["--", "--nocapture", "random_schedules"];
-    let mut command = workspace.cargo(args.chain(filter));
-    command.env("FAULT_SECONDS", (options.minutes.unwrap_or(MINUTES) * 60).to_string());
+    let mut command = workspace.cargo(args.chain(&filter).copied());
+    let seconds = if options.smoke { 1 } else { options.minutes.unwrap_or(MINUTES) * 60 };
+    command.env("FAULT_SECONDS", seconds.to_string());
     command.env("FAULT_SEED", seed.to_string());
     println!("{}, from seed {seed}", describe(&command));
     Ok(command.status()?.success())

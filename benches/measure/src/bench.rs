@@ -42,7 +42,10 @@ const RELEASE: &str = "release";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut document = Document::open(&workspace.root.join("benches/figures.md"))?;
-    if options.charts {
+    if options.smoke {
+        document.move_to(&workspace.target.join("smoke"))?;
+    }
+    if options.charts || options.smoke {
         pictures::draw(&mut document)?;
         return document.save();
     }

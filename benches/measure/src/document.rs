@@ -21,6 +21,17 @@ impl Document {
         Ok(Self { path: path.to_owned(), text, pictures: Vec::new() })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// From now on it is written to another folder.
+    pub(crate) fn move_to(&mut self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder)?;
+        self.path = folder.join(self.path.file_name().context("a page has a name")?);
+        Ok(())
+    }
+
     /// Puts a table between `<!-- NAME -->` and `<!-- /NAME -->`, and shows it.
     pub(crate) fn replace(&mut self, name: &str, table: &str) -> Result<()> {
         print!("{table}");

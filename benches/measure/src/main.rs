@@ -18,7 +18,14 @@ enum Command {
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
     Bench(BenchOptions),
     /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
-    Cost,
+    Cost(CostOptions),
+}
+
+#[derive(Args, Debug)]
+struct CostOptions {
+    /// Shows in seconds that the command works: on the embedded engine, into target/smoke
+    #[arg(long)]
+    smoke: bool,
 }
 
 #[derive(Args, Debug)]
@@ -33,6 +40,9 @@ struct BenchOptions {
     /// Draw the charts anew from the page's tables, and measure nothing
     #[arg(long)]
     charts: bool,
+    /// Shows in seconds that the page is read and the charts are drawn: into target/smoke
+    #[arg(long)]
+    smoke: bool,
     /// Take the programs as they are, and build nothing
     #[arg(long)]
     built: bool,
@@ -52,7 +62,7 @@ struct BenchOptions {
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Bench(options) => bench::run(&options).map(|()| true),
-        Command::Cost => cost::run(),
+        Command::Cost(options) => cost::run(&options),
     };
     xtask::ended(done)
 }

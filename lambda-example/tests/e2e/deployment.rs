@@ -22,6 +22,12 @@ pub struct Deployment {
     pub emulator: PathBuf,
     /// DynamoDB Local.
     pub endpoint: String,
+    /// The folder with the program `cargo-lambda`.
+    pub cargo_lambda: PathBuf,
+    /// The program `idempotency`.
+    pub command_line: PathBuf,
+    /// Where cargo builds.
+    pub target: PathBuf,
     /// Names of tables, by their ids in the template.
     tables: BTreeMap<String, String>,
     functions: BTreeMap<String, Settings>,

@@ -131,7 +131,7 @@ impl Drop for Emulator {
 }
 
 /// The emulator takes no port 0. Both are held until both are known, so that they differ.
-fn free_addresses() -> [SocketAddr; 2] {
+pub fn free_addresses() -> [SocketAddr; 2] {
     let listeners =
         [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("its address"))

@@ -11,6 +11,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod alarms;
+mod deadlines;
 mod deployment;
 #[path = "../support/dynamodb.rs"]
 mod dynamodb;
@@ -21,7 +22,10 @@ mod http;
 mod line;
 mod managed_instances;
 mod owners;
+mod page;
+mod pages;
 mod process;
+mod project;
 mod queue;
 mod runtime_api;
 mod settings;

@@ -135,10 +135,15 @@ impl Environment {
 
     /// What the function answers to an invocation that may take so long.
     pub async fn invoke(&self, event: Value, timeout: Duration) -> Value {
+        self.invoke_until(event, SystemTime::now() + timeout).await
+    }
+
+    /// What the function answers to an invocation of any deadline.
+    pub async fn invoke_until(&self, event: Value, deadline: SystemTime) -> Value {
         let id = unique("request");
         let (sender, answer) = oneshot::channel();
         self.shared.under_way.lock().expect("no panic").insert(id.clone(), sender);
-        let invocation = Invocation { id, event, deadline: SystemTime::now() + timeout };
+        let invocation = Invocation { id, event, deadline };
         self.shared.events.send(invocation).expect("a server");
         tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").expect("a server")
     }

@@ -1,0 +1,150 @@
+//! What the pages tell a reader to type, typed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::deployment::Deployment;
+use crate::dynamodb::{client, unique};
+use crate::emulator::free_addresses;
+use crate::page::{ROOT, block};
+use crate::project::{Project, Running};
+
+const MESSAGES: &str = "docs/guide/messages.md";
+const OPERATE: &str = "docs/guide/operate.md";
+const AXUM: &str = "docs/guide/axum.md";
+const ENCRYPT: &str = "docs/guide/encrypt-answers.md";
+const LOCALLY: &str = "docs/guide/run-locally.md";
+
+/// The commands of a block: up to the one that serves, and those after it.
+fn split<'a>(block: &'a str, server: &str) -> (String, Vec<&'a str>) {
+    let lines: Vec<_> = block.lines().filter(|line| !line.is_empty()).collect();
+    let at = lines.iter().position(|line| line.starts_with(server)).expect("a server");
+    (lines[..=at].join("\n"), lines[at + 1..].to_vec())
+}
+
+fn program(page: &str, heading: &str) -> String {
+    block(page, heading, "rust")
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn the_quick_start_answers_201_and_then_replays_it() {
+    let program = program("README.md", "dynamodb-idempotency");
+    let dependencies = block("README.md", "Use it", "toml");
+    let project = Project::new(&Deployment::load(), &program, &dependencies);
+    let shell = block("README.md", "Use it", "sh");
+    let (serve, requests) = split(&shell, "cargo lambda watch");
+    let [curl] = requests[..] else { panic!("one request, to be sent twice: {requests:?}") };
+    let _running = project.start(&serve);
+    for is_replayed in [false, true] {
+        let answer = project.run(curl);
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        assert_eq!(answer.contains("idempotency-replayed: true\r\n"), is_replayed, "{answer}");
+        assert!(answer.ends_with("\r\n\r\npaid"), "{answer}");
+    }
+    // This is the key that the page about operation looks for.
+    let found = project.run(&(setup() + &block(OPERATE, "Operate", "sh")));
+    assert!(found.matches("order-42").count() >= 2, "{found}");
+}
+
+/// The environment comes from the README, as the page says.
+fn consumer(deployment: &Deployment) -> Project {
+    let dependencies = block(MESSAGES, "Messages and events", "toml");
+    let project =
+        Project::new(deployment, &program(MESSAGES, "Messages and events"), &dependencies);
+    project.write("batch.json", &block(MESSAGES, "Try it", "json"));
+    project
+}
+
+/// What the README sets, and its table.
+fn setup() -> String {
+    let shell = block("README.md", "Use it", "sh");
+    let (setup, _) = split(&shell, "cargo lambda watch");
+    let (setup, _) = setup.rsplit_once('\n').expect("several lines");
+    format!("{setup}\n")
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn the_queue_consumer_handles_a_message_once() {
+    let project = consumer(&Deployment::load());
+    let shell = block(MESSAGES, "Try it", "sh");
+    let (serve, invocations) = split(&shell, "cargo lambda watch");
+    let [invoke] = invocations[..] else { panic!("one invocation: {invocations:?}") };
+    let running = project.start(&(setup() + &serve));
+    for _ in 0..2 {
+        assert_eq!(project.run(invoke).trim(), r#"{"batchItemFailures":[]}"#);
+    }
+    let log = running.log();
+    assert_eq!(log.matches("5 to acme").count(), 1, "{log}");
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn the_whole_server_runs_with_the_dependencies_of_its_page() {
+    let heading = "A whole server";
+    let deployment = Deployment::load();
+    let project = Project::new(&deployment, "fn main() {}", &block(AXUM, heading, "toml"));
+    project.write("examples/server.rs", &program(AXUM, heading));
+    project.run("cargo run --example server");
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn a_function_of_ones_own_runs_under_the_runtime_interface_emulator() {
+    let deployment = Deployment::load();
+    let project = consumer(&deployment);
+    project.link_target(&deployment);
+    let shell = block(LOCALLY, "The Lambda Runtime Interface Emulator", "sh");
+    let (serve, invocations) = split(&shell, "aws-lambda-rie");
+    let [invoke] = invocations[..] else { panic!("one invocation: {invocations:?}") };
+    let running = project.start(&(setup() + &serve));
+    for _ in 0..2 {
+        assert_eq!(project.run(invoke).trim(), r#"{"batchItemFailures":[]}"#);
+    }
+    let log = running.log();
+    assert_eq!(log.matches("5 to acme").count(), 1, "{log}");
+}
+
+/// A command in the clone of a contributor.
+fn in_clone(shell: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-euc", shell]).current_dir(ROOT).stdin(Stdio::null());
+    command
+}
+
+fn log() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique("log"))
+}
+
+#[tokio::test]
+#[ignore = "needs Java and Maven: cargo xtask e2e"]
+async fn dynamodb_local_starts_by_the_commands_of_its_page() {
+    let [address, _] = free_addresses();
+    let shell = block(LOCALLY, "DynamoDB Local", "sh");
+    assert!(shell.contains("-port 8000"), "{shell}");
+    let shell = shell.replace("-port 8000", &format!("-port {}", address.port()));
+    let _running = Running::start(in_clone(&shell), address.port(), log());
+    let tables = client(&format!("http://{address}")).list_tables().send().await;
+    assert_eq!(tables.expect("an answer").table_names(), [""; 0]);
+}
+
+#[test]
+#[ignore = "builds an example: cargo xtask e2e"]
+fn the_playground_starts_by_the_command_of_the_readme() {
+    let [address, _] = free_addresses();
+    let shell = block("README.md", "Try it", "sh");
+    let shell = format!("{} -- --port {}", shell.trim_end(), address.port());
+    let _running = Running::start(in_clone(&shell), address.port(), log());
+    let page = in_clone(&format!("curl -sf http://{address}")).output().expect("curl");
+    assert!(String::from_utf8_lossy(&page.stdout).contains("<html"), "{page:?}");
+}
+
+#[test]
+#[ignore = "builds an example: cargo xtask e2e"]
+fn the_encrypted_example_runs_by_the_command_of_its_page() {
+    let shell = block(ENCRYPT, "Encrypt: an `AnswerCodec`", "sh");
+    let output = in_clone(&shell).output().expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("in the table: "), "{output:?}");
+}
