@@ -5,7 +5,7 @@
 //! the public interface: no promise of stability.
 
 #[cfg(feature = "fault-injection")]
-pub use crate::mutant::{Mutant, set_mutants};
+pub use crate::protocol::mutant::{Mutant, set_mutants};
 
 #[cfg(not(feature = "fault-injection"))]
 pub(crate) use self::switched_off::{ClockShift, entropy, part_bytes};

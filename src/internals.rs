@@ -18,7 +18,7 @@ use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::{Decision, decide};
-use crate::record::{self, Claim, Item, Owner, Record, State};
+use crate::record::{self, Claim, Item, Record, State, random_owner};
 use crate::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
@@ -65,7 +65,7 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
 /// Whether a stored answer that can be read is written again as the same one, in the form that it had.
 #[must_use]
 pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
-    let (owner, key, coding) = (Owner::random().ok()?, key().ok()?, Coding::default());
+    let (owner, key, coding) = (random_owner().ok()?, key().ok()?, Coding::default());
     let coder = coding.of(&key);
     let answer = match Stored::decode(stored, &owner)?.in_record(1 << 20, coder) {
         Ok(answer) => answer,

@@ -169,10 +169,8 @@ mod lambda_event;
 pub mod mcp;
 #[cfg(feature = "messages")]
 pub mod messages;
-mod mutant;
 mod policy;
 mod preflight;
-mod protocol;
 mod record;
 mod schema;
 pub mod signals;
@@ -182,6 +180,8 @@ mod user_code;
 
 #[cfg(feature = "macros")]
 pub use crate::__macros::idempotent;
+use dynamodb_idempotency_protocol as protocol;
+
 pub use crate::answer::codec::{AnswerCodec, CodecError};
 pub use crate::engine::execution::Execution;
 pub use crate::engine::hook::{Abandoned, Reconciled};

@@ -1,6 +1,6 @@
 //! The clocks: the store's, which goes in ticks, and the two of each process, which can be wrong.
 
-use crate::protocol::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
+use dynamodb_idempotency_protocol::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
 
 /// How long a tick is, in ms.
 pub(crate) const TICK: i64 = 4_000;

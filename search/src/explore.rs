@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::hash::{BuildAsIs, hash};
 use crate::liveness;
 use crate::model::{State, Step};
-use crate::mutant::{Mutant, set_mutants};
 use crate::rows::Row;
+use dynamodb_idempotency_protocol::mutant::{Mutant, set_mutants};
 
 const THREADS: usize = 2;
 

@@ -1,13 +1,13 @@
 //! What a handler does, and the driver with it.
 
 use crate::model::State;
-use crate::mutant::{Mutant, mutant};
-use crate::policy::{Failure, Lease};
 use crate::process::{Committed, Does, Execution, Phase, Place, Task};
-use crate::protocol::{Guard, Leaving, Renewal, Reply};
 use crate::rows::{Row, Work};
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
+use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
+use dynamodb_idempotency_protocol::policy::{Failure, Lease};
+use dynamodb_idempotency_protocol::{Guard, Leaving, Renewal, Reply};
 
 /// How many commits a handler begins, and how many steps there are in all.
 const MOST: usize = 2;
@@ -96,10 +96,8 @@ impl Turn<'_> {
 
     /// What a failure leaves behind under this policy. Steps are never released.
     fn leaving(&self, execution: &Execution) -> Leaving {
-        match self.role().rules.failure {
-            Failure::Release if !execution.has_stepped => Leaving::Release,
-            Failure::Release | Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
-        }
+        let is_kept = execution.has_stepped || self.role().rules.failure.is_kept();
+        if is_kept { Leaving::Keep } else { Leaving::Release }
     }
 
     /// The handler has returned; or it has dropped its commit and returns.

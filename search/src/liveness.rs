@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::clock::TICK;
 use crate::model::{SEATS, State, Step};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
-use crate::protocol::First;
 use crate::rows::{Role, Row, Work};
+use dynamodb_idempotency_protocol::First;
 
 /// How many rounds all calls together may take to end.
 const ROUNDS: u8 = 60;

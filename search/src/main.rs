@@ -1,6 +1,6 @@
 //! Every state that the machines of the protocol can come to, as they are shipped.
 //!
-//! `cargo run --release -p protocol-search` searches all rows at the bounds that are whole in CI's time;
+//! `cargo run --profile search -p protocol-search` searches all rows at the bounds that are whole in CI's time;
 //! `-- --mutants` proves that it would find a broken rule; `-- --callers 3 --faults 2 --row default
 //! --seconds 600` goes further. `README.md` has the figures.
 
@@ -17,51 +17,6 @@ mod process;
 mod rows;
 mod store;
 mod turn;
-
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::all,
-    clippy::pedantic,
-    reason = "the library's own"
-)]
-#[path = "../../src/mutant.rs"]
-mod mutant;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::all,
-    clippy::pedantic,
-    reason = "the library's own"
-)]
-#[path = "../../src/policy/choices.rs"]
-mod policy;
-#[allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    reason = "the library's own"
-)]
-#[path = "../../src/protocol/mod.rs"]
-mod protocol;
-/// What the machines need of records.
-mod record {
-    /// Who writes: its place among the callers.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub(crate) struct Owner(pub(crate) u8);
-
-    impl Owner {
-        /// An owner that no caller is.
-        #[expect(clippy::trivially_copy_pass_by_ref, reason = "as the library's own")]
-        pub(crate) fn nobody(&self) -> Self {
-            Self(self.0 + 100)
-        }
-    }
-}
 
 use std::process::ExitCode;
 

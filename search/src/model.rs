@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, TICK, date, store_time};
 use crate::handler;
-use crate::mutant::{Mutant, mutant};
 use crate::oracle::Ledger;
 use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
-use crate::protocol::{Cause, Form, Guard, Outcome, Resolution};
-use crate::record::Owner;
 use crate::rows::{MAX_CALLERS, Role, Row};
 use crate::store::{Sender, Store, Wire, outcome};
 use crate::turn::Turn;
+use dynamodb_idempotency_protocol::OwnerId;
+use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
+use dynamodb_idempotency_protocol::{Cause, Form, Guard, Outcome, Resolution};
 
 /// The callers, and one that asks when all is over.
 pub(crate) const SEATS: usize = MAX_CALLERS + 1;
@@ -348,8 +348,8 @@ const RESOLUTIONS: [(&str, Resolution); 4] = [
     ("refuses", Resolution::Refuse),
 ];
 
-pub(crate) fn owner(seat: usize) -> Owner {
-    Owner(u8::try_from(seat).unwrap_or(u8::MAX))
+pub(crate) fn owner(seat: usize) -> OwnerId {
+    OwnerId(seat as u128)
 }
 
 pub(crate) fn sender(row: &Row, seat: usize) -> Sender {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::explore::search;
-use crate::mutant::Mutant;
 use crate::rows;
+use dynamodb_idempotency_protocol::mutant::Mutant;
 
 /// What is broken, in which rows it is looked for, and with how many callers and faults.
 struct Broken {

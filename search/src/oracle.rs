@@ -4,13 +4,13 @@ use std::hash::Hash;
 
 use crate::clock::{Clock, store_time};
 use crate::model::{SEATS, State, owner, sender};
-use crate::policy::{Completed, Lease};
 use crate::process::{Acquiring, Execution, Fate, Phase};
-use crate::protocol::{
-    Ended, Form, Granted, Outcome, Reason, Reply, State as Stands, Told, Window,
-};
 use crate::rows::{MAX_CALLERS, Role, Row};
 use crate::store::{Stored, Wire};
+use dynamodb_idempotency_protocol::policy::{Completed, Lease};
+use dynamodb_idempotency_protocol::{
+    Ended, Form, Granted, Outcome, Reason, Reply, State as Stands, Told, Window,
+};
 
 /// What has happened to the key, since its record was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -300,7 +300,11 @@ impl State {
         let Some(Stored { header, .. }) = &self.store.record else { return };
         let (owner, ends) = (header.owner, header.state.lease_expires_at());
         let Some(ends) = ends else { return };
-        let Some(slot) = self.slots.get(usize::from(owner.0)) else { return };
+        let Some(seat) = (0..self.slots.len()).find(|seat| owner == crate::model::owner(*seat))
+        else {
+            return;
+        };
+        let slot = &self.slots[seat];
         let Phase::Executing(execution) = &slot.process.phase else { return };
         let is_renewed = |role: &Role| matches!(role.rules.lease, Lease::Renewed(_));
         if !execution.runs() || row.roles().iter().any(is_renewed) {
@@ -386,10 +390,7 @@ const MAX_CLOSED_OFF: u128 = 8;
 
 /// For how long a write may lock the key, in ms.
 fn most_locked(row: &Row) -> u128 {
-    let of = |lease| match lease {
-        Lease::Fixed(length) | Lease::Renewed(length) => length.as_millis(),
-        Lease::Invocation => 7_000,
-    };
+    let of = |lease: Lease| lease.chosen_length().map_or(7_000, |length| length.as_millis());
     let longest = row.roles().iter().map(|role| of(role.rules.lease)).max().unwrap_or(0);
     longest + 2_100 + u128::from(row.max_skew().unsigned_abs())
 }

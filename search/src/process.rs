@@ -4,9 +4,9 @@ use std::hash::{Hash, Hasher};
 
 use crate::clock::Clock;
 use crate::hash::hash;
-use crate::protocol::time::{Local, Timestamp};
-use crate::protocol::{Acquire, End, Outcome, Rules};
 use crate::store::Wire;
+use dynamodb_idempotency_protocol::time::{Local, Timestamp};
+use dynamodb_idempotency_protocol::{Acquire, End, Outcome, Rules};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {

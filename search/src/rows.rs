@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::clock::TICK;
-use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
-use crate::protocol::{First, Rules};
+use dynamodb_idempotency_protocol::policy::{
+    Completed, Failure, InProgress, Lease, Outage, Takeover,
+};
+use dynamodb_idempotency_protocol::{First, Rules};
 
 /// Over after a tick.
 const LEASE: Duration = Duration::from_millis(3_300);

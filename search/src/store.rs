@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::mutant::{Mutant, mutant};
-use crate::protocol::time::Timestamp;
-use crate::protocol::{Header, Outcome, State, Write};
-use crate::record::Owner;
+use dynamodb_idempotency_protocol::OwnerId;
+use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
+use dynamodb_idempotency_protocol::time::Timestamp;
+use dynamodb_idempotency_protocol::{Header, Outcome, State, Write};
 
 /// What is in the table. Whether it is of one's own request, everybody sees for himself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ impl Stored {
     }
 
     /// Who runs it at `now` in store time, if anybody does.
-    pub(crate) fn live_owner(&self, now: Timestamp) -> Option<Owner> {
+    pub(crate) fn live_owner(&self, now: Timestamp) -> Option<OwnerId> {
         let ends = self.header.state.lease_expires_at()?;
         (now <= ends).then_some(self.header.owner)
     }
@@ -71,7 +71,7 @@ impl Wire {
 /// Who sends: its owner, and which request it makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
-    pub(crate) owner: Owner,
+    pub(crate) owner: OwnerId,
     pub(crate) request: u8,
 }
 
@@ -118,7 +118,7 @@ impl Store {
             Wire::Read { .. } => before.clone(),
             Wire::Write(write) => {
                 let header = Header { is_same_request: true, ..write.0.applied_to(header) };
-                let is_new = !write.0.keeps_request();
+                let is_new = !keeps_request(&write.0);
                 let request = before.as_ref().filter(|_| !is_new).map(|stored| stored.request);
                 Some(Stored { header, request: request.unwrap_or(sender.request) })
             }
@@ -141,12 +141,10 @@ impl Store {
     }
 }
 
-impl Write {
-    /// Whether it leaves what request the record is of.
-    const fn keeps_request(&self) -> bool {
-        use crate::protocol::Form;
-        matches!(self.form, Form::Update | Form::Stamp | Form::Touch)
-    }
+/// Whether a write leaves what request the record is of.
+const fn keeps_request(write: &Write) -> bool {
+    use dynamodb_idempotency_protocol::Form;
+    matches!(write.form, Form::Update | Form::Stamp | Form::Touch)
 }
 
 /// The outcome of a request that was executed.

@@ -9,12 +9,12 @@ use crate::oracle::{MAX_UNHEARD, is_definite};
 use crate::process::{
     Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Shown, Slot, Task,
 };
-use crate::protocol::time::Now;
-use crate::protocol::{
-    Acquire, Command, End, Ended, Form, Goal, Machine, Reply, Resolution, Stop, Window,
-};
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
+use dynamodb_idempotency_protocol::time::Now;
+use dynamodb_idempotency_protocol::{
+    Acquire, Command, End, Ended, Form, Goal, Machine, Reply, Resolution, Stop, Window,
+};
 
 pub(crate) struct Turn<'a> {
     pub(crate) row: &'a Row,
@@ -53,14 +53,14 @@ impl<'a> Turn<'a> {
     pub(crate) fn start(self) -> Self {
         let (now, role) = (self.now(), self.role());
         let deadline = role.deadline.map(|length| now.local.plus(length));
-        let rules = crate::protocol::Rules { deadline, ..role.rules };
+        let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
             Work::Run | Work::Commit | Work::Steps => Goal::Own,
             Work::Transact => Goal::Transact { completed_at: now.store(), form: Form::Transaction },
             Work::LookUp => Goal::LookUp,
         };
         let first = match role.work {
-            Work::LookUp => crate::protocol::First::Read { is_consistent: true },
+            Work::LookUp => dynamodb_idempotency_protocol::First::Read { is_consistent: true },
             _ => role.first,
         };
         let mut machine = Acquire::new(owner(self.seat), goal, rules, now);
@@ -275,7 +275,7 @@ impl Execution {
     }
 
     fn stepped(&mut self, number: usize, reply: &Reply) {
-        use crate::protocol::Outcome;
+        use dynamodb_idempotency_protocol::Outcome;
         match &reply.outcome {
             Outcome::Applied => self.steps = number,
             Outcome::Refused(Some(own)) if own.steps >= Some(number) => self.steps = number,
@@ -287,10 +287,10 @@ impl Execution {
 }
 
 impl Shown {
-    fn note(&mut self, reply: &Reply, me: crate::record::Owner) {
-        use crate::protocol::Outcome;
+    fn note(&mut self, reply: &Reply, me: dynamodb_idempotency_protocol::OwnerId) {
+        use dynamodb_idempotency_protocol::Outcome;
         let judging = reply.time.map_or(store_time(0), |time| time.date);
-        let is_at_work = |record: &crate::protocol::Header| {
+        let is_at_work = |record: &dynamodb_idempotency_protocol::Header| {
             let ends = record.state.lease_expires_at();
             record.owner != me && ends.is_some_and(|ends| judging <= ends)
         };

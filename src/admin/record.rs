@@ -167,7 +167,7 @@ impl StoredRecord {
                 (State::Released, _) => StoredState::Released,
             },
             attempt: record.attempt,
-            owner: record.owner.as_str().to_owned(),
+            owner: record.owner.to_string(),
             fingerprint: record.fingerprint.encode().to_vec(),
             created_at: record.created_at.to_system(),
             expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),

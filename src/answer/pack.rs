@@ -11,7 +11,7 @@ use super::readable::readable_bytes;
 use super::{Draft, encode_http, encode_json, encode_unavailable, is_unavailable};
 use crate::answer::codec::{Coder, NOT_ENCODED};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, Owner, value_bytes};
+use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, OwnerId, value_bytes};
 
 /// What DynamoDB bills a write by.
 const UNIT_BYTES: usize = 1024;
@@ -86,7 +86,7 @@ enum Form<'a> {
 pub(crate) fn pack<'a>(
     draft: Draft<'a>,
     rest: usize,
-    owner: Option<&Owner>,
+    owner: Option<&OwnerId>,
     coder: Coder<'_>,
     policy: &Policy,
 ) -> Result<Packed<'a>, Unstorable> {

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::compression::Codec;
 use super::encoded::Encoded;
 use crate::fault_injection;
-use crate::mutant::{Mutant, mutant};
-use crate::record::Owner;
+use crate::protocol::mutant::{Mutant, mutant};
+use crate::record::OwnerId;
 
 /// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.
 /// With its other attributes it is just below a whole number of KB, so that no unit is billed for them.
@@ -65,7 +65,7 @@ impl Digest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Who wrote the parts, and their record.
-    pub(crate) owner: Owner,
+    pub(crate) owner: OwnerId,
     pub(crate) parts: u32,
     /// Of all parts together.
     pub(crate) bytes: usize,
@@ -90,7 +90,7 @@ impl Manifest {
     /// `None` if it is none that this version writes. It stands in a record of `owner`'s.
     pub(super) fn decode(
         mut fields: HashMap<String, AttributeValue>,
-        owner: &Owner,
+        owner: &OwnerId,
     ) -> Option<Self> {
         let digest = match fields.remove(SHA256)? {
             AttributeValue::B(bytes) => <[u8; 32]>::try_from(bytes.into_inner()).ok()?,
@@ -159,7 +159,7 @@ pub(crate) struct Content<'a> {
 
 impl<'a> Content<'a> {
     /// `None` if there are too many of them.
-    pub(super) fn new(encoded: Encoded<'a>, owner: &Owner, fits_in_record: bool) -> Option<Self> {
+    pub(super) fn new(encoded: Encoded<'a>, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
         let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
         let manifest = Manifest {

@@ -6,7 +6,7 @@ use super::compression::{self, Codec};
 use super::encoded::HEADER_BYTES;
 use super::{Answer, Manifest, flat};
 use crate::answer::codec::Coder;
-use crate::record::Owner;
+use crate::record::OwnerId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
@@ -29,7 +29,7 @@ pub(crate) struct Coded {
 impl Stored {
     /// Reads the answer's place in a record of `owner`'s; `None` if it has a shape that this version
     /// does not write.
-    pub(crate) fn decode(response: AttributeValue, owner: &Owner) -> Option<Self> {
+    pub(crate) fn decode(response: AttributeValue, owner: &OwnerId) -> Option<Self> {
         match response {
             AttributeValue::B(bytes) => Coded::decode(bytes.into_inner()).map(Self::Packed),
             AttributeValue::M(fields) if Manifest::is_one(&fields) => {

@@ -8,9 +8,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::mutant::{Mutant, mutant};
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Header, State, Status, Version};
-use crate::record::{self, Item, Owner};
+use crate::record::{self, Item, OwnerId};
 use crate::schema::{Attribute, TableSchema};
 
 type Names = HashMap<String, String>;
@@ -37,10 +37,10 @@ impl<'a> Condition<'a> {
 
     /// As [`held_by`](Self::held_by), or in nobody's hands: released after no later attempt than this, or
     /// not there at all.
-    pub(super) fn free_or_held_by(&mut self, owner: &Owner, attempt: u32) {
+    pub(super) fn free_or_held_by(&mut self, owner: &OwnerId, attempt: u32) {
         let (key, name, status) =
             (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
-        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.value(":me", AttributeValue::S(owner.to_string()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
         self.and(&["(attribute_not_exists(", key, ") OR "]);
         if !mutant(Mutant::ReleasedRefuses) {
@@ -54,10 +54,10 @@ impl<'a> Condition<'a> {
     }
 
     /// There is none, or the owner's own, PENDING.
-    pub(super) fn absent_or_held_by(&mut self, owner: &Owner) {
+    pub(super) fn absent_or_held_by(&mut self, owner: &OwnerId) {
         let (key, name, status) =
             (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
-        self.value(":me", AttributeValue::S(owner.as_str().into()));
+        self.value(":me", AttributeValue::S(owner.to_string()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
         let held = [" OR (", name, " = :me AND ", status, " = :pending))"];
         self.and(&["(attribute_not_exists(", key, ")"]);
@@ -65,13 +65,13 @@ impl<'a> Condition<'a> {
     }
 
     /// Owned and not finished: what every write of an owner's asks for.
-    pub(super) fn held_by(&mut self, owner: &Owner) {
+    pub(super) fn held_by(&mut self, owner: &OwnerId) {
         self.owned_by(owner);
         self.pending();
     }
 
-    pub(super) fn owned_by(&mut self, owner: &Owner) {
-        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.as_str().into()));
+    pub(super) fn owned_by(&mut self, owner: &OwnerId) {
+        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.to_string()));
     }
 
     pub(super) fn pending(&mut self) {
@@ -96,7 +96,7 @@ impl<'a> Condition<'a> {
 
     /// Exactly the state that was seen.
     pub(super) fn version(&mut self, seen: &Version) {
-        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.as_str().into()));
+        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.to_string()));
         if mutant(Mutant::CompareOwnerAlone) {
             return;
         }
@@ -211,7 +211,7 @@ impl<'a> Change<'a> {
     pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
         let status = record.state.status();
         self.set(Attribute::Status, AttributeValue::S(status.as_str().into()));
-        self.set(Attribute::Owner, AttributeValue::S(record.owner.as_str().into()));
+        self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
         self.set(Attribute::Attempt, record::number(record.attempt));
         self.set(Attribute::ExpiresAt, record::number(record.expires_at));
         if record.released_attempts > 0 && record.state != State::Released {
@@ -235,7 +235,7 @@ impl<'a> Change<'a> {
 
     /// Makes it another version, which says the same.
     pub(super) fn touch(&mut self, record: &Header) {
-        self.set(Attribute::Owner, AttributeValue::S(record.owner.as_str().into()));
+        self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
         if let Some(end) = record.state.lease_expires_at() {
             self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
         }

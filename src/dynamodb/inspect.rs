@@ -13,7 +13,7 @@ use super::probe::Seen;
 use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::record::{self, Owner};
+use crate::record::{self, OwnerId};
 use crate::schema::{Attribute, Keys};
 
 /// What DynamoDB said to a question.
@@ -69,7 +69,7 @@ impl Table {
         &self,
         access: Access,
         key: &RecordKey,
-        unowned: &Owner,
+        unowned: &OwnerId,
     ) -> Look<()> {
         let limit = self.request_timeout;
         let mut condition = Condition::new(&self.schema);

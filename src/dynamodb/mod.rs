@@ -41,9 +41,9 @@ use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
-use crate::mutant::{Mutant, mutant};
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Form, Guard, Write};
-use crate::record::{self, Item, Owner};
+use crate::record::{self, Item, OwnerId};
 use crate::schema::TableSchema;
 use crate::signals::Stopwatch;
 
@@ -117,7 +117,7 @@ impl Table {
     pub(crate) async fn write_record(
         &self,
         of: (&RecordKey, &StoredFingerprint),
-        me: &Owner,
+        me: &OwnerId,
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
@@ -150,7 +150,7 @@ impl Table {
     }
 
     /// The condition that a guard stands for.
-    fn condition(&self, guard: &Guard, me: &Owner) -> Condition<'_> {
+    fn condition(&self, guard: &Guard, me: &OwnerId) -> Condition<'_> {
         let mut condition = Condition::new(&self.schema);
         match guard {
             Guard::Absent if mutant(Mutant::TakeReleasedUnfenced) => {

@@ -9,7 +9,7 @@ use super::expression::Condition;
 use super::{Consistency, Reply, Table, WriteOutcome};
 use crate::error::Error;
 use crate::key::RecordKey;
-use crate::record::{self, Owner, Part};
+use crate::record::{self, OwnerId, Part};
 
 impl Table {
     /// Writes one part of an answer. Its name tells its content, so one that is there already and
@@ -17,7 +17,7 @@ impl Table {
     pub(crate) async fn put_part(
         &self,
         key: &RecordKey,
-        owner: &Owner,
+        owner: &OwnerId,
         expires_at: i64,
         bytes: Vec<u8>,
         limit: Duration,
@@ -33,7 +33,7 @@ impl Table {
     pub(crate) async fn get_part(
         &self,
         key: &RecordKey,
-        owner: &Owner,
+        owner: &OwnerId,
         consistency: Consistency,
         limit: Duration,
     ) -> Result<Option<Part>, Error> {

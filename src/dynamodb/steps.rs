@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::Change;
 use super::{Reply, Table, WriteOutcome};
-use crate::mutant::{Mutant, mutant};
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::record::Claim;
 use crate::schema::Attribute;
 

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
 use crate::protocol::Write;
-use crate::record::{self, Item, Owner};
+use crate::record::{self, Item, OwnerId};
 use crate::signals::Stopwatch;
 
 impl Metered for TransactWriteItemsOutput {
@@ -48,7 +48,7 @@ impl Table {
     pub(crate) async fn transact(
         &self,
         of: (&RecordKey, &StoredFingerprint),
-        (me, write): (&Owner, &Write),
+        (me, write): (&OwnerId, &Write),
         response: Option<AttributeValue>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,

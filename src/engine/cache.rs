@@ -13,7 +13,7 @@ use crate::answer::Answer;
 use crate::clock::{Clock, End};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
-use crate::mutant::{Mutant, mutant};
+use crate::protocol::mutant::{Mutant, mutant};
 
 /// What an entry takes beside its key and its answer, about.
 const ENTRY_BYTES: usize = 256;

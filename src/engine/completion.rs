@@ -16,8 +16,7 @@ use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
 use crate::engine::transaction::CommitOutcome;
 use crate::error::Error;
-use crate::mutant::{Mutant, mutant};
-use crate::policy::Failure;
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Ended, Leaving, State, Write};
 use crate::record::{self, Record};
 use crate::signals::Ending;
@@ -273,18 +272,16 @@ impl Execution {
     /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
     /// error is the caller's answer.
     pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
-        match self.policy().failure {
-            Failure::Release => self.leave(self.released(), None).await,
-            Failure::Retain { .. } | Failure::Replay => {
-                let Inner { core, call, steps, .. } = &*self.inner;
-                let response = response.and_then(|failure| {
-                    let changed = call.answers.stored(&failure);
-                    let failure = changed.as_ref().map_or(failure, Answer::draft);
-                    core.pack_failure(failure, steps.bytes(), &call.key, &call.policy)
-                });
-                self.leave(Leaving::Keep, response).await;
-            }
+        if !self.policy().failure.is_kept() {
+            return self.leave(self.released(), None).await;
         }
+        let Inner { core, call, steps, .. } = &*self.inner;
+        let response = response.and_then(|failure| {
+            let changed = call.answers.stored(&failure);
+            let failure = changed.as_ref().map_or(failure, Answer::draft);
+            core.pack_failure(failure, steps.bytes(), &call.key, &call.policy)
+        });
+        self.leave(Leaving::Keep, response).await;
     }
 
     /// Leaves the record as this execution has found it, which has executed nothing: what there was before
@@ -299,10 +296,7 @@ impl Execution {
 
     /// What is left of a commit that is given up, as after a failure.
     pub(crate) fn given_up(&self) -> Leaving {
-        match self.policy().failure {
-            Failure::Release => self.released(),
-            Failure::Retain { .. } | Failure::Replay => Leaving::Keep,
-        }
+        if self.policy().failure.is_kept() { Leaving::Keep } else { self.released() }
     }
 
     /// What is left of a release: the record as a failed one if its steps must stay, and the next attempt

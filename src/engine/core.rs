@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
 use crate::policy::{Completed, Policy};
-use crate::record::Owner;
+use crate::record::random_owner;
 use crate::signals::Log;
 
 pub(crate) struct Core {
@@ -44,7 +44,7 @@ impl Core {
     /// A key that meets no other one.
     pub(crate) fn drawn_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
         let limit = self.table.schema.max_key_bytes();
-        RecordKey::new(scope, Owner::random()?.as_str(), KeyForm::Verbatim, limit)
+        RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }
 }
 

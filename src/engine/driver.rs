@@ -1,11 +1,9 @@
 //! One loop that sends what a machine asks for, waits as it says, and tells it what came of that.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use crate::clock::Now;
 use crate::dynamodb::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
 use crate::engine::cache::Asked;
 use crate::engine::core::Core;
@@ -13,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
 use crate::protocol::{Cause, Command, Form, Guard, Header, Machine, Outcome, Reply, State, Write};
-use crate::record::{Item, Owner, Record};
+use crate::record::{Item, OwnerId, Record};
 
 /// Why a write is not sent.
 pub(crate) enum Unsent {
@@ -84,7 +82,7 @@ pub(crate) struct Wire<'a> {
     pub(crate) core: &'a Core,
     key: &'a RecordKey,
     fingerprint: &'a Fingerprint,
-    me: Owner,
+    me: OwnerId,
     unreadable: Unreadable,
     /// The record that a response has shown last.
     pub(crate) last: Option<Record>,
@@ -104,7 +102,7 @@ impl<'a> Wire<'a> {
     pub(crate) const fn new(
         core: &'a Core,
         (key, fingerprint): (&'a RecordKey, &'a Fingerprint),
-        me: Owner,
+        me: OwnerId,
         unreadable: Unreadable,
     ) -> Self {
         Self {
@@ -350,10 +348,10 @@ impl<'a> Wire<'a> {
 }
 
 /// The record of an owner of whom nothing is known.
-fn somebodys(me: &Owner) -> Header {
+fn somebodys(me: &OwnerId) -> Header {
     let beginning = crate::clock::Timestamp::from_millis(0);
     Header {
-        owner: me.nobody(),
+        owner: me.alternate(),
         state: State::Failed,
         attempt: 0,
         released_attempts: 0,
@@ -362,18 +360,5 @@ fn somebodys(me: &Owner) -> Header {
         expires_at: 0,
         steps: None,
         is_same_request: false,
-    }
-}
-
-/// A machine that others look at between its steps.
-impl<M: Machine> Machine for &Mutex<M> {
-    type Stop = M::Stop;
-
-    fn replied(&mut self, now: Now, reply: &Reply) -> Command<M::Stop> {
-        self.lock().unwrap_or_else(PoisonError::into_inner).replied(now, reply)
-    }
-
-    fn woke(&mut self, now: Now) -> Command<M::Stop> {
-        self.lock().unwrap_or_else(PoisonError::into_inner).woke(now)
     }
 }

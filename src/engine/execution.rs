@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::key::derived::DerivedKey;
 use crate::policy::Policy;
 use crate::protocol::{Acquire, End, Goal, Granted, Window};
-use crate::record::{Claim, Owner, Record};
+use crate::record::{Claim, Record, random_owner};
 use crate::signals::Ending;
 
 /// The running operation, as its handler sees it.
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) call: Call,
     pub(crate) claim: Claim,
+    /// The text form of the claim's owner.
+    owner: String,
     /// What it knows of its record, and of its lease.
     pub(crate) end: Mutex<End>,
     /// Whoever commits, or ends it, does so alone.
@@ -122,7 +124,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
-        self.inner.claim.owner.as_str()
+        &self.inner.owner
     }
 
     /// How long the lease still holds; zero once it is over or lost.
@@ -294,6 +296,7 @@ impl Execution {
         let inner = Inner {
             core: Arc::clone(core),
             call,
+            owner: claim.owner.to_string(),
             claim,
             end: Mutex::new(End::new(granted, rules, window, core.table.clock.moment())),
             turn: tokio::sync::Mutex::new(()),
@@ -313,7 +316,7 @@ impl Execution {
     #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "a message without a key"))]
     pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
-        let granted = Acquire::new(Owner::random()?, Goal::Own, rules, now).granted();
+        let granted = Acquire::new(random_owner()?, Goal::Own, rules, now).granted();
         Ok(Self::new(core, call, granted, None, None, Ending::FailOpen))
     }
 

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 
 use crate::engine::driver::Bare;
 use crate::engine::execution::Execution;
-use crate::mutant::{Mutant, mutant};
 use crate::policy::LeaseExpired;
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Renewal, Write};
 
 impl Execution {

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::protocol::{MIN_LIMIT, Tries};
-use crate::record::{Owner, Part};
+use crate::record::{OwnerId, Part};
 use crate::signals;
 
 /// When parts are not written in time.
@@ -49,7 +49,7 @@ impl Core {
         &self,
         draft: Draft<'a>,
         rest: usize,
-        (key, owner): (&RecordKey, &Owner),
+        (key, owner): (&RecordKey, &OwnerId),
         policy: &Policy,
     ) -> Result<Packed<'a>, Unstorable> {
         if self.table.is_disabled {
@@ -57,7 +57,7 @@ impl Core {
             let nothing = InRecord::Made(AttributeValue::Null(true));
             return Ok(Packed { response: nothing, parts: None });
         }
-        let has_room = key.longest_part(owner.as_str()) <= self.table.schema.max_key_bytes();
+        let has_room = key.longest_part() <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);
         let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;
@@ -278,7 +278,7 @@ impl Core {
         manifest: &Manifest,
         number: u32,
     ) -> Result<RecordKey, Error> {
-        let (owner, digest) = (manifest.owner.as_str(), manifest.digest.prefix());
+        let (owner, digest) = (manifest.owner, manifest.digest.prefix());
         let name = PartName { owner, digest, number };
         let key = key.part(&name, self.table.schema.max_key_bytes());
         key.ok_or_else(|| {

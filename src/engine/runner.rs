@@ -12,8 +12,8 @@ use crate::engine::execution::Execution;
 use crate::engine::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
 use crate::engine::transaction::{CommitOutcome, commit_unknown, given_up};
 use crate::error::Error;
-use crate::mutant::{Mutant, mutant};
 use crate::policy::Unconfirmed;
+use crate::protocol::mutant::{Mutant, mutant};
 use crate::signals::{Ending, Stopwatch};
 use crate::user_code::{self, Panic};
 

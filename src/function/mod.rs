@@ -132,10 +132,9 @@ impl<'a> Operation<'a> {
     /// # Ok(()) });
     /// ```
     pub fn replay_errors<E: Serialize + DeserializeOwned + 'static>(mut self) -> Self {
-        self.policy.failure = match self.policy.failure {
-            Failure::Release => Failure::Replay,
-            kept @ (Failure::Retain { .. } | Failure::Replay) => kept,
-        };
+        if !self.policy.failure.is_kept() {
+            self.policy.failure = Failure::Replay;
+        }
         self.errors = Some(&ErrorCodec::<E>::JSON);
         self
     }

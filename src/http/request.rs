@@ -15,7 +15,7 @@ use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
-use crate::record::Owner;
+use crate::record::random_owner;
 
 /// The key of a request.
 pub(super) enum RequestKey<'a> {
@@ -103,8 +103,8 @@ fn asks_for_key(config: &Http) -> Cow<'static, str> {
 
 /// A key that no other request has, for one that nothing protects.
 fn key_of_its_own() -> Result<String, Problem> {
-    let owner = Owner::random().map_err(|error| Problem::from(&error))?;
-    Ok(owner.as_str().to_owned())
+    let owner = random_owner().map_err(|error| Problem::from(&error))?;
+    Ok(owner.to_string())
 }
 
 /// Whether the request's body is needed before its handler runs.

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
+use crate::record::OwnerId;
 
 /// DynamoDB's limit for a partition key value, in bytes of UTF-8.
 ///
@@ -282,10 +283,10 @@ impl RecordKey {
         (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
     }
 
-    /// The bytes of the longest name that a part of `owner`'s answer can have.
-    pub(crate) const fn longest_part(&self, owner: &str) -> usize {
+    /// The bytes of the longest key that a part of an answer can have.
+    pub(crate) const fn longest_part(&self) -> usize {
         let [digest, number] = [16, "/4294967295".len()];
-        self.scope_len + "/%p/".len() + owner.len() + "#".len() + digest + number
+        self.scope_len + "/%p/".len() + OwnerId::TEXT_LENGTH + "#".len() + digest + number
     }
 
     /// Whether this is the key of a part of an answer.
@@ -310,7 +311,7 @@ fn unnamed() -> Error {
 /// What names one part of an answer within its scope.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartName<'a> {
-    pub(crate) owner: &'a str,
+    pub(crate) owner: OwnerId,
     pub(crate) digest: &'a [u8],
     pub(crate) number: u32,
 }
@@ -414,14 +415,17 @@ mod tests {
     fn parts_lie_inside_their_scope_and_meet_no_record() {
         let scope = Scope::new("charge").tenant("tenant/7");
         let key = RecordKey::new(&scope, "k#1", KeyForm::Verbatim, 100).unwrap();
-        let name = PartName { owner: "5f", digest: &[0xab, 0x01], number: 12 };
+        let name = PartName { owner: OwnerId(0x5f), digest: &[0xab, 0x01], number: 12 };
         let part = key.part(&name, 100).unwrap();
-        assert_eq!(part.as_str(), "charge/%t/tenant%2F7/%p/5f#ab01/12");
+        assert_eq!(
+            part.as_str(),
+            "charge/%t/tenant%2F7/%p/0000000000000000000000000000005f#ab01/12"
+        );
         assert_eq!(part.operation(), "charge");
         assert!(key.part(&name, part.as_str().len() - 1).is_none());
-        let longest = PartName { owner: "5f", digest: &[0xab; 8], number: u32::MAX };
+        let longest = PartName { owner: OwnerId(0x5f), digest: &[0xab; 8], number: u32::MAX };
         let longest = key.part(&longest, 100).unwrap();
-        assert_eq!(longest.as_str().len(), key.longest_part("5f"));
+        assert_eq!(longest.as_str().len(), key.longest_part());
         // What comes nearest to it of all that a user can name.
         for segment in ["%p", "%p/5f", "p"] {
             let scope = scope.clone().segment(segment).segment("5f");

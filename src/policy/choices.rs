@@ -1,7 +1,5 @@
 //! The choices of the policies.
 
-use std::time::Duration;
-
 /// How long an owner holds the key.
 ///
 /// If a lease is too short, a second execution can start beside a slow first one. If it is too
@@ -15,31 +13,7 @@ use std::time::Duration;
 /// // A 15-minute function whose crash frees its key within half a minute.
 /// let policy = Policy::default().lease(Lease::Renewed(Duration::from_secs(30)));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Lease {
-    /// Until 2 s after the end of the Lambda invocation (1 s of [clock
-    /// tolerance](crate::Builder::clock_tolerance) by default, and 1 s of resolution of DynamoDB's
-    /// time). If the operation has no deadline (outside Lambda, none given): as `Renewed(30 s)`.
-    ///
-    /// Lambda does not stop a function then. Managed Instances do not enforce the timeout at all:
-    /// "your code continues running" ([developer guide, execution
-    /// environment](https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html)).
-    /// Elsewhere too the runtime's process goes on when an invocation times out, or when the
-    /// environment thaws ([aws-lambda-rust-runtime
-    /// #1155](https://github.com/aws/aws-lambda-rust-runtime/issues/1155),
-    /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So the crate stops a
-    /// handler when its lease is over: [`LeaseExpired::Stop`].
-    Invocation,
-    /// This long from the acquisition. At least 3 s, and 2 s more than the [clock
-    /// tolerance](crate::Builder::clock_tolerance).
-    Fixed(Duration),
-    /// This long, with the same minimum as `Fixed`, and renewed after each third of it while the
-    /// handler runs. For long-lived hosts, and for long functions whose crash should free the key
-    /// soon. The renewal runs in the handler's task: a handler that blocks its thread does not
-    /// renew.
-    Renewed(Duration),
-}
+pub use crate::protocol::policy::Lease;
 
 /// What a repeat gets while the owner's lease is live.
 ///
@@ -50,18 +24,7 @@ pub enum Lease {
 ///
 /// let policy = Policy::default().in_progress(InProgress::Wait { timeout: Duration::from_secs(5) });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InProgress {
-    /// [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) at once; HTTP 409 with `Retry-After`.
-    Reject,
-    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; each look is
-    /// one strongly consistent read), at most this long and within the deadline; then as `Reject`.
-    Wait {
-        /// The longest wait.
-        timeout: Duration,
-    },
-}
+pub use crate::protocol::policy::InProgress;
 
 /// What a failure of the handler (an `Err`, a panic; in HTTP a status that is not stored) leaves
 /// behind.
@@ -71,24 +34,7 @@ pub enum InProgress {
 ///
 /// let policy = Policy::default().failure(Failure::Retain { max_attempts: 3 });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The record becomes RELEASED, for an hour. The next try runs, with `attempt` one higher,
-    /// whatever its payload. A record with [steps](crate::Execution::step) is kept as FAILED
-    /// instead, and the next try goes on after them.
-    Release,
-    /// The record becomes FAILED and keeps its attempt count. The next try runs again, until there
-    /// were `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.
-    Retain {
-        /// How many runs there are in all, at least 1.
-        max_attempts: u32,
-    },
-    /// The record becomes FAILED: a repeat gets the failure and never runs. A function's error is
-    /// kept only with [`Operation::replay_errors`](crate::Operation::replay_errors); without it a
-    /// repeat gets [`ErrorKind::Failed`](crate::ErrorKind::Failed).
-    Replay,
-}
+pub use crate::protocol::policy::Failure;
 
 /// What happens to a handler whose lease is over, or known to be lost, while it runs.
 ///
@@ -130,16 +76,7 @@ pub enum LeaseExpired {
 ///
 /// let policy = Policy::default().takeover(Takeover::Reject);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Takeover {
-    /// Becomes the owner and runs the handler again, with `attempt` one higher.
-    Execute,
-    /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), until the record's retention is over.
-    /// For effects that must not happen twice and that nobody can look up. A [reconcile
-    /// hook](crate::Operation::reconcile) replaces this setting.
-    Reject,
-}
+pub use crate::protocol::policy::Takeover;
 
 /// What a repeat gets once the operation has completed.
 ///
@@ -148,18 +85,7 @@ pub enum Takeover {
 ///
 /// let policy = Policy::default().completed(Completed::Execute);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Completed {
-    /// The stored answer.
-    Replay,
-    /// It becomes the owner and runs the handler again, with `attempt` one higher; its answer
-    /// replaces the stored one. Two executions still never run at once. For handlers that only
-    /// read, or that may be repeated but not side by side. The same key with another payload is
-    /// still a mismatch. A repeat that waits for a running one ([`InProgress::Wait`]) runs after
-    /// it.
-    Execute,
-}
+pub use crate::protocol::policy::Completed;
 
 /// What a call sends first. This decides what a first run and what a repeat cost.
 ///
@@ -272,16 +198,7 @@ pub enum LargeAnswers {
 ///
 /// let policy = Policy::default().outage(Outage::Open);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Outage {
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), nothing ran.
-    Closed,
-    /// The handler runs without any protection, with an error in the log each time. It does not run
-    /// if another owner was seen running before DynamoDB went out of reach. Its answer is stored if
-    /// DynamoDB is back within a second after the handler's end.
-    Open,
-}
+pub use crate::protocol::policy::Outage;
 
 /// What the caller gets when the handler ran and its completion cannot be confirmed.
 ///

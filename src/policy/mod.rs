@@ -160,11 +160,7 @@ impl Policy {
     /// Whether the settings can hold, each for itself and beside the others and `clock_tolerance`.
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let second = Duration::from_secs(1);
-        let (lease, length) = match self.lease {
-            Lease::Invocation => ("Lease::Invocation", None),
-            Lease::Fixed(length) => ("Lease::Fixed", Some(length)),
-            Lease::Renewed(length) => ("Lease::Renewed", Some(length)),
-        };
+        let (lease, length) = (self.lease.name(), self.lease.chosen_length());
         // The store's clock is known to the second, less the tolerance: of a shorter lease it may not be
         // certain that anything is left, and a renewal could come too late.
         let shortest = clock_tolerance + 2 * second;

@@ -13,7 +13,7 @@ use crate::key::{PartName, RecordKey, Scope};
 use crate::kill_switch::DISABLED_VARIABLE;
 use crate::policy::Outage;
 use crate::preflight::finding::{Finding, Verdict};
-use crate::record::Owner;
+use crate::record::{OwnerId, random_owner};
 
 /// The scope of a read that is made without the scope of an operation.
 pub(crate) const OWN_SCOPE: &str = "preflight";
@@ -69,13 +69,13 @@ impl Idempotency {
         checks.records(&scopes).await?;
         let Checks { mut findings, silence, .. } = checks;
         if let Some(error) = silence {
-            match core.policy.outage {
-                Outage::Closed => return Err(error),
-                Outage::Open => findings.push(
-                    Finding::warning("connection", error.in_full())
-                        .fix("handlers run without protection until it is back"),
-                ),
+            if core.policy.outage != Outage::Open {
+                return Err(error);
             }
+            findings.push(
+                Finding::warning("connection", error.in_full())
+                    .fix("handlers run without protection until it is back"),
+            );
         }
         let reported = |verdict| {
             let reported = findings.iter().filter(|finding| finding.verdict == verdict);
@@ -140,18 +140,18 @@ type Looks = (&'static str, Vec<(Access, Look<()>)>);
 /// Every access to the records of a scope, and to the parts of its large answers, which have other
 /// leading keys.
 struct Probes {
-    unowned: Owner,
+    unowned: OwnerId,
     key: RecordKey,
 }
 
 impl Probes {
     fn new(scope: &Scope) -> Result<Self, Error> {
-        Ok(Self { unowned: Owner::random()?, key: RecordKey::nobodys(scope)? })
+        Ok(Self { unowned: random_owner()?, key: RecordKey::nobodys(scope)? })
     }
 
     /// Sends them all at once.
     async fn send(&self, table: &Table) -> Vec<Looks> {
-        let name = PartName { owner: self.unowned.as_str(), digest: &[], number: 0 };
+        let name = PartName { owner: self.unowned, digest: &[], number: 0 };
         let part = self.key.part(&name, table.schema.max_key_bytes());
         let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
         let all = std::iter::once(("records", &Access::ALL[..], &self.key)).chain(of_parts);

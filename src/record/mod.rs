@@ -14,15 +14,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 #[cfg(feature = "admin")]
 pub(crate) use self::checkpoints::NoResult;
 pub(crate) use self::checkpoints::{Checkpoint, Checkpoints};
-pub(crate) use self::owner::Owner;
+pub(crate) use self::owner::random_owner;
 use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::RecordKey;
 #[cfg(any(feature = "admin", feature = "fuzzing", test))]
-pub(crate) use crate::protocol::Version;
-pub(crate) use crate::protocol::{Header, State, Status};
+pub(crate) use crate::protocol::{Header, OwnerId, State, Status, Version};
 use crate::schema::{Attribute, Keys, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
@@ -36,7 +35,7 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 /// A record as it was read.
 #[derive(Debug)]
 pub(crate) struct Record {
-    pub(crate) owner: Owner,
+    pub(crate) owner: OwnerId,
     pub(crate) state: State,
     pub(crate) attempt: u32,
     pub(crate) fingerprint: StoredFingerprint,
@@ -100,7 +99,12 @@ impl Record {
                 )));
             }
         }
-        let owner = Owner::of(fields.string(Attribute::Owner)?);
+        let owner = OwnerId::parse(&fields.string(Attribute::Owner)?).ok_or_else(|| {
+            unknown(format!(
+                "the record's `{}` is not 32 lowercase hex digits",
+                schema.name(Attribute::Owner)
+            ))
+        })?;
         let state = fields.state()?;
         let record = Self {
             failure: fields.failure(state),
@@ -233,7 +237,7 @@ impl Fields<'_> {
         response.filter(|_| state == State::Failed).cloned()
     }
 
-    fn answer_in(&mut self, state: State, owner: &Owner) -> Result<Option<Stored>, Error> {
+    fn answer_in(&mut self, state: State, owner: &OwnerId) -> Result<Option<Stored>, Error> {
         match (state, self.take(Attribute::Response)) {
             (State::Completed | State::Failed, Some(response)) => Stored::decode(response, owner)
                 .map(Some)
@@ -248,7 +252,7 @@ impl Fields<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) key: RecordKey,
-    pub(crate) owner: Owner,
+    pub(crate) owner: OwnerId,
     pub(crate) attempt: u32,
     pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
@@ -263,7 +267,7 @@ impl Claim {
         created_at: Timestamp,
     ) -> Result<Self, Error> {
         let fingerprint = fingerprint.to_store();
-        Ok(Self { key, owner: Owner::random()?, attempt: 1, fingerprint, created_at })
+        Ok(Self { key, owner: random_owner()?, attempt: 1, fingerprint, created_at })
     }
 }
 
@@ -280,7 +284,7 @@ pub(crate) fn item(
     let mut item = key_item(schema, key);
     for (attribute, value) in [
         (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(header.owner.as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(header.owner.to_string())),
         (Attribute::Attempt, number(header.attempt)),
         (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
         (Attribute::CreatedAt, number(header.created_at.millis())),
@@ -354,13 +358,13 @@ impl Claim {
 pub(crate) fn part_item(
     schema: &TableSchema,
     key: &RecordKey,
-    owner: &Owner,
+    owner: &OwnerId,
     expires_at: i64,
     bytes: AttributeValue,
 ) -> Item {
     let mut item = key_item(schema, key);
     for (attribute, value) in [
-        (Attribute::Owner, AttributeValue::S(owner.as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(owner.to_string())),
         (Attribute::ExpiresAt, number(expires_at)),
         (Attribute::Format, format()),
         (Attribute::Response, bytes),
@@ -391,11 +395,12 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &Owner) -> Self {
+    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &OwnerId) -> Self {
         let mut fields = Fields { schema, item };
         let is_known = fields.take(Attribute::Format) == Some(format());
         let is_record = fields.take(Attribute::Status).is_some();
-        let is_owners = fields.string(Attribute::Owner).is_ok_and(|found| found == owner.as_str());
+        let is_owners =
+            fields.string(Attribute::Owner).is_ok_and(|found| found == owner.to_string());
         match fields.take(Attribute::Response) {
             Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
                 Self::Bytes(bytes.into_inner())
@@ -454,7 +459,7 @@ pub(crate) fn completed_bytes(
     };
     let attributes = [
         (Attribute::Status, Status::Completed.as_str().len()),
-        (Attribute::Owner, claim.owner.as_str().len()),
+        (Attribute::Owner, OwnerId::TEXT_LENGTH),
         (Attribute::Attempt, number_bytes(i64::from(claim.attempt))),
         (Attribute::Fingerprint, StoredFingerprint::BYTES),
         (Attribute::CreatedAt, number_bytes(claim.created_at.millis())),

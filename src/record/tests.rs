@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::answer::{Answer, encode_json, encode_unavailable};
 use crate::key::KeyForm;
-use crate::record::Checkpoint;
+use crate::record::{Checkpoint, OwnerId};
 
 fn schema() -> TableSchema {
     TableSchema::default()
@@ -12,7 +12,7 @@ fn schema() -> TableSchema {
 fn claim() -> Claim {
     Claim {
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
-        owner: Owner::named("0123456789abcdef0123456789abcdef"),
+        owner: OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
         attempt: 2,
         fingerprint: Fingerprint::builder().bytes(b"x").finish().to_store(),
         created_at: Timestamp::from_millis(1_700_000_000_123),
@@ -36,7 +36,7 @@ fn a_record_of_format_1_still_decodes() {
     let mut item: Item = [
         ("pk", s("charge#k1")),
         ("status", s("PENDING")),
-        ("owner", s("5f")),
+        ("owner", s("0000000000000000000000000000005f")),
         ("attempt", n("3")),
         ("fingerprint", AttributeValue::B(Blob::new([[1].as_slice(), &[7; 32]].concat()))),
         ("lease_expires_at", n("1700000030000")),
@@ -48,8 +48,8 @@ fn a_record_of_format_1_still_decodes() {
     .into();
     let record = Record::decode(&schema(), item.clone()).unwrap();
     assert_eq!(
-        (record.attempt, record.owner.as_str(), record.expires_at),
-        (3, "5f", 1_700_086_400)
+        (record.attempt, record.owner, record.expires_at),
+        (3, OwnerId(0x5f), 1_700_086_400)
     );
     assert!(matches!(record.state, State::Pending { lease_expires_at }
         if lease_expires_at.millis() == 1_700_000_030_000));
@@ -238,12 +238,12 @@ proptest! {
 
     #[test]
     fn any_record_comes_back(
-        steps in prop::option::of(any::<HashMap<String, Option<String>>>()), owner in "[0-9a-f]{32}", attempt in 1u32.., request in any::<Vec<u8>>(),
+        steps in prop::option::of(any::<HashMap<String, Option<String>>>()), owner in any::<u128>(), attempt in 1u32.., request in any::<Vec<u8>>(),
         times in any::<[i64; 2]>(), expires_at in any::<i64>(), answer in prop::option::of(any::<String>()),
     ) {
         let [created_at, at] = times.map(Timestamp::from_millis);
         let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
-        let claim = Claim { owner: Owner::named(&owner), attempt, fingerprint, created_at, ..claim() };
+        let claim = Claim { owner: OwnerId(owner), attempt, fingerprint, created_at, ..claim() };
         let mut item = match &answer {
             None => pending_item(&schema(), &claim, at, expires_at),
             Some(text) => completed_item(&schema(), &claim, at, expires_at, encode_json(text.clone())),

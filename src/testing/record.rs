@@ -14,7 +14,7 @@ use crate::dynamodb::Table;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyForm, RecordKey, Scope};
-use crate::record::{self, Claim, Item, Owner, Record, Status};
+use crate::record::{self, Claim, Item, Record, Status, random_owner};
 use crate::schema::Attribute;
 
 /// How long ago it is that leases and retentions have ended.
@@ -296,7 +296,7 @@ impl<'a> SandboxRecord<'a> {
         let record = Record::decode(&self.table().schema, item)?;
         Ok(Claim {
             key,
-            owner: Owner::random()?,
+            owner: random_owner()?,
             attempt: record.attempt,
             fingerprint: named.map_or(record.fingerprint, Fingerprint::to_store),
             created_at: record.created_at,

@@ -81,7 +81,7 @@ async fn what_has_changed_since_is_never_released() {
     let step = map("reserve", s("1"));
     let cases: [(&Item, Item); 6] = [
         // Taken over.
-        (&pending, with(pending.clone(), "owner", s("another"))),
+        (&pending, with(pending.clone(), "owner", s(raw::ANOTHER))),
         // Renewed.
         (&pending, raw::pending("charge#k")),
         // Done, and failed.
@@ -90,7 +90,7 @@ async fn what_has_changed_since_is_never_released() {
         // A step further.
         (&pending, with(pending.clone(), "steps", step)),
         // Failed again, in another attempt.
-        (&failed, with(failed.clone(), "owner", s("another"))),
+        (&failed, with(failed.clone(), "owner", s(raw::ANOTHER))),
     ];
     for (before, after) in cases {
         store.put(before.clone()).await;

@@ -116,7 +116,7 @@ async fn an_attempt_that_failed_meanwhile_counts() {
     let (third, ()) = tokio::join!(third, async {
         takeover.reached().await;
         let second = with(raw::failed("charge#k"), "attempt", raw::n(2));
-        store.put(with(second, "owner", raw::s("another"))).await;
+        store.put(with(second, "owner", raw::s(raw::ANOTHER))).await;
         takeover.open();
     });
     assert_eq!((kind(third), runs.count()), (ErrorKind::Failed, 0));

@@ -98,7 +98,7 @@ async fn an_answer_that_somebody_renewed_meanwhile_is_replayed() {
     let (outcome, ()) = tokio::join!(run, async {
         replace.reached().await;
         let new = raw::completed("charge#k", "\"new\"");
-        store.put(with(new, "owner", raw::s("another"))).await;
+        store.put(with(new, "owner", raw::s(raw::ANOTHER))).await;
         replace.open();
     });
     assert_eq!((outcome.unwrap(), runs.count()), (Outcome::Replayed("new".to_owned()), 0));

@@ -241,7 +241,7 @@ async fn commits_and_transactions_are_told_like_any_other() {
     let nothing = idempotency.operation("charge").key("nothing");
     let failing = async || Err::<Transaction<u8>, _>("declined".to_owned());
     nothing.run_transaction(failing).await.unwrap_err();
-    store.put(with(raw::pending("charge#busy"), "owner", s("another"))).await;
+    store.put(with(raw::pending("charge#busy"), "owner", s(raw::ANOTHER))).await;
     let busy = idempotency.operation("charge").key("busy").policy(|policy| policy);
     busy.run_transaction(async || Ok::<_, String>(Transaction::new(1))).await.unwrap_err();
     let told = outcomes(&listener);

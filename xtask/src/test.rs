@@ -156,7 +156,8 @@ fn run_search(workspace: &Workspace, options: &TestOptions) -> Result<Option<boo
     }
     let mut passed = true;
     for mode in [&[][..], &["--", "--mutants"]] {
-        let mut command = workspace.cargo(["run", "--release", "--package", "protocol-search"]);
+        let mut command =
+            workspace.cargo(["run", "--profile", "search", "--package", "protocol-search"]);
         command.args(mode);
         println!("\n==> every state\n    {}", describe(&command));
         passed &= command.status().context("cargo did not start")?.success();

@@ -12,8 +12,8 @@ use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
+use crate::owner::OwnerId;
 use crate::policy::Outage;
-use crate::record::Owner;
 
 /// How often one call tries to write before it gives a contended key up.
 const MAX_WRITES: u32 = 8;
@@ -29,7 +29,7 @@ const MAX_GIVINGS: u32 = 3;
 
 /// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
 /// it was under.
-pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
+pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
     if mutant(Mutant::ReleaseDeletes) {
         return 0;
     }
@@ -38,7 +38,7 @@ pub(crate) fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64
 
 /// What a call wants of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Goal {
+pub enum Goal {
     /// To run the handler under a lease.
     Own,
     /// To write the answer, which is told by its time from others of this call, and its effect at once.
@@ -49,7 +49,7 @@ pub(crate) enum Goal {
 
 /// What a call sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum First {
+pub enum First {
     Write,
     Read { is_consistent: bool },
 }
@@ -63,7 +63,7 @@ struct ObservedLease {
 
 /// What a hook says of an abandoned operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Resolution {
+pub enum Resolution {
     Completed,
     Failed,
     Execute,
@@ -73,7 +73,7 @@ pub(crate) enum Resolution {
 /// Where the machine waits for something else than the store and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
-pub(crate) enum Stop {
+pub enum Stop {
     /// The hook about the record that was seen last: [`Acquire::resolved`].
     Ask,
     /// The items of the transaction were refused. Is there another answer to be stored, without them?
@@ -90,7 +90,7 @@ type Command = super::write::Command<Stop>;
 
 /// How the call ends. "The record" is the one that the last response has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Told {
+pub enum Told {
     /// The answer is in the record.
     Replay,
     /// The hook's resolution is in the record.
@@ -104,7 +104,7 @@ pub(crate) enum Told {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
+pub enum Reason {
     InProgress {
         lease_left: Duration,
     },
@@ -128,32 +128,32 @@ pub(crate) enum Reason {
 /// Nothing ran and nothing was written. It exists only where no write of this call's has an effect, or
 /// where none of them can land any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct NothingHappened(());
+pub struct NothingHappened(());
 
 impl NothingHappened {
-    pub(super) const fn for_sure(_: &NoEffect<'_>) -> Self {
+    pub(crate) const fn for_sure(_: &NoEffect<'_>) -> Self {
         Self(())
     }
 
     #[cfg(feature = "fault-injection")]
-    pub(super) const fn unproved() -> Self {
+    pub(crate) const fn unproved() -> Self {
         Self(())
     }
 }
 
 /// Under what the handler runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
-    pub(crate) knowledge: Knowledge,
+pub struct Granted {
+    pub knowledge: Knowledge,
     /// The record that was taken over, if one was.
-    pub(crate) taken: Option<Header>,
-    pub(crate) attempt: u32,
-    pub(crate) released_attempts: u32,
-    pub(crate) created_at: Timestamp,
+    pub taken: Option<Header>,
+    pub attempt: u32,
+    pub released_attempts: u32,
+    pub created_at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Acquire {
+pub struct Acquire {
     rules: Rules,
     goal: Goal,
     knowledge: Knowledge,
@@ -307,7 +307,7 @@ impl Machine for Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(me: Owner, goal: Goal, rules: Rules, now: Now) -> Self {
+    pub fn new(me: OwnerId, goal: Goal, rules: Rules, now: Now) -> Self {
         let budget = now.lasting(rules.request_timeout);
         let second = Duration::from_secs(1);
         let longest = match goal {
@@ -345,7 +345,7 @@ impl Acquire {
     }
 
     /// When all that is sent must have had its answer.
-    pub(crate) const fn budget(&self) -> End {
+    pub const fn budget(&self) -> End {
         self.budget
     }
 
@@ -358,7 +358,7 @@ impl Acquire {
     }
 
     /// What the handler runs under, after [`Stop::Run`] and [`Stop::RunUnprotected`].
-    pub(crate) fn granted(&self) -> Granted {
+    pub fn granted(&self) -> Granted {
         Granted {
             knowledge: self.knowledge.clone(),
             taken: self.taken.clone(),
@@ -368,7 +368,7 @@ impl Acquire {
         }
     }
 
-    pub(crate) fn started(&mut self, now: Now, first: First) -> Command {
+    pub fn started(&mut self, now: Now, first: First) -> Command {
         if self.is_too_late(now) {
             return self.end(now, Reason::TooLate);
         }
@@ -382,12 +382,12 @@ impl Acquire {
     }
 
     /// Whether its deadline is over before it has begun.
-    pub(crate) fn is_too_late(&self, now: Now) -> bool {
+    pub fn is_too_late(&self, now: Now) -> bool {
         self.rules.term(now).is_err()
     }
 
     /// What the hook has said.
-    pub(crate) fn resolved(&mut self, now: Now, resolution: Resolution) -> Command {
+    pub fn resolved(&mut self, now: Now, resolution: Resolution) -> Command {
         self.begin_budget(now);
         self.resolved_at = now.store();
         self.resolve(now, resolution)
@@ -395,7 +395,7 @@ impl Acquire {
 
     /// Another answer is to be stored in the place of the transaction's, without its items. It is told
     /// from that by its time.
-    pub(crate) fn instead(&mut self, now: Now, completed_at: Timestamp) -> Command {
+    pub fn instead(&mut self, now: Now, completed_at: Timestamp) -> Command {
         self.goal = Goal::Transact { completed_at, form: Form::Put };
         self.begin_tries(now);
         match std::mem::replace(&mut self.step, Step::Idle) {
@@ -404,12 +404,12 @@ impl Acquire {
         }
     }
 
-    pub(crate) fn no_instead(&mut self, now: Now) -> Command {
+    pub fn no_instead(&mut self, now: Now) -> Command {
         self.end(now, Reason::ItemsRefused)
     }
 
     /// A time for the completion that is sent next: none of this call's has it.
-    pub(crate) fn next_completion(&self, now: Now) -> Timestamp {
+    pub fn next_completion(&self, now: Now) -> Timestamp {
         match self.goal {
             Goal::Transact { completed_at, .. } => now.store().max(completed_at.shifted(1)),
             Goal::Own | Goal::LookUp => now.store(),
@@ -983,7 +983,7 @@ impl Acquire {
     /// The record that a late transaction asks for, as another version that says the same. Whoever runs
     /// under it keeps it.
     fn closing(&self, now: Now) -> Write {
-        let nobody = self.knowledge.me().nobody();
+        let nobody = self.knowledge.me().alternate();
         let Seen::Record(seen) = self.knowledge.seen() else {
             let record = Header { owner: nobody, attempt: 0, ..self.released(now) };
             return Write { form: Form::Put, guard: Guard::Absent, record };

@@ -22,7 +22,7 @@ const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// How an execution has ended, or a commit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
-pub(crate) enum Ended {
+pub enum Ended {
     /// What was sent is in the table.
     Stored,
     /// An earlier commit of the execution's is, with its own answer: that of the record seen last.
@@ -46,7 +46,7 @@ type Command = super::write::Command<Ended>;
 
 /// What a failed execution leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Leaving {
+pub enum Leaving {
     Release,
     Keep,
     /// What was there before: nothing was executed.
@@ -55,7 +55,7 @@ pub(crate) enum Leaving {
 
 /// Why a commit is not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum NoCommit {
+pub enum NoCommit {
     Over(Ended),
     /// The handler has returned.
     Closed,
@@ -63,7 +63,7 @@ pub(crate) enum NoCommit {
 
 /// What became of a stamp on the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Renewal {
+pub enum Renewal {
     Renewed,
     /// It is ours, and stamped wrong: by a clock that has jumped since.
     Wrong(Timestamp),
@@ -74,7 +74,7 @@ pub(crate) enum Renewal {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct End {
+pub struct End {
     rules: Rules,
     knowledge: Knowledge,
     /// What of the record no write of the execution's changes.
@@ -154,7 +154,7 @@ impl Aim {
 }
 
 impl End {
-    pub(crate) fn new(granted: Granted, rules: Rules, window: Option<Window>, now: Now) -> Self {
+    pub fn new(granted: Granted, rules: Rules, window: Option<Window>, now: Now) -> Self {
         let Granted { knowledge, taken, attempt, released_attempts, created_at } = granted;
         Self {
             rules,
@@ -175,39 +175,39 @@ impl End {
         }
     }
 
-    pub(crate) const fn window(&self) -> Option<Window> {
+    pub const fn window(&self) -> Option<Window> {
         self.window
     }
 
-    pub(crate) const fn is_lost(&self) -> bool {
+    pub const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
     /// A write of a step's has met another owner.
-    pub(crate) fn lose(&mut self) {
+    pub fn lose(&mut self) {
         self.is_lost = true;
     }
 
     /// A response has told the store's time: every one that comes while the lease is held.
-    pub(crate) fn heard(&mut self, time: Option<StoreTime>) {
+    pub fn heard(&mut self, time: Option<StoreTime>) {
         if let (Some(window), Some(time)) = (&mut self.window, time) {
             *window = window.heard(time);
         }
     }
 
     /// The handler was stopped: nothing runs under the lease, and it is renewed no more.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.window = None;
     }
 
     /// Nothing that a handler does now can be part of its operation. A commit that is under way is not
     /// counted: it may be refused.
-    pub(crate) const fn is_over(&self) -> bool {
+    pub const fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over(_) | Stage::Closed)
     }
 
     /// Whether a commit of this execution may land yet.
-    pub(crate) fn has_commit_in_doubt(&self) -> bool {
+    pub fn has_commit_in_doubt(&self) -> bool {
         self.knowledge.may_transact()
     }
 
@@ -219,21 +219,21 @@ impl End {
     /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
     /// even where the retention is shorter. A completion that arrives late is then no sooner gone
     /// than the time in which nobody else may run.
-    pub(crate) fn expires_at(&self, ended_at: Timestamp) -> i64 {
+    pub fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let retained = ended_at.plus(self.rules.retention);
         retained.max(self.lease_expires_at()).seconds_up()
     }
 
     /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,
     /// and must stay for as long as it does, however long its lease is renewed meanwhile.
-    pub(crate) fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
+    pub fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
         let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();
         let longest = ended_at.plus(self.rules.completion_timeout).plus(renewed).seconds_up();
         self.expires_at(ended_at).max(longest)
     }
 
     /// How long what ends the execution is tried from now on.
-    pub(crate) fn tries_until(&self, now: Now) -> Instant {
+    pub fn tries_until(&self, now: Now) -> Instant {
         let longest =
             if self.is_protected { self.rules.completion_timeout } else { UNPROTECTED_TIMEOUT };
         self.rules.before_answer(now.lasting(longest))
@@ -249,7 +249,7 @@ impl End {
 /// The lease.
 impl End {
     /// The write that renews it; none where there is no lease any more.
-    pub(crate) fn renewal(&self, now: Now) -> Option<Write> {
+    pub fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
         let term = self.rules.renewed_term(now).unlike(&self.replaced);
         let guard = if mutant(Mutant::RenewalMayShorten) {
@@ -262,7 +262,7 @@ impl End {
 
     /// What takes the place of a wrong stamp: never less than what the holder goes by, however late it
     /// arrives.
-    pub(crate) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
+    pub fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
         let held = self.window?;
         if !self.replaced.contains(&wrong) {
             self.replaced.push(wrong);
@@ -277,7 +277,7 @@ impl End {
     }
 
     /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
-    pub(crate) fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
+    pub fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
         self.heard(reply.time);
         let lease_expires_at = match &reply.outcome {
             Outcome::Applied => write.record.state.lease_expires_at(),
@@ -318,7 +318,7 @@ impl End {
 /// How it ends.
 impl End {
     /// Whether a commit may begin, and its time.
-    pub(crate) fn begin_commit(&mut self, now: Now) -> Result<Timestamp, NoCommit> {
+    pub fn begin_commit(&mut self, now: Now) -> Result<Timestamp, NoCommit> {
         match self.stage {
             Stage::Open => Ok(self.next_completion(now)),
             Stage::Over(ended) => Err(NoCommit::Over(ended)),
@@ -327,20 +327,20 @@ impl End {
     }
 
     /// When an operation is completed that ends now: at no commit's time.
-    pub(crate) fn next_completion(&self, now: Now) -> Timestamp {
+    pub fn next_completion(&self, now: Now) -> Timestamp {
         let store = now.store();
         self.completed_at.map_or(store, |last| store.max(last.shifted(1)))
     }
 
     /// The record of a commit that is about to be sent; nothing where another one was before.
-    pub(crate) fn preview(&self, (completed_at, expires_at): (Timestamp, i64)) -> Option<Header> {
+    pub fn preview(&self, (completed_at, expires_at): (Timestamp, i64)) -> Option<Header> {
         let record = || self.header(State::Completed, Some(completed_at), expires_at);
         (!self.has_committed).then(record)
     }
 
     /// Sends the answer with its effect until `until`. `or`: what is left of the record where that is not
     /// heard of.
-    pub(crate) fn commit(
+    pub fn commit(
         &mut self,
         now: Now,
         (completed_at, expires_at): (Timestamp, i64),
@@ -359,7 +359,7 @@ impl End {
     }
 
     /// Stores the answer.
-    pub(crate) fn complete(
+    pub fn complete(
         &mut self,
         now: Now,
         (completed_at, expires_at): (Timestamp, i64),
@@ -381,7 +381,7 @@ impl End {
     }
 
     /// The handler has failed, or said that it has executed nothing.
-    pub(crate) fn leave(&mut self, now: Now, leaving: Leaving) -> Command {
+    pub fn leave(&mut self, now: Now, leaving: Leaving) -> Command {
         self.stage = Stage::Closed;
         let write = self.leaving(now, leaving);
         let until = self.tries_until(now);
@@ -410,7 +410,7 @@ impl End {
 
     /// The handler has returned: how its commits have ended it, if they have. One that its caller has not
     /// waited for is put beyond doubt first: the record is given up as `leaving`, unless it has landed.
-    pub(crate) fn close(&mut self, now: Now, leaving: Leaving) -> Option<Command> {
+    pub fn close(&mut self, now: Now, leaving: Leaving) -> Option<Command> {
         let interrupted = self.interrupted();
         if let Stage::Over(ended) = self.stage {
             return Some(Command::Stop(ended));
@@ -423,7 +423,7 @@ impl End {
     /// that nobody has heard of is looked for, and no more: it may land as long as nobody has taken the
     /// record, and to give that up would let the operation run again at once, whatever else its handler
     /// had done.
-    pub(crate) fn expire(&mut self, now: Now) -> Option<Command> {
+    pub fn expire(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
         match self.stage {
             Stage::Over(Ended::NothingWritten(_)) => return None,

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use super::record::Header;
 use super::write::{Form, Guard, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
-use crate::record::Owner;
+use crate::owner::OwnerId;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Knowledge {
-    me: Owner,
+pub struct Knowledge {
+    me: OwnerId,
     /// Every write of ours that the store could still execute, answered or not: a copy of an answered
     /// one may come late as well.
     may_land: Vec<Write>,
@@ -21,14 +21,14 @@ pub(crate) struct Knowledge {
 
 /// What the store has shown last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Seen {
+pub enum Seen {
     Nothing,
     Absent,
     Record(Header),
 }
 
 impl Seen {
-    pub(crate) const fn record(&self) -> Option<&Header> {
+    pub const fn record(&self) -> Option<&Header> {
         match self {
             Self::Record(record) => Some(record),
             Self::Nothing | Self::Absent => None,
@@ -39,12 +39,12 @@ impl Seen {
 /// Proof that no write of this call's can land any more. It borrows what it was found in, so it does
 /// not outlive the next write.
 #[derive(Debug)]
-pub(crate) struct Settled<'a>(PhantomData<&'a Knowledge>);
+pub struct Settled<'a>(PhantomData<&'a Knowledge>);
 
 /// Proof that no write of this call's can land any more that has an effect. It borrows as
 /// [`Settled`] does.
 #[derive(Debug)]
-pub(crate) struct NoEffect<'a>(PhantomData<&'a Knowledge>);
+pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 
 /// Whether a write may still land, by what was seen.
 enum Outlook {
@@ -55,35 +55,35 @@ enum Outlook {
 }
 
 impl Knowledge {
-    pub(crate) const fn new(me: Owner) -> Self {
+    pub const fn new(me: OwnerId) -> Self {
         Self { me, may_land: Vec::new(), seen: Seen::Nothing, has_lost_completion: false }
     }
 
-    pub(crate) const fn me(&self) -> &Owner {
+    pub const fn me(&self) -> &OwnerId {
         &self.me
     }
 
-    pub(crate) const fn seen(&self) -> &Seen {
+    pub const fn seen(&self) -> &Seen {
         &self.seen
     }
 
     /// The record seen last, where it is this call's own.
-    pub(crate) fn own(&self) -> Option<&Header> {
+    pub fn own(&self) -> Option<&Header> {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
     /// Whether our own pending record is what was seen last.
-    pub(crate) fn holds_key(&self) -> bool {
+    pub fn holds_key(&self) -> bool {
         self.seen.record().is_some_and(|record| record.is_pending_of(&self.me))
     }
 
     /// A write is about to be sent.
-    pub(crate) fn send(&mut self, write: &Write) {
+    pub fn send(&mut self, write: &Write) {
         self.may_land.push(write.clone());
     }
 
     /// What became of `write`, or of a read.
-    pub(crate) fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
+    pub fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
         if let Some(write) = write
             && (reply.is_in_doubt || reply.outcome == Outcome::Unknown)
         {
@@ -121,13 +121,13 @@ impl Knowledge {
     }
 
     /// The record is this, or was when the store said so.
-    pub(crate) fn see(&mut self, record: Option<Header>) {
+    pub fn see(&mut self, record: Option<Header>) {
         self.seen = record.map_or(Seen::Absent, Seen::Record);
         self.forget_what_cannot_land();
     }
 
     /// Nobody knows what becomes of it, or nobody waits for it.
-    pub(crate) fn lose(&mut self, write: &Write) {
+    pub fn lose(&mut self, write: &Write) {
         let takes_a_place = matches!(write.guard, Guard::Absent | Guard::Unchanged(_));
         let completes = write.record.is_completed() && takes_a_place;
         self.has_lost_completion |= write.form == Form::Transaction || completes;
@@ -135,13 +135,13 @@ impl Knowledge {
 
     /// The version that a lost completion asked for was there until it was put out of its way: it never
     /// landed.
-    pub(crate) const fn rule_out(&mut self) {
+    pub const fn rule_out(&mut self) {
         self.has_lost_completion = false;
     }
 
     /// Whether a completion of ours may have landed and another owner begun anew after it: what it has
     /// left is not seen then. Only under [`Completed::Execute`](crate::policy::Completed::Execute).
-    pub(crate) fn may_have_been_replaced(&self) -> bool {
+    pub fn may_have_been_replaced(&self) -> bool {
         let is_anothers = self.seen.record().is_some_and(|record| record.owner != self.me);
         self.has_lost_completion && is_anothers
     }
@@ -171,29 +171,29 @@ impl Knowledge {
     }
 
     /// The proof that nothing of ours is under way.
-    pub(crate) fn settled(&self) -> Option<Settled<'_>> {
+    pub fn settled(&self) -> Option<Settled<'_>> {
         self.may_land.is_empty().then_some(Settled(PhantomData))
     }
 
     /// The proof that nothing of ours is under way that has an effect: what completes the record.
-    pub(crate) fn no_effect(&self) -> Option<NoEffect<'_>> {
+    pub fn no_effect(&self) -> Option<NoEffect<'_>> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.may_land.iter().any(has_effect)).then_some(NoEffect(PhantomData))
     }
 
     /// Whether a transaction of ours may land.
-    pub(crate) fn may_transact(&self) -> bool {
+    pub fn may_transact(&self) -> bool {
         self.may_land.iter().any(|write| write.form == Form::Transaction)
     }
 
     /// Whether a write of ours is in the table, or may be, or may yet arrive there, that keeps others
     /// from the key.
-    pub(crate) fn may_hold_key(&self) -> bool {
+    pub fn may_hold_key(&self) -> bool {
         self.holds_key() || self.may_land.iter().any(|write| write.record.is_pending_of(&self.me))
     }
 }
 
-fn outlook(guard: &Guard, me: &Owner, seen: &Seen) -> Outlook {
+fn outlook(guard: &Guard, me: &OwnerId, seen: &Seen) -> Outlook {
     let (record, is_unseen) = (seen.record(), matches!(seen, Seen::Nothing));
     let is_held = record.is_some_and(|record| record.is_pending_of(me));
     let alive = |is_alive| if is_alive { Outlook::Alive } else { Outlook::Dead };

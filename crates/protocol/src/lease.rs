@@ -12,7 +12,7 @@ const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
 impl Lease {
     /// How long a lease is that is taken or renewed now, with so much left until the deadline. What its
     /// stamp may be short by and not be found so (`margin`) is added to an invocation's.
-    pub(crate) fn length(self, deadline_left: Option<Duration>, margin: Duration) -> Duration {
+    pub fn length(self, deadline_left: Option<Duration>, margin: Duration) -> Duration {
         match (self, deadline_left) {
             (Self::Invocation, Some(left)) => left + margin,
             (Self::Invocation, None) => DEFAULT_RENEWED,
@@ -21,7 +21,7 @@ impl Lease {
     }
 
     /// How much of its length may be over, or may not be known to be there, when it is granted.
-    pub(crate) fn may_lack(self, deadline: Option<End>, margin: Duration) -> Duration {
+    pub fn may_lack(self, deadline: Option<End>, margin: Duration) -> Duration {
         match (self, deadline) {
             (Self::Invocation, Some(_)) => margin,
             (Self::Invocation, None) => margin.max(DEFAULT_RENEWED / 3),
@@ -30,7 +30,7 @@ impl Lease {
     }
 
     /// How long a lease is that has to be renewed, if it has to.
-    pub(crate) fn renewed(self, deadline: Option<End>) -> Option<Duration> {
+    pub fn renewed(self, deadline: Option<End>) -> Option<Duration> {
         match (self, deadline) {
             (Self::Renewed(length), _) => Some(length),
             (Self::Invocation, None) => Some(DEFAULT_RENEWED),
@@ -41,15 +41,15 @@ impl Lease {
 
 /// How long a record is held that is stamped now, and how long it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeaseTerm {
-    pub(crate) lease_expires_at: Timestamp,
+pub struct LeaseTerm {
+    pub lease_expires_at: Timestamp,
     /// Epoch seconds.
-    pub(crate) expires_at: i64,
+    pub expires_at: i64,
 }
 
 impl LeaseTerm {
     /// The same term, with an end that is none of `others`.
-    pub(crate) fn unlike(mut self, others: &[Timestamp]) -> Self {
+    pub fn unlike(mut self, others: &[Timestamp]) -> Self {
         while others.contains(&self.lease_expires_at) {
             self = self.not_before(self.lease_expires_at.shifted(1));
         }
@@ -57,7 +57,7 @@ impl LeaseTerm {
     }
 
     /// So much longer, the retention after it included.
-    pub(crate) fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
+    pub fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
         let longer = lease_expires_at.since(self.lease_expires_at);
         let expires_at = Timestamp::from_millis(self.expires_at.saturating_mul(1000));
         self.expires_at = expires_at.plus(longer).seconds_up();
@@ -68,17 +68,17 @@ impl LeaseTerm {
 
 /// The time in which the holder of a lease may act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Window {
+pub struct Window {
     /// What the record says, in store time.
-    pub(crate) lease_expires_at: Timestamp,
+    pub lease_expires_at: Timestamp,
     /// By this machine's clocks; not after the lease, whatever the store's clock can show by then.
-    pub(crate) end: End,
+    pub end: End,
 }
 
 impl Window {
     /// What a response leaves that has shown a lease of `length`, of which `may_lack` may be over or
     /// unknown, and whose stamp can be wrong by `margin`.
-    pub(super) fn verified(
+    pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
         time: Option<StoreTime>,
@@ -100,7 +100,7 @@ impl Window {
 
     /// As a later response leaves it. Where the machine's clocks have come apart since, one of them may say
     /// too little from now on: its end is what the store's time leaves.
-    pub(super) fn heard(self, time: StoreTime) -> Self {
+    pub(crate) fn heard(self, time: StoreTime) -> Self {
         if !self.end.is_apart(time.received) {
             return self;
         }

@@ -9,12 +9,6 @@ use std::cell::Cell;
 
 /// One rule of the protocol, broken. See `docs/reliability.md` for what each leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "fault-injection", allow(missing_docs, reason = "the names say it"))]
-#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
-#[cfg_attr(
-    not(feature = "fault-injection"),
-    allow(dead_code, reason = "some stand in code that is not there then")
-)]
 pub enum Mutant {
     CreateUnfenced,
     CompleteUnfenced,
@@ -60,7 +54,7 @@ pub enum Mutant {
 }
 
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) const fn mutant(_: Mutant) -> bool {
+pub const fn mutant(_: Mutant) -> bool {
     false
 }
 
@@ -76,6 +70,6 @@ pub fn set_mutants(mutants: &'static [Mutant]) {
 }
 
 #[cfg(feature = "fault-injection")]
-pub(crate) fn mutant(mutant: Mutant) -> bool {
+pub fn mutant(mutant: Mutant) -> bool {
     MUTANTS.get().contains(&mutant)
 }

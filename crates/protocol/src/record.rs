@@ -2,29 +2,29 @@
 
 use super::time::Timestamp;
 use crate::mutant::{Mutant, mutant};
-use crate::record::Owner;
+use crate::owner::OwnerId;
 
 /// A record without what it carries: its answer and the results of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Header {
-    pub(crate) owner: Owner,
-    pub(crate) state: State,
-    pub(crate) attempt: u32,
+pub struct Header {
+    pub owner: OwnerId,
+    pub state: State,
+    pub attempt: u32,
     /// How many of the attempts were released, or given back with nothing executed.
-    pub(crate) released_attempts: u32,
-    pub(crate) created_at: Timestamp,
+    pub released_attempts: u32,
+    pub created_at: Timestamp,
     /// Of a finished one. No two completions of one owner have the same.
-    pub(crate) completed_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
     /// Epoch seconds.
-    pub(crate) expires_at: i64,
+    pub expires_at: i64,
     /// How many steps are stored, where the attribute is there.
-    pub(crate) steps: Option<usize>,
+    pub steps: Option<usize>,
     /// Whether it is of the request that this call makes.
-    pub(crate) is_same_request: bool,
+    pub is_same_request: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub enum State {
     Pending {
         lease_expires_at: Timestamp,
     },
@@ -37,7 +37,7 @@ pub(crate) enum State {
 
 /// The state's name in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Status {
+pub enum Status {
     Pending,
     Completed,
     Failed,
@@ -45,7 +45,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Completed => "COMPLETED",
@@ -56,7 +56,7 @@ impl Status {
 }
 
 impl State {
-    pub(crate) const fn status(self) -> Status {
+    pub const fn status(self) -> Status {
         match self {
             Self::Pending { .. } => Status::Pending,
             Self::Completed => Status::Completed,
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    pub(crate) const fn lease_expires_at(self) -> Option<Timestamp> {
+    pub const fn lease_expires_at(self) -> Option<Timestamp> {
         match self {
             Self::Pending { lease_expires_at } => Some(lease_expires_at),
             Self::Completed | Self::Failed | Self::Released => None,
@@ -79,18 +79,18 @@ impl State {
 /// overwrite either. A step that an owner stores after its lease changes none of the three, and a
 /// taker that does not know of it would run it again: steps only get more, so their number tells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Version {
-    pub(crate) owner: Owner,
-    pub(crate) status: Status,
-    pub(crate) lease_expires_at: Option<Timestamp>,
-    pub(crate) steps: Option<usize>,
+pub struct Version {
+    pub owner: OwnerId,
+    pub status: Status,
+    pub lease_expires_at: Option<Timestamp>,
+    pub steps: Option<usize>,
 }
 
 impl Header {
     /// A record that its owner writes without steps: with its attempt and those of them that were released,
     /// and when it was created, completed, and expires.
-    pub(super) fn of(
-        owner: &Owner,
+    pub(crate) fn of(
+        owner: &OwnerId,
         state: State,
         (attempt, released_attempts): (u32, u32),
         (created_at, completed_at, expires_at): (Timestamp, Option<Timestamp>, i64),
@@ -108,7 +108,7 @@ impl Header {
         }
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub fn version(&self) -> Version {
         Version {
             owner: self.owner.clone(),
             status: self.state.status(),
@@ -117,17 +117,17 @@ impl Header {
         }
     }
 
-    pub(crate) fn is_pending_of(&self, owner: &Owner) -> bool {
+    pub fn is_pending_of(&self, owner: &OwnerId) -> bool {
         self.owner == *owner && matches!(self.state, State::Pending { .. })
     }
 
-    pub(crate) fn is_completed(&self) -> bool {
+    pub fn is_completed(&self) -> bool {
         self.state == State::Completed
     }
 
     /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
     /// only once its lease is over as well.
-    pub(crate) const fn is_past_retention(&self, now: Timestamp) -> bool {
+    pub const fn is_past_retention(&self, now: Timestamp) -> bool {
         now.millis() > self.expires_at.saturating_mul(1000)
     }
 }
@@ -135,11 +135,11 @@ impl Header {
 /// A record that was taken, as it was found: what there was before stays counted. What is abandoned again
 /// gets an owner that nobody is, so that no late write of the one that gives it back changes it. `None`
 /// where it is left in nobody's hands: there was nothing that is to stay.
-pub(super) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<Header> {
+pub(crate) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<Header> {
     let taken = taken.filter(|_| !mutant(Mutant::ForgetWhatWasTaken))?;
     match taken.state {
         State::Pending { .. } => Some(Header {
-            owner: given_back.owner.nobody(),
+            owner: given_back.owner.alternate(),
             state: taken.state,
             completed_at: None,
             ..given_back.clone()

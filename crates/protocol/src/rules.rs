@@ -8,69 +8,69 @@ use crate::mutant::{Mutant, mutant};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 
 /// What must be left of a deadline for an answer to get out.
-pub(crate) const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
+pub const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 
 /// What even a request gets for which no time is left: long enough for an answer to come.
-pub(crate) const MIN_LIMIT: Duration = Duration::from_millis(100);
+pub const MIN_LIMIT: Duration = Duration::from_millis(100);
 
 /// To how much a `Date` is exact.
-pub(crate) const DATE_RESOLUTION: Duration = Duration::from_secs(1);
+pub const DATE_RESOLUTION: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rules {
-    pub(crate) completed: Completed,
-    pub(crate) failure: Failure,
-    pub(crate) takeover: Takeover,
+pub struct Rules {
+    pub completed: Completed,
+    pub failure: Failure,
+    pub takeover: Takeover,
     /// Whether a hook judges an abandoned operation, in the place of `takeover`.
-    pub(crate) reconciles: bool,
-    pub(crate) lease: Lease,
-    pub(crate) in_progress: InProgress,
-    pub(crate) outage: Outage,
-    pub(crate) retention: Duration,
-    pub(crate) completion_timeout: Duration,
+    pub reconciles: bool,
+    pub lease: Lease,
+    pub in_progress: InProgress,
+    pub outage: Outage,
+    pub retention: Duration,
+    pub completion_timeout: Duration,
     /// When the caller's time is over.
-    pub(crate) deadline: Option<End>,
+    pub deadline: Option<End>,
     /// Whether records are left alone: what is sent, is sent without them.
-    pub(crate) is_disabled: bool,
+    pub is_disabled: bool,
     /// What a `Date` may be wrong by.
-    pub(crate) tolerance: Duration,
+    pub tolerance: Duration,
     /// How long an acquisition may take, all that it sends together.
-    pub(crate) request_timeout: Duration,
+    pub request_timeout: Duration,
 }
 
 /// The deadline is over: nothing may be written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLate;
+pub struct TooLate;
 
 impl Rules {
     /// Whether the record of a completed operation may be another's by now.
-    pub(crate) fn replaces_completed(&self) -> bool {
+    pub fn replaces_completed(&self) -> bool {
         self.completed == Completed::Execute
     }
 
     /// By when a round trip must be over, so that the answer gets out before the deadline.
-    pub(crate) fn answer_by(&self) -> Option<End> {
+    pub fn answer_by(&self) -> Option<End> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
     /// `until`, or when the answer has to get out where that is sooner.
-    pub(crate) fn before_answer(&self, until: End) -> End {
+    pub fn before_answer(&self, until: End) -> End {
         self.answer_by().map_or(until, |answer_by| until.or(answer_by))
     }
 
     /// How long a request may last, so that the answer gets out before the deadline.
-    pub(crate) fn time_until_answer(&self, now: Now) -> Duration {
+    pub fn time_until_answer(&self, now: Now) -> Duration {
         self.answer_by().map_or(Duration::MAX, |until| now.left(until).max(MIN_LIMIT))
     }
 
     /// How long a call that began at `started` still waits for an operation that another owner runs.
-    pub(crate) fn wait_left(&self, now: Now, started: Uptime) -> Duration {
+    pub fn wait_left(&self, now: Now, started: Uptime) -> Duration {
         let InProgress::Wait { timeout } = self.in_progress else { return Duration::ZERO };
         now.left(self.before_answer(End::lasting_from(started, timeout)))
     }
 
     /// How long an owner that starts now may hold the record.
-    pub(crate) fn term(&self, now: Now) -> Result<LeaseTerm, TooLate> {
+    pub fn term(&self, now: Now) -> Result<LeaseTerm, TooLate> {
         let left = self.deadline.map(|deadline| now.left(deadline));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(TooLate);
@@ -79,7 +79,7 @@ impl Rules {
     }
 
     /// What a lease is renewed to: an invocation's is not, so that no deadline bounds it.
-    pub(crate) fn renewed_term(&self, now: Now) -> LeaseTerm {
+    pub fn renewed_term(&self, now: Now) -> LeaseTerm {
         self.term_of(now, self.lease.length(None, self.lease_margin()))
     }
 
@@ -99,7 +99,7 @@ impl Rules {
 
     /// The window that a response leaves which has shown the lease in our hands. Nothing where it was
     /// stamped wrong, or is over for more than a third: then it has to be stamped anew.
-    pub(crate) fn window(
+    pub fn window(
         &self,
         now: Now,
         lease_expires_at: Timestamp,
@@ -109,7 +109,7 @@ impl Rules {
     }
 
     /// As [`window`](Self::window), of a lease that was renewed.
-    pub(crate) fn renewed_window(
+    pub fn renewed_window(
         &self,
         now: Now,
         lease_expires_at: Timestamp,

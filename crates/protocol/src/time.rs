@@ -15,21 +15,21 @@ use crate::mutant::{Mutant, mutant};
 
 /// Milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Timestamp(i64);
+pub struct Timestamp(i64);
 
 impl Timestamp {
-    pub(crate) const fn from_millis(millis: i64) -> Self {
+    pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
 
-    pub(crate) fn from_system(time: SystemTime) -> Self {
+    pub fn from_system(time: SystemTime) -> Self {
         match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(after) => Self(millis(after)),
             Err(before) => Self(-millis(before.duration())),
         }
     }
 
-    pub(crate) fn to_system(self) -> SystemTime {
+    pub fn to_system(self) -> SystemTime {
         let distance = Duration::from_millis(self.0.unsigned_abs());
         let epoch = SystemTime::UNIX_EPOCH;
         let time =
@@ -38,53 +38,53 @@ impl Timestamp {
         time.unwrap_or(epoch)
     }
 
-    pub(crate) const fn millis(self) -> i64 {
+    pub const fn millis(self) -> i64 {
         self.0
     }
 
     /// Whole seconds, rounded up: a TTL attribute must never lie before the instant it stands for.
-    pub(crate) const fn seconds_up(self) -> i64 {
+    pub const fn seconds_up(self) -> i64 {
         self.0.div_euclid(1000) + (self.0.rem_euclid(1000) != 0) as i64
     }
 
-    pub(crate) fn plus(self, duration: Duration) -> Self {
+    pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(millis(duration)))
     }
 
-    pub(crate) fn minus(self, duration: Duration) -> Self {
+    pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
 
-    pub(crate) fn shifted(self, millis: i64) -> Self {
+    pub fn shifted(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
     /// The time from `earlier` to `self`; zero if it is the other way round.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).try_into().unwrap_or(0))
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> i64 {
+pub fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// What the monotonic clock shows: milliseconds since some moment before this process's first call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Uptime(pub(crate) i64);
+pub struct Uptime(pub i64);
 
 impl Uptime {
     /// The time from `earlier` to `self`; zero if it is the other way round.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         Timestamp(self.0).since(Timestamp(earlier.0))
     }
 }
 
 /// What this machine's two clocks show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Local {
-    pub(crate) wall: Timestamp,
-    pub(crate) uptime: Uptime,
+pub struct Local {
+    pub wall: Timestamp,
+    pub uptime: Uptime,
 }
 
 impl Local {
@@ -100,7 +100,7 @@ impl Local {
     }
 
     /// So much later.
-    pub(crate) fn plus(self, duration: Duration) -> End {
+    pub fn plus(self, duration: Duration) -> End {
         let uptime = self.uptime.0.saturating_add(millis(duration));
         End { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
     }
@@ -108,36 +108,36 @@ impl Local {
 
 /// An instant by both of this machine's clocks: it is there as soon as one of them says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct End {
-    pub(crate) wall: Timestamp,
-    pub(crate) uptime: Uptime,
+pub struct End {
+    pub wall: Timestamp,
+    pub uptime: Uptime,
 }
 
 impl End {
     /// Whichever is first, by each clock.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
     }
 
     /// So much earlier.
-    pub(crate) fn minus(self, duration: Duration) -> Self {
+    pub fn minus(self, duration: Duration) -> Self {
         let uptime = self.uptime.0.saturating_sub(millis(duration));
         Self { wall: self.wall.minus(duration), uptime: Uptime(uptime) }
     }
 
-    pub(crate) fn lasting_from(start: Uptime, length: Duration) -> Self {
+    pub fn lasting_from(start: Uptime, length: Duration) -> Self {
         let uptime = Uptime(start.0.saturating_add(millis(length)));
         Self { wall: Timestamp(i64::MAX), uptime }
     }
 
     /// Whether the two clocks have come apart since it was set.
-    pub(crate) fn is_apart(self, now: Local) -> bool {
+    pub fn is_apart(self, now: Local) -> bool {
         let set = Local { wall: self.wall, uptime: self.uptime };
         are_apart(set, now)
     }
 
     /// How long it is from `now` to there; zero once one of the clocks is there.
-    pub(crate) fn left(self, now: Local) -> Duration {
+    pub fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
         let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
         if mutant(Mutant::TrustTheWallClock) && self.wall.0 != i64::MAX {
@@ -152,29 +152,29 @@ impl End {
 
 /// What one response told about the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StoreTime {
+pub struct StoreTime {
     /// The response's `Date`: the store's clock read this, cut to the whole second, at some instant
     /// between `sent` and `received`.
-    pub(crate) date: Timestamp,
+    pub date: Timestamp,
     /// When the request left.
-    pub(crate) sent: Local,
+    pub sent: Local,
     /// When the response was there.
-    pub(crate) received: Local,
+    pub received: Local,
 }
 
 impl StoreTime {
     /// The most that the store's clock can have shown when the response was there.
-    pub(crate) fn latest(self) -> Timestamp {
+    pub fn latest(self) -> Timestamp {
         self.date.shifted(999).plus(self.elapsed())
     }
 
     /// The longest that the round trip can have lasted.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub fn elapsed(self) -> Duration {
         self.received.longest_since(self.sent)
     }
 
     /// The least and the most that the store's clock can be ahead of the wall clock, in ms.
-    pub(crate) fn bounds(self) -> (i64, i64) {
+    pub fn bounds(self) -> (i64, i64) {
         let ahead = |store: Timestamp| store.0.saturating_sub(self.received.wall.0);
         (ahead(self.date), ahead(self.latest()))
     }
@@ -190,34 +190,34 @@ fn are_apart(before: Local, now: Local) -> bool {
 
 /// What the responses so far have told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Learned {
+pub struct Learned {
     /// How far the store's clock is ahead of the wall clock, in ms.
-    pub(crate) offset: i64,
+    pub offset: i64,
     /// Of the last response.
-    pub(crate) date: Timestamp,
-    pub(crate) received: Local,
+    pub date: Timestamp,
+    pub received: Local,
 }
 
 impl Learned {
     /// The offset, as long as the two clocks have gone on together since the last response. Where they
     /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
-    pub(crate) fn offset(self, now: Local) -> i64 {
+    pub fn offset(self, now: Local) -> i64 {
         if are_apart(self.received, now) { 0 } else { self.offset }
     }
 }
 
 /// What the clocks tell at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Now {
-    pub(crate) local: Local,
+pub struct Now {
+    pub local: Local,
     /// Nothing before the first response.
-    pub(crate) learned: Option<Learned>,
+    pub learned: Option<Learned>,
 }
 
 impl Now {
     /// Store time, as well as it is known here; never before a `Date` and the time since, however the
     /// wall clock was set.
-    pub(crate) fn store(self) -> Timestamp {
+    pub fn store(self) -> Timestamp {
         let Some(learned) = self.learned else { return self.local.wall };
         let least = learned.date.plus(self.local.uptime.since(learned.received.uptime));
         self.local.wall.shifted(learned.offset(self.local)).max(least)
@@ -225,7 +225,7 @@ impl Now {
 
     /// The time by which to judge a record that a response brought: never later than the store's
     /// own at that instant. Without a `Date`, the local clock less the tolerance.
-    pub(crate) fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
+    pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
             Some(_) if mutant(Mutant::TakersClock) => self.local.wall,
             Some(time) => time.date,
@@ -234,17 +234,17 @@ impl Now {
     }
 
     /// How long it is until then; zero once one of the clocks is there.
-    pub(crate) fn left(self, end: End) -> Duration {
+    pub fn left(self, end: End) -> Duration {
         end.left(self.local)
     }
 
-    pub(crate) fn is_over(self, end: End) -> bool {
+    pub fn is_over(self, end: End) -> bool {
         self.left(end).is_zero()
     }
 
     /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
     /// set meanwhile.
-    pub(crate) fn lasting(self, length: Duration) -> End {
+    pub fn lasting(self, length: Duration) -> End {
         End::lasting_from(self.local.uptime, length)
     }
 }
@@ -252,7 +252,7 @@ impl Now {
 impl Learned {
     /// Moves the offset as little as the response asks for: the bounds of many responses close in
     /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
-    pub(crate) fn observe(before: Option<Self>, time: StoreTime) -> Self {
+    pub fn observe(before: Option<Self>, time: StoreTime) -> Self {
         let StoreTime { date, received, .. } = time;
         let (least, most) = time.bounds();
         let offset = before.map_or(0, |learned| learned.offset(received)).clamp(least, most);
@@ -262,18 +262,18 @@ impl Learned {
 
 /// Waiting times between tries: each is drawn from the upper half of a bound that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     bound: Duration,
     max: Duration,
 }
 
 impl Backoff {
-    pub(crate) const fn new(first: Duration, max: Duration) -> Self {
+    pub const fn new(first: Duration, max: Duration) -> Self {
         Self { bound: first, max }
     }
 
     /// The bound of the next wait.
-    pub(crate) fn next(&mut self) -> Duration {
+    pub fn next(&mut self) -> Duration {
         let bound = self.bound;
         self.bound = (self.bound * 2).min(self.max);
         bound

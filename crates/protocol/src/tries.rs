@@ -7,39 +7,39 @@ use super::time::{Backoff, End, Now};
 
 /// Tries of one write, up to a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Tries {
-    pub(crate) until: End,
+pub struct Tries {
+    pub until: End,
     pauses: Backoff,
 }
 
 impl Tries {
     /// Of a write that must get through.
-    pub(crate) const fn until(until: End) -> Self {
+    pub const fn until(until: End) -> Self {
         Self::with_pauses_up_to(Duration::from_secs(2), until)
     }
 
-    pub(super) const fn with_pauses_up_to(longest: Duration, until: End) -> Self {
+    pub(crate) const fn with_pauses_up_to(longest: Duration, until: End) -> Self {
         Self { until, pauses: Backoff::new(Duration::from_millis(50), longest) }
     }
 
     /// How long a try that begins now may last.
-    pub(crate) fn limit(&self, now: Now) -> Duration {
+    pub fn limit(&self, now: Now) -> Duration {
         now.left(self.until).max(MIN_LIMIT)
     }
 
     /// The bound of the pause before the next try; none when there is no time for one.
-    pub(crate) fn pause(&mut self, now: Now) -> Option<Duration> {
+    pub fn pause(&mut self, now: Now) -> Option<Duration> {
         self.pause_before(now, self.until)
     }
 
     /// As [`pause`](Self::pause), for a try that has until `end`.
-    pub(super) fn pause_before(&mut self, now: Now, end: End) -> Option<Duration> {
+    pub(crate) fn pause_before(&mut self, now: Now, end: End) -> Option<Duration> {
         let bound = self.next_pause();
         (bound < now.left(end)).then_some(bound)
     }
 
     /// The bound of the next pause, whatever time is left.
-    pub(super) fn next_pause(&mut self) -> Duration {
+    pub(crate) fn next_pause(&mut self) -> Duration {
         self.pauses.next()
     }
 }

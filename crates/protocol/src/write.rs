@@ -1,23 +1,24 @@
 //! A conditional write of a record as a plain value, and what the store says of it.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::record::{Header, State, Version};
 use super::time::{Now, StoreTime, Timestamp};
 use crate::mutant::{Mutant, mutant};
-use crate::record::Owner;
+use crate::owner::OwnerId;
 
 /// One conditional write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Write {
-    pub(crate) form: Form,
-    pub(crate) guard: Guard,
+pub struct Write {
+    pub form: Form,
+    pub guard: Guard,
     /// The record after it.
-    pub(crate) record: Header,
+    pub record: Header,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Form {
+pub enum Form {
     /// The whole record.
     Put,
     /// What the protocol changes of a record: its steps, its fingerprint, `created_at`, and attributes of
@@ -33,7 +34,7 @@ pub(crate) enum Form {
 
 /// What the record must be for the write to land. `:me` is who writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Guard {
+pub enum Guard {
     /// There is none.
     Absent,
     /// Exactly what was seen.
@@ -62,17 +63,17 @@ pub(crate) enum Guard {
 impl Guard {
     /// The guard, but where a mutant does without it.
     #[cfg(feature = "fault-injection")]
-    pub(crate) fn unless(self, mutants: Mutant) -> Self {
+    pub fn unless(self, mutants: Mutant) -> Self {
         if mutant(mutants) { Self::Unfenced } else { self }
     }
 
     #[cfg(not(feature = "fault-injection"))]
-    pub(crate) const fn unless(self, _: Mutant) -> Self {
+    pub const fn unless(self, _: Mutant) -> Self {
         self
     }
 
     /// Whether a write of `me`'s lands on `record`.
-    pub(crate) fn holds(&self, me: &Owner, record: Option<&Header>) -> bool {
+    pub fn holds(&self, me: &OwnerId, record: Option<&Header>) -> bool {
         let is_held = record.is_some_and(|record| record.is_pending_of(me));
         let lease = record.and_then(|record| record.state.lease_expires_at());
         let is_free = |attempt: u32| match record {
@@ -105,7 +106,7 @@ impl Guard {
     }
 }
 
-fn is_releasable(me: &Owner, record: Option<&Header>) -> bool {
+fn is_releasable(me: &OwnerId, record: Option<&Header>) -> bool {
     record.is_some_and(|record| {
         let is_own = record.owner == *me || mutant(Mutant::ReleaseUnfenced);
         let is_pending = record.state.lease_expires_at().is_some();
@@ -115,7 +116,7 @@ fn is_releasable(me: &Owner, record: Option<&Header>) -> bool {
 
 impl Version {
     /// Whether the record is in this state still.
-    pub(crate) fn is_of(&self, record: &Header) -> bool {
+    pub fn is_of(&self, record: &Header) -> bool {
         let steps = if mutant(Mutant::CompareNoSteps) { self.steps } else { record.steps };
         let lease_expires_at = record.state.lease_expires_at();
         self.owner == record.owner
@@ -128,7 +129,7 @@ impl Version {
 
 impl Write {
     /// The record that it leaves where it lands.
-    pub(crate) fn applied_to(&self, record: Option<&Header>) -> Header {
+    pub fn applied_to(&self, record: Option<&Header>) -> Header {
         match (self.form, record) {
             (Form::Put | Form::Transaction, _) | (_, None) => self.record.clone(),
             (Form::Update, Some(before)) => Header {
@@ -155,7 +156,7 @@ impl Write {
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
-pub(crate) enum Command<S> {
+pub enum Command<S> {
     Read {
         is_consistent: bool,
         limit: Duration,
@@ -173,7 +174,7 @@ pub(crate) enum Command<S> {
 }
 
 /// What sends and waits, without doing either.
-pub(crate) trait Machine {
+pub trait Machine {
     /// What it needs of others than the store and the time.
     type Stop;
 
@@ -184,17 +185,30 @@ pub(crate) trait Machine {
     fn woke(&mut self, now: Now) -> Command<Self::Stop>;
 }
 
+/// Shared with code that reads the machine between its steps.
+impl<M: Machine> Machine for &Mutex<M> {
+    type Stop = M::Stop;
+
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command<M::Stop> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).replied(now, reply)
+    }
+
+    fn woke(&mut self, now: Now) -> Command<M::Stop> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).woke(now)
+    }
+}
+
 /// What a request has come to, and the store's clock when it was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reply {
-    pub(crate) outcome: Outcome,
+pub struct Reply {
+    pub outcome: Outcome,
     /// An earlier try of the same request may have been executed, or may yet be.
-    pub(crate) is_in_doubt: bool,
-    pub(crate) time: Option<StoreTime>,
+    pub is_in_doubt: bool,
+    pub time: Option<StoreTime>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The write is in the table.
     Applied,
     /// Its condition did not hold; with the record it lost to, where the store sent it.
@@ -217,7 +231,7 @@ pub(crate) enum Outcome {
 
 /// Why something did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// The store is out of reach, or too busy: a later try may do better.
     Outage,
     /// Anything else: a later try will not.

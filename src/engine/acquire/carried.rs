@@ -13,13 +13,13 @@ use crate::engine::hook::Settlement;
 use crate::engine::parts::Written;
 use crate::error::Error;
 use crate::protocol::{State, Write};
-use crate::record::{self, Owner};
+use crate::record::{self, OwnerId};
 
 /// What a call's writes bring with them.
 pub(super) struct Carried<'a> {
     pub(super) core: &'a Core,
     pub(super) call: &'a Call,
-    pub(super) owner: Owner,
+    pub(super) owner: OwnerId,
     /// What a hook has said, in the form in which it is stored.
     pub(super) resolved: Option<Resolved>,
 }

@@ -20,7 +20,7 @@ use crate::engine::hook::Abandoned;
 use crate::error::{Error, ErrorKind};
 use crate::policy::Acquire as First;
 use crate::protocol::{self, Acquire, Command, Goal, MIN_LIMIT, Reason, State, Stop, Told, Window};
-use crate::record::{Owner, Record};
+use crate::record::{Record, random_owner};
 use crate::signals::{self, Ending};
 
 /// What an attempt to become the owner came to. Only the first variant may run the handler.
@@ -98,7 +98,7 @@ impl<'a> Acquirer<'a> {
         reconciles: bool,
     ) -> Result<Self, Error> {
         call.policy.validate(core.clock_tolerance)?;
-        let owner = Owner::random()?;
+        let owner = random_owner()?;
         let rules = call.rules(core, reconciles);
         let machine = Acquire::new(owner.clone(), Goal::Own, rules, core.table.clock.moment());
         let of = (&call.key, &call.fingerprint);

@@ -63,7 +63,7 @@ impl Contents for Committing<'_> {
 
     fn token(&mut self, _: &Write) -> String {
         let number = self.execution.inner.commits.tokens.load(Ordering::Relaxed);
-        token(self.execution.owner(), number)
+        token(self.execution.inner.claim.owner, number)
     }
 }
 

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::answer::{Unstorable, to_json};
 use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
+use crate::record::OwnerId;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
@@ -192,11 +193,12 @@ impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
 
 /// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. Only
 /// an economy: what keeps a transaction from being applied twice is the record's condition.
-fn token(owner: &str, number: u32) -> String {
+fn token(owner: OwnerId, number: u32) -> String {
     const MAX_BYTES: usize = 36;
     let number = number.to_string();
     let room = MAX_BYTES - 1 - number.len();
-    format!("{}-{number}", owner.get(..room).unwrap_or(owner))
+    let owner = owner.to_string();
+    format!("{}-{number}", owner.get(..room).unwrap_or(&owner))
 }
 
 #[cfg(test)]
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_token_fits_and_differs_by_its_number() {
-        let owner = "0123456789abcdef0123456789abcdef";
+        let owner = OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         assert_eq!(token(owner, 1), format!("{owner}-1"));
         assert_eq!(token(owner, 999).len(), 36);
         assert_eq!(token(owner, 1000).len(), 36);

@@ -21,7 +21,7 @@ use crate::engine::parts::Written;
 use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::Fingerprint;
 use crate::protocol::{Acquire, First, Form, Goal, Reason, State, Stop, Told, Write};
-use crate::record::{self, Claim, Item, Owner, Record};
+use crate::record::{self, Claim, Item, Record, random_owner};
 use crate::signals::Ending;
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
@@ -151,7 +151,7 @@ impl Contents for Carried<'_> {
             self.tokens += 1;
             self.sent = Some(write.clone());
         }
-        token(self.claim.owner.as_str(), self.tokens)
+        token(self.claim.owner, self.tokens)
     }
 }
 
@@ -162,7 +162,7 @@ impl<'a> Caller<'a> {
         goal: impl FnOnce(Timestamp) -> Goal,
     ) -> Result<Self, Error> {
         let now = core.table.clock.moment();
-        let (completed_at, owner) = (now.store(), Owner::random()?);
+        let (completed_at, owner) = (now.store(), random_owner()?);
         let claim = Claim {
             key: call.key.clone(),
             owner: owner.clone(),

@@ -14,7 +14,7 @@ use crate::engine::core::Core;
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
 use crate::protocol::{Form, Guard, Header, Write};
-use crate::record::{Item, Owner};
+use crate::record::{Item, random_owner};
 
 /// Asks by a transaction of the same items that never lands, because its record asks for an owner that
 /// there is not. Its word counts where the record is the one that the transaction will ask for;
@@ -31,8 +31,8 @@ pub(super) async fn preview(
     if core.table.is_disabled || !items.iter().any(items::has_condition) {
         return None;
     }
-    let nobody = Owner::random().ok()?;
-    let token = token(nobody.as_str(), 0);
+    let nobody = random_owner().ok()?;
+    let token = token(nobody, 0);
     let write = Write { form: Form::Transaction, guard: Guard::Held, record: record.clone() };
     let response = Some(AttributeValue::Null(true));
     let with = (items, token.as_str());

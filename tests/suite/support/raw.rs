@@ -12,6 +12,9 @@ pub(crate) type Item = HashMap<String, AttributeValue>;
 /// The owner of the records planted here.
 pub(crate) const SOMEBODY: &str = "00000000000000000000000000000000";
 
+/// An owner that is not [`SOMEBODY`].
+pub(crate) const ANOTHER: &str = "11111111111111111111111111111111";
+
 pub(crate) fn s(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
 }

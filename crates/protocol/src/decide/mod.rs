@@ -8,13 +8,13 @@ use super::record::{Header, State};
 use super::rules::Rules;
 use super::time::Timestamp;
 use crate::mutant::{Mutant, mutant};
+use crate::owner::OwnerId;
 use crate::policy::{Completed, Failure, Takeover};
-use crate::record::Owner;
 
 /// What the record asks for. All of it is about the record as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Decision {
+pub enum Decision {
     /// Our own write has happened, whatever became of its response.
     Acquired { lease_expires_at: Timestamp },
     /// A call that has run nothing has finished it: with a hook's resolution, or with a transaction.
@@ -41,12 +41,7 @@ pub(crate) enum Decision {
 }
 
 /// Decides by the record and by `now`, the store's time on the response that brought it.
-pub(crate) fn decide(
-    record: Option<&Header>,
-    me: &Owner,
-    now: Timestamp,
-    rules: &Rules,
-) -> Decision {
+pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rules) -> Decision {
     let Some(record) = record else { return Decision::Create };
     let is_own = record.owner == *me && !mutant(Mutant::ForgetOwnOwner);
     let lease_left = match record.state {
@@ -101,5 +96,5 @@ pub(crate) fn decide(
     }
 }
 
-#[cfg(all(test, not(feature = "search")))]
+#[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 use super::*;
-use crate::policy::Policy;
-use crate::protocol::{Rules, Status};
+use crate::policy::{InProgress, Lease, Outage};
+use crate::record::Status;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LATER: Timestamp = Timestamp::from_millis(1_000_001);
 const EARLIER: Timestamp = Timestamp::from_millis(999_999);
 
-fn owner(name: &str) -> Owner {
-    Owner::named(name)
+fn owner(name: &str) -> OwnerId {
+    OwnerId(name.bytes().fold(0, |id, byte| id << 8 | u128::from(byte)))
 }
 
 /// A record of owner `theirs`, second attempt, retained for long.
@@ -29,26 +29,39 @@ fn pending(lease_expires_at: Timestamp) -> Header {
     record(State::Pending { lease_expires_at })
 }
 
-fn rules(policy: &Policy, reconciles: bool) -> Rules {
-    policy.rules(None, (reconciles, false), (Duration::from_secs(1), Duration::from_secs(5)))
-}
+/// The rules of the default policy.
+const DEFAULT: Rules = Rules {
+    completed: Completed::Replay,
+    failure: Failure::Release,
+    takeover: Takeover::Execute,
+    reconciles: false,
+    lease: Lease::Invocation,
+    in_progress: InProgress::Reject,
+    outage: Outage::Closed,
+    retention: Duration::from_secs(24 * 3600),
+    completion_timeout: Duration::from_secs(10),
+    deadline: None,
+    is_disabled: false,
+    tolerance: Duration::from_secs(1),
+    request_timeout: Duration::from_secs(5),
+};
 
-fn decided(record: &Header, policy: &Policy) -> Decision {
-    decide(Some(record), &owner("mine"), NOW, &rules(policy, false))
+fn decided(record: &Header, rules: &Rules) -> Decision {
+    decide(Some(record), &owner("mine"), NOW, rules)
 }
 
 fn by_default(record: &Header) -> Decision {
-    decided(record, &Policy::default())
+    decided(record, &DEFAULT)
 }
 
 /// As [`decided`], with a hook that is there to be asked.
-fn with_hook(record: &Header, policy: &Policy) -> Decision {
-    decide(Some(record), &owner("mine"), NOW, &rules(policy, true))
+fn with_hook(record: &Header, rules: &Rules) -> Decision {
+    decide(Some(record), &owner("mine"), NOW, &Rules { reconciles: true, ..*rules })
 }
 
 #[test]
 fn no_record_is_created() {
-    let decision = decide(None, &owner("mine"), NOW, &rules(&Policy::default(), false));
+    let decision = decide(None, &owner("mine"), NOW, &DEFAULT);
     assert_eq!(decision, Decision::Create);
 }
 
@@ -94,19 +107,19 @@ fn another_payload_is_a_mismatch_in_every_state() {
 fn completed_replays_or_runs_again() {
     let completed = record(State::Completed);
     assert_eq!(by_default(&completed), Decision::Replay);
-    let policy = Policy::default().completed(Completed::Execute);
-    assert_eq!(decided(&completed, &policy), Decision::TakeOver);
+    let rules = Rules { completed: Completed::Execute, ..DEFAULT };
+    assert_eq!(decided(&completed, &rules), Decision::TakeOver);
     // What says no to a repeat under `Replay` says no here too.
-    assert!(matches!(decided(&pending(LATER), &policy), Decision::InProgress { .. }));
+    assert!(matches!(decided(&pending(LATER), &rules), Decision::InProgress { .. }));
     let other = Header { is_same_request: false, ..completed };
-    assert_eq!(decided(&other, &policy), Decision::Mismatch);
+    assert_eq!(decided(&other, &rules), Decision::Mismatch);
 }
 
 #[test]
 fn a_run_whose_owner_died_is_one_of_those_allowed() {
     for (max_attempts, expected) in [(2, Decision::ReplayFailure), (3, Decision::TakeOver)] {
-        let policy = Policy::default().failure(Failure::Retain { max_attempts });
-        assert_eq!(decided(&pending(EARLIER), &policy), expected);
+        let rules = Rules { failure: Failure::Retain { max_attempts }, ..DEFAULT };
+        assert_eq!(decided(&pending(EARLIER), &rules), expected);
     }
 }
 
@@ -121,18 +134,18 @@ fn a_live_lease_is_in_progress_to_its_last_millisecond() {
 #[test]
 fn an_expired_lease_is_taken_over_unless_that_is_refused() {
     assert_eq!(by_default(&pending(EARLIER)), Decision::TakeOver);
-    let policy = Policy::default().takeover(Takeover::Reject);
-    assert_eq!(decided(&pending(EARLIER), &policy), Decision::Abandoned);
+    let rules = Rules { takeover: Takeover::Reject, ..DEFAULT };
+    assert_eq!(decided(&pending(EARLIER), &rules), Decision::Abandoned);
 }
 
 #[test]
 fn a_kept_failure_runs_again_until_its_attempts_are_used() {
     for (max_attempts, again) in [(1, false), (2, false), (3, true)] {
-        let policy = Policy::default().failure(Failure::Retain { max_attempts });
+        let rules = Rules { failure: Failure::Retain { max_attempts }, ..DEFAULT };
         let expected = if again { Decision::TakeOver } else { Decision::ReplayFailure };
-        assert_eq!(decided(&record(State::Failed), &policy), expected, "{max_attempts}");
+        assert_eq!(decided(&record(State::Failed), &rules), expected, "{max_attempts}");
     }
-    let replays = Policy::default().failure(Failure::Replay);
+    let replays = Rules { failure: Failure::Replay, ..DEFAULT };
     assert_eq!(decided(&record(State::Failed), &replays), Decision::ReplayFailure);
 }
 
@@ -148,10 +161,10 @@ fn a_released_record_is_replaced_whoever_comes_with_whatever_request() {
 #[test]
 fn released_attempts_do_not_count_for_the_limit() {
     for (max_attempts, expected) in [(1, Decision::ReplayFailure), (2, Decision::TakeOver)] {
-        let policy = Policy::default().failure(Failure::Retain { max_attempts });
+        let rules = Rules { failure: Failure::Retain { max_attempts }, ..DEFAULT };
         for found in [record(State::Failed), pending(EARLIER)] {
             let found = Header { released_attempts: 1, ..found };
-            assert_eq!(decided(&found, &policy), expected);
+            assert_eq!(decided(&found, &rules), expected);
         }
     }
 }
@@ -159,28 +172,28 @@ fn released_attempts_do_not_count_for_the_limit() {
 #[test]
 fn a_hook_judges_an_abandoned_operation_whatever_the_policy_of_takeover() {
     for takeover in [Takeover::Execute, Takeover::Reject] {
-        let policy = Policy::default().takeover(takeover);
-        assert_eq!(with_hook(&pending(EARLIER), &policy), Decision::Reconcile);
+        let rules = Rules { takeover, ..DEFAULT };
+        assert_eq!(with_hook(&pending(EARLIER), &rules), Decision::Reconcile);
     }
 }
 
 #[test]
 fn a_hook_is_asked_about_nothing_else() {
-    let policy = Policy::default();
+    let rules = DEFAULT;
     let gone = Header { expires_at: 1, ..pending(EARLIER) };
     let another = Header { is_same_request: false, ..pending(EARLIER) };
-    assert_eq!(with_hook(&gone, &policy), Decision::Replace { attempts: 0 });
-    assert_eq!(with_hook(&record(State::Released), &policy), Decision::Replace { attempts: 2 });
-    assert_eq!(with_hook(&another, &policy), Decision::Mismatch);
-    assert!(matches!(with_hook(&pending(LATER), &policy), Decision::InProgress { .. }));
-    assert_eq!(with_hook(&record(State::Completed), &policy), Decision::Replay);
-    assert_eq!(with_hook(&record(State::Failed), &policy), Decision::TakeOver);
+    assert_eq!(with_hook(&gone, &rules), Decision::Replace { attempts: 0 });
+    assert_eq!(with_hook(&record(State::Released), &rules), Decision::Replace { attempts: 2 });
+    assert_eq!(with_hook(&another, &rules), Decision::Mismatch);
+    assert!(matches!(with_hook(&pending(LATER), &rules), Decision::InProgress { .. }));
+    assert_eq!(with_hook(&record(State::Completed), &rules), Decision::Replay);
+    assert_eq!(with_hook(&record(State::Failed), &rules), Decision::TakeOver);
 }
 
 #[test]
 fn ones_own_finished_record_is_what_this_call_wrote() {
     for state in [State::Completed, State::Failed] {
         let own = Header { owner: owner("mine"), ..record(state) };
-        assert_eq!(with_hook(&own, &Policy::default()), Decision::Finished);
+        assert_eq!(with_hook(&own, &DEFAULT), Decision::Finished);
     }
 }

@@ -1,0 +1,36 @@
+//! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency): what a call
+//! knows, what it sends next and what it returns. Nothing here waits, sends requests, reads a clock or
+//! generates random numbers; the library does that and passes in the results.
+//!
+//! Two machines share one [`Knowledge`]: [`Acquire`] obtains a key, and [`End`] ends an execution. The
+//! project's search explores every state that they can reach.
+//!
+//! This crate is not an interface for users, and makes no promise of stability.
+#![allow(missing_docs, reason = "not an interface for users")]
+
+mod acquire;
+mod decide;
+mod end;
+mod knowledge;
+mod lease;
+pub mod mutant;
+mod owner;
+pub mod policy;
+mod record;
+mod rules;
+pub mod time;
+mod tries;
+mod write;
+
+pub use self::acquire::{
+    Acquire, First, Goal, Granted, NothingHappened, Reason, Resolution, Stop, Told, released_until,
+};
+pub use self::decide::{Decision, decide};
+pub use self::end::{End, Ended, Leaving, NoCommit, Renewal};
+pub use self::knowledge::Knowledge;
+pub use self::lease::{LeaseTerm, Window};
+pub use self::owner::OwnerId;
+pub use self::record::{Header, State, Status, Version};
+pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
+pub use self::tries::Tries;
+pub use self::write::{Cause, Command, Form, Guard, Machine, Outcome, Reply, Write};
