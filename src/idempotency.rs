@@ -462,10 +462,10 @@ impl Builder {
             clock: Clock::new(source, self.clock_shift),
             request_timeout: self.request_timeout,
             capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
-            is_disabled: self.disabled,
         };
         let core = Core {
             table,
+            is_disabled: self.disabled,
             policy: self.policy,
             clock_tolerance: self.clock_tolerance,
             log: self.log,

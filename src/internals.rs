@@ -155,7 +155,7 @@ impl Calls {
     pub fn is_replayed(&self, item: Item) -> Result<bool, Error> {
         let record = Record::decode(&self.schema, item)?;
         let header = record.header(&Fingerprint::EMPTY);
-        let rules = self.policy.rules(None, (false, false), (TOLERANCE, TOLERANCE));
+        let rules = self.policy.rules(None, false, (TOLERANCE, TOLERANCE));
         let decision = decide(Some(&header), &self.repeat.owner, NOW, &rules);
         Ok(decision == Decision::Replay)
     }

@@ -124,7 +124,6 @@ const BASE: Rules = Rules {
     retention: DAY,
     completion_timeout: PATIENCE,
     deadline: None,
-    is_disabled: false,
     tolerance: TOLERANCE,
     request_timeout: PATIENCE,
 };

@@ -71,9 +71,6 @@ pub(crate) struct Table {
     pub(crate) request_timeout: Duration,
     /// Whether requests ask what they consume.
     pub(crate) capacity: Option<ReturnConsumedCapacity>,
-    /// Whether records are left alone: every write of one is said to have happened, none is ever
-    /// found, and transactions are sent without theirs.
-    pub(crate) is_disabled: bool,
 }
 
 /// What became of a conditional write.
@@ -203,9 +200,6 @@ impl Table {
         consistency: Consistency,
         limit: Duration,
     ) -> Reply<Result<Option<Item>, Error>> {
-        if self.is_disabled {
-            return Reply { outcome: Ok(None), time: None };
-        }
         let request = self.get_request(key, consistency);
         let request = Box::pin(request.send());
         let limit = limit.min(self.request_timeout);
@@ -300,9 +294,6 @@ impl Table {
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<WriteOutcome> {
-        if self.is_disabled {
-            return Reply { outcome: WriteOutcome::Applied, time: None };
-        }
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;

@@ -53,17 +53,26 @@ impl Table {
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
     ) -> Sent {
-        let ended = |outcome| Sent { outcome, in_doubt: false, time: None };
         let record = record::item(&self.schema, of, &write.record, response);
-        let mut all = match self.guarded(record, self.condition(&write.guard, me)) {
-            Ok(_) if self.is_disabled => Vec::new(),
-            Ok(record) => vec![record],
-            Err(error) => return ended(Transacted::NotApplied(error)),
+        let record = match self.guarded(record, self.condition(&write.guard, me)) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                let outcome = Transacted::NotApplied(error);
+                return Sent { outcome, in_doubt: false, time: None };
+            }
         };
-        all.extend_from_slice(items);
-        if all.is_empty() {
-            return ended(Transacted::Applied);
-        }
+        self.transact_items(record, (items, token), limit).await
+    }
+
+    /// Writes `items`, with the record if there is one.
+    pub(crate) async fn transact_items(
+        &self,
+        record: Option<TransactWriteItem>,
+        (items, token): (&[TransactWriteItem], &str),
+        limit: Duration,
+    ) -> Sent {
+        let has_record = record.is_some();
+        let all: Vec<_> = record.into_iter().chain(items.iter().cloned()).collect();
         let request = self
             .client
             .transact_write_items()
@@ -78,7 +87,7 @@ impl Table {
         let (outcome, is_open) = match answer {
             None => (Transacted::Unknown(fault::timed_out(limit)), true),
             Some(Ok(_)) => (Transacted::Applied, false),
-            Some(Err(error)) => self.sort(error, &seen, items),
+            Some(Err(error)) => self.sort(error, &seen, items, has_record),
         };
         stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
@@ -125,6 +134,7 @@ impl Table {
         error: SdkError<TransactWriteItemsError>,
         seen: &Seen,
         items: &[TransactWriteItem],
+        has_record: bool,
     ) -> (Transacted, bool) {
         let (code, said, is_refused) = match &error {
             SdkError::ServiceError(context) => (
@@ -149,16 +159,16 @@ impl Table {
                     }
                     _ => None,
                 };
-                (judge(self.with_records(reasons.unwrap_or_default())), false)
+                let mut reasons = reasons.unwrap_or_default();
+                if !has_record {
+                    // Every other transaction has the record's reason first.
+                    reasons.insert(0, CancellationReason::builder().build());
+                }
+                (judge(reasons), false)
             }
             "IdempotentParameterMismatchException" => {
                 let error = unavailable("the transaction's token was used for other items", error);
-                // Another token would let an earlier try happen twice, with no record to forbid it.
-                if self.is_disabled {
-                    (Transacted::Unknown(error), true)
-                } else {
-                    (Transacted::TokenUsed(error), true)
-                }
+                (Transacted::TokenUsed(error), true)
             }
             "TransactionInProgressException" => {
                 let message = "an earlier try of the transaction is still under way";
@@ -185,14 +195,6 @@ impl Table {
             "a table of the transaction does not exist; DynamoDB does not say which of `{tables}`: create \
              it, or correct its name in the items"
         )
-    }
-
-    /// The reasons with the record's first, where the transaction was sent without it.
-    fn with_records(&self, theirs: Vec<CancellationReason>) -> Vec<CancellationReason> {
-        if !self.is_disabled {
-            return theirs;
-        }
-        std::iter::once(CancellationReason::builder().build()).chain(theirs).collect()
     }
 }
 

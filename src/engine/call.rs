@@ -7,7 +7,7 @@ use crate::clock::{Clock, End};
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
-use crate::key::RecordKey;
+use crate::key::{RecordKey, Scope};
 use crate::policy::{Completed, Policy};
 use crate::protocol::{COMPLETION_MARGIN, Rules};
 use crate::signals::{Ending, Signals};
@@ -15,6 +15,10 @@ use crate::signals::{Ending, Signals};
 /// One call of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
+    /// Whether a record is read and written. Without one, the handler runs with an unprotected
+    /// [`Execution`](crate::Execution).
+    pub(crate) has_record: bool,
+    /// Without a record, only derived keys and the log use it.
     pub(crate) key: RecordKey,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
@@ -25,20 +29,39 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(
+    /// `identity` is the call's key and fingerprint, or why the call is refused. While idempotency is
+    /// switched off, no call has a record, and none is refused.
+    pub(crate) fn new<E>(
+        core: &Core,
+        scope: &Scope,
+        identity: Result<(RecordKey, Fingerprint), E>,
+        policy: Policy,
+        deadline: Option<End>,
+        answers: Answers,
+    ) -> Result<Self, E> {
+        if !core.is_disabled {
+            let (key, fingerprint) = identity?;
+            let signals = Signals::new(&key, core.log);
+            let has_record = true;
+            return Ok(Self { has_record, key, fingerprint, policy, deadline, answers, signals });
+        }
+        let operation = scope.operation();
+        tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
+        let key = identity.map(|(key, _)| key);
+        let key = key.or_else(|refused| core.random_key(scope).map_err(|_| refused))?;
+        Ok(Self::without_record(core, key, policy, deadline, answers))
+    }
+
+    /// A call that no record protects.
+    pub(crate) fn without_record(
         core: &Core,
         key: RecordKey,
-        fingerprint: Fingerprint,
         policy: Policy,
         deadline: Option<End>,
         answers: Answers,
     ) -> Self {
-        if core.table.is_disabled {
-            let operation = key.operation();
-            tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
-        }
-        let signals = Signals::new(&key, core.log);
-        Self { key, fingerprint, policy, deadline, answers, signals }
+        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
+        Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 
     /// Tells that the call has ended without having run anything.
@@ -69,13 +92,13 @@ impl Call {
     /// What it goes by.
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
         let times = (core.clock_tolerance, core.table.request_timeout);
-        self.policy.rules(self.deadline, (reconciles, core.table.is_disabled), times)
+        self.policy.rules(self.deadline, reconciles, times)
     }
 
     /// The call's answer, if this process keeps it.
     pub(crate) fn cached(&self, core: &Core) -> Option<Arc<Answer>> {
         let cache = core.cache.as_ref()?;
-        if self.policy.completed != Completed::Replay || core.table.is_disabled {
+        if self.policy.completed != Completed::Replay {
             return None;
         }
         cache.get(self.key.as_str(), &self.fingerprint, &core.table.clock)

@@ -17,6 +17,9 @@ use crate::signals::Log;
 
 pub(crate) struct Core {
     pub(crate) table: Table,
+    /// Whether idempotency is [switched off](crate::Builder::disabled): a [`Call`](super::call::Call) then
+    /// has no record.
+    pub(crate) is_disabled: bool,
     pub(crate) policy: Policy,
     pub(crate) clock_tolerance: Duration,
     pub(crate) log: Log,
@@ -26,23 +29,17 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The record's key. While idempotency is switched off no call is refused for its key: one that is
-    /// none is drawn.
     pub(crate) fn record_key(
         &self,
         scope: &Scope,
         key: &str,
         form: KeyForm,
     ) -> Result<RecordKey, Error> {
-        let limit = self.table.schema.max_key_bytes();
-        match RecordKey::new(scope, key, form, limit) {
-            Err(_) if self.table.is_disabled => self.drawn_key(scope),
-            key => key,
-        }
+        RecordKey::new(scope, key, form, self.table.schema.max_key_bytes())
     }
 
-    /// A key that meets no other one.
-    pub(crate) fn drawn_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
+    /// A key that no other call has.
+    pub(crate) fn random_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
         let limit = self.table.schema.max_key_bytes();
         RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }

@@ -280,9 +280,7 @@ impl Execution {
         taken: Option<Record>,
         start: Ending,
     ) -> Self {
-        let is_disabled = core.table.is_disabled;
-        let is_protected = window.is_some() && !is_disabled;
-        let start = if is_disabled { Ending::Unprotected } else { start };
+        let is_protected = window.is_some();
         let (steps, failure) = taken.map_or((None, None), |taken| (taken.steps, taken.failure));
         let claim = Claim {
             key: call.key.clone(),
@@ -292,7 +290,6 @@ impl Execution {
             created_at: granted.created_at,
         };
         let rules = call.rules(core, false);
-        let window = window.filter(|_| is_protected);
         let inner = Inner {
             core: Arc::clone(core),
             call,
@@ -312,12 +309,11 @@ impl Execution {
         Self { inner: Arc::new(inner) }
     }
 
-    /// An execution that no record protects.
-    #[cfg_attr(not(feature = "messages"), expect(dead_code, reason = "a message without a key"))]
+    /// The execution of a call without a record.
     pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
         let granted = Acquire::new(random_owner()?, Goal::Own, rules, now).granted();
-        Ok(Self::new(core, call, granted, None, None, Ending::FailOpen))
+        Ok(Self::new(core, call, granted, None, None, Ending::Unprotected))
     }
 
     pub(crate) fn end(&self) -> MutexGuard<'_, End> {
@@ -340,6 +336,10 @@ impl Execution {
 
     pub(crate) fn operation(&self) -> &str {
         self.inner.claim.key.operation()
+    }
+
+    pub(crate) fn has_record(&self) -> bool {
+        self.inner.call.has_record
     }
 
     pub(crate) fn policy(&self) -> &Policy {

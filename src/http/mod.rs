@@ -532,7 +532,7 @@ impl Http {
 
     /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
     fn is_off(&self) -> bool {
-        self.idempotency.core.table.is_disabled
+        self.idempotency.core.is_disabled
     }
 
     /// The most bytes of a request's body that are read.

@@ -15,13 +15,14 @@ use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
-use crate::record::random_owner;
 
 /// The key of a request.
 pub(super) enum RequestKey<'a> {
     Found(String),
     /// The request has to be signed. Its key is known after that.
     Signed(&'a dyn SignedRequests),
+    /// There is none, and idempotency is switched off.
+    Missing,
 }
 
 /// Looks at the head alone, before the body is read. `None` where the handler gets the request
@@ -34,10 +35,19 @@ pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestK
     if !methods.contains(&parts.method) {
         return Ok(None);
     }
-    let is_refused = is_grpc(&parts.headers);
-    if is_refused && config.is_off() {
-        return Ok(None);
+    if !config.is_off() {
+        return find_key(config, parts);
     }
+    match find_key(config, parts) {
+        Ok(Some(found)) => Ok(Some(found)),
+        // It streams, and has trailers.
+        Ok(None) | Err(_) if is_grpc(&parts.headers) => Ok(None),
+        Ok(None) | Err(_) => Ok(Some(RequestKey::Missing)),
+    }
+}
+
+fn find_key(config: &Http, parts: &Parts) -> Result<Option<RequestKey<'static>>, Problem> {
+    let is_refused = is_grpc(&parts.headers);
     let found = match &config.key {
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => {
@@ -54,16 +64,14 @@ pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestK
     required(config, found).map(|key| Some(RequestKey::Found(key)))
 }
 
-/// The key of a request that its sender has signed. Any other request ends here.
+/// The key of a request that its sender has signed.
 fn signed_key(
     config: &Http,
     webhook: &dyn SignedRequests,
     parts: &Parts,
     body: &[u8],
 ) -> Result<String, Problem> {
-    let now = config.idempotency.core.table.clock.store_now();
-    ask(config, "Http::webhook", || webhook.verify(parts, body, now))??;
-    if is_grpc(&parts.headers) && !config.is_off() {
+    if is_grpc(&parts.headers) {
         return Err(grpc_refused());
     }
     let found = webhook.key(parts, body);
@@ -86,7 +94,6 @@ fn grpc_refused() -> Problem {
 fn required(config: &Http, found: Result<Option<String>, &'static str>) -> Result<String, Problem> {
     match found {
         Ok(Some(key)) => Ok(key),
-        _ if config.is_off() => key_of_its_own(),
         Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(config))),
         Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
     }
@@ -101,39 +108,47 @@ fn asks_for_key(config: &Http) -> Cow<'static, str> {
     }
 }
 
-/// A key that no other request has, for one that nothing protects.
-fn key_of_its_own() -> Result<String, Problem> {
-    let owner = random_owner().map_err(|error| Problem::from(&error))?;
-    Ok(owner.to_string())
-}
-
 /// Whether the request's body is needed before its handler runs.
 pub(super) fn reads_body(config: &Http) -> bool {
     !config.is_off() || config.webhook.is_some()
 }
 
-/// The call that a request with its body makes. Where idempotency is switched off the body does not
-/// count, and what the request lacks is made up for; but for a signature.
+/// The call that a request with its body makes. A webhook's signature is checked even while idempotency is
+/// switched off.
 pub(super) fn call(
     config: &Http,
     parts: &Parts,
     key: &RequestKey<'_>,
     body: BodyRef<'_>,
 ) -> Result<Call, Problem> {
-    let bytes = body.as_bytes();
     let core = &config.idempotency.core;
     let key = match key {
-        RequestKey::Found(key) => key,
-        RequestKey::Signed(webhook) => &signed_key(config, *webhook, parts, bytes)?,
+        RequestKey::Found(key) => Ok(key.clone()),
+        RequestKey::Missing => required(config, Ok(None)),
+        RequestKey::Signed(webhook) => {
+            let (bytes, now) = (body.as_bytes(), core.table.clock.store_now());
+            ask(config, "Http::webhook", || webhook.verify(parts, bytes, now))??;
+            signed_key(config, *webhook, parts, bytes)
+        }
     };
+    let identity = key.and_then(|key| identify(config, parts, &key, body));
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
-    let policy = config.policy.clone();
-    let named = scope_of(config, parts).and_then(|scope| record_key(config, &scope, key));
+    let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
+    Call::new(core, &config.scope, identity, config.policy.clone(), deadline, answers)
+}
+
+/// What identifies a request. Without a record its body is not needed.
+fn identify(
+    config: &Http,
+    parts: &Parts,
+    key: &str,
+    body: BodyRef<'_>,
+) -> Result<(RecordKey, Fingerprint), Problem> {
+    let key = || record_key(config, &scope_of(config, parts)?, key);
     if config.is_off() {
-        let nameless = |_| record_key(config, &config.scope, &key_of_its_own()?);
-        let key = named.or_else(nameless)?;
-        return Ok(Call::new(core, key, Fingerprint::EMPTY, policy, None, answers));
+        return Ok((key()?, Fingerprint::EMPTY));
     }
+    let bytes = body.as_bytes();
     if bytes.len() > config.body_limit() {
         return Err(problem::body_too_large(config.body_limit()));
     }
@@ -142,8 +157,7 @@ pub(super) fn call(
         None if config.webhook.is_some() => Fingerprint::EMPTY,
         None => default_fingerprint(parts, body),
     };
-    let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
-    Ok(Call::new(core, named?, fingerprint, policy, deadline, answers))
+    Ok((key()?, fingerprint))
 }
 
 /// The call that a request makes whose body is there; `None` as for [`key`].

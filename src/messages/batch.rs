@@ -30,7 +30,7 @@ where
 {
     let clock = &config.idempotency.core.table.clock;
     // Then twins know nothing of each other either.
-    let is_disabled = config.idempotency.core.table.is_disabled;
+    let is_disabled = config.idempotency.core.is_disabled;
     let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
     let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for Incoming { item, group, content } in messages {

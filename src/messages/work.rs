@@ -18,15 +18,14 @@ use crate::engine::call::Call;
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
-use crate::signals::Ending;
 use crate::user_code::{self, Panic};
 
 /// What is to be done with a message.
 pub(super) enum Work<R> {
     /// Run it once; its key is in the message.
     Run { message: Message<R>, fingerprint: Fingerprint },
-    /// Run it: it has no key, and the user wants that, or idempotency is switched off.
-    RunUnprotected { message: Message<R>, fingerprint: Fingerprint },
+    /// Run it without a record: it has no key, and [`MissingKey::RunUnprotected`] is chosen.
+    RunUnprotected { message: Message<R> },
     /// Do not run it: no further delivery would fix it.
     Refuse { reason: String, action: FailureAction },
     /// Do not run it: code has panicked at it, which says nothing of the message.
@@ -50,16 +49,15 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
             message.key = Some(key);
             Work::Run { message, fingerprint }
         }
-        Ok(Err(_)) | Err(_) if config.idempotency.core.table.is_disabled => {
-            Work::RunUnprotected { message, fingerprint: body.fingerprint }
+        Ok(Err(_)) | Err(_) if config.idempotency.core.is_disabled => {
+            // No call is refused for its key.
+            Work::Run { message, fingerprint: body.fingerprint }
         }
         Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
         Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
             MissingKey::Fail => Work::Refuse { reason, action: FailureAction::Report },
             MissingKey::Acknowledge => Work::Refuse { reason, action: FailureAction::Acknowledge },
-            MissingKey::RunUnprotected => {
-                Work::RunUnprotected { message, fingerprint: body.fingerprint }
-            }
+            MissingKey::RunUnprotected => Work::RunUnprotected { message },
         },
         // Its own words are on stderr, with its place; here they could be the message's.
         Err(_) => Work::Panicked { reason: "looking for its key or fingerprint panicked" },
@@ -150,20 +148,16 @@ where
         match work {
             Work::Refuse { reason, action } => log.disposed(action, &reason),
             Work::Panicked { reason } => log.failed(reason),
-            Work::RunUnprotected { message, fingerprint } => {
-                match without_record(config, fingerprint, deadline) {
-                    Ok(execution) => {
-                        if !config.idempotency.core.table.is_disabled {
-                            log.unprotected();
-                        }
-                        let done = handler(message, execution.clone()).await;
-                        execution.ended_as(Ending::Unprotected);
-                        execution.report();
-                        log.ended(config, done.map_err(RunError::Handler))
-                    }
-                    Err(error) => log.ended::<R, E>(config, Err(error.into())),
+            Work::RunUnprotected { message } => match without_record(config, deadline) {
+                Ok(execution) => {
+                    log.unprotected();
+                    let done = handler(message, execution.clone()).await;
+                    execution.succeeded();
+                    execution.report();
+                    log.ended(config, done.map_err(RunError::Handler))
                 }
-            }
+                Err(error) => log.ended::<R, E>(config, Err(error.into())),
+            },
             Work::Run { message, fingerprint } => {
                 let operation = config
                     .idempotency
@@ -207,17 +201,12 @@ impl<'de> Deserialize<'de> for Done {
     }
 }
 
-/// An execution that no record stands for. Its key is drawn anew, so that it meets no other one.
-fn without_record<R>(
-    config: &Config<R>,
-    fingerprint: Fingerprint,
-    deadline: Option<End>,
-) -> Result<Execution, Error> {
+/// An execution without a record.
+fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execution, Error> {
     let core = &config.idempotency.core;
-    let key = core.drawn_key(&config.scope)?;
+    let key = core.random_key(&config.scope)?;
     let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
-    let call = Call::new(core, key, fingerprint, policy, deadline, answers);
-    Execution::unprotected(core, call)
+    Execution::unprotected(core, Call::without_record(core, key, policy, deadline, answers))
 }
 
 /// What the log is told of a message: never its key nor its payload.

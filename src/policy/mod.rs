@@ -137,7 +137,7 @@ impl Policy {
     pub(crate) const fn rules(
         &self,
         deadline: Option<End>,
-        (reconciles, is_disabled): (bool, bool),
+        reconciles: bool,
         (tolerance, request_timeout): (Duration, Duration),
     ) -> Rules {
         Rules {
@@ -151,7 +151,6 @@ impl Policy {
             retention: self.retention,
             completion_timeout: self.completion_timeout,
             deadline,
-            is_disabled,
             tolerance,
             request_timeout,
         }

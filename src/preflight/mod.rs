@@ -59,7 +59,7 @@ impl Idempotency {
         scopes: impl IntoIterator<Item: Into<Scope>>,
     ) -> Result<Vec<Finding>, Error> {
         let core = &self.core;
-        if core.table.is_disabled {
+        if core.is_disabled {
             let finding = Finding::warning("idempotency", "idempotency is switched off")
                 .fix(format!("unset {DISABLED_VARIABLE}"));
             return Ok(vec![finding]);
@@ -115,7 +115,7 @@ impl Idempotency {
     /// other keys; [`ErrorKind::Unavailable`] if DynamoDB does not answer.
     pub async fn warm(&self) -> Result<(), Error> {
         let table = &self.core.table;
-        if table.is_disabled {
+        if self.core.is_disabled {
             return Ok(());
         }
         let key = RecordKey::nobodys(&Scope::new(OWN_SCOPE))?;

@@ -90,6 +90,69 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
     nothing_was_sent(&link);
 }
 
+/// A deadline limits what is asked of the record, and no record is asked.
+#[tokio::test]
+async fn a_deadline_that_is_over_refuses_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = off(&store, &link);
+    let operation = || idempotency.operation("charge").key("k").deadline(link.clock.in_secs(-5));
+    assert!(matches!(charge(operation(), &runs).await, Ok(Outcome::Unprotected(_))));
+    nothing_was_sent(&link);
+    let commit = operation().run(async |execution| {
+        execution.commit("done", [count(store.table(), "effect")]).await?;
+        Ok::<_, CommitError>("done".to_owned())
+    });
+    assert_eq!(commit.await.unwrap(), "done");
+    let transaction = operation().run_transaction_with_outcome(async || {
+        Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "effect")]))
+    });
+    assert_eq!(transaction.await.unwrap(), Outcome::Unprotected(7));
+    assert_eq!((store.counted("effect").await, runs.count()), (2, 1));
+}
+
+/// Other services may still know the request by it.
+#[tokio::test]
+async fn derived_keys_stay_the_same() {
+    let store = Store::open().await;
+    let derived = async |idempotency: &Idempotency| {
+        let operation = idempotency.operation("charge").key("k");
+        let key = operation.run(async |execution| {
+            execution.nothing_executed();
+            Ok::<_, Infallible>(execution.derive_key("card").uuid())
+        });
+        key.await.unwrap()
+    };
+    let off = off(&store, &Link::default());
+    assert_eq!(derived(&off).await, derived(&store.idempotency()).await);
+}
+
+#[tokio::test]
+async fn a_second_commit_is_refused() {
+    let store = Store::open().await;
+    let idempotency = off(&store, &Link::default());
+    let run = idempotency.operation("charge").key("k").run(async |execution| {
+        execution.commit("first", [count(store.table(), "effect")]).await?;
+        let second = execution.commit("second", [count(store.table(), "effect")]).await;
+        assert!(matches!(second, Err(CommitError::AlreadyCommitted)));
+        Ok::<_, CommitError>("second".to_owned())
+    });
+    assert_eq!((run.await.unwrap().as_str(), store.counted("effect").await), ("first", 1));
+}
+
+/// It may be applied after all.
+#[tokio::test]
+async fn a_commit_that_nobody_waits_for_is_unknown() {
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = off(&store, &link);
+    let run = idempotency.operation("charge").key("k").run(async |execution| {
+        let commit = execution.commit("done", [count(store.table(), "effect")]);
+        drop(futures::poll!(std::pin::pin!(commit)));
+        Ok::<_, CommitError>("done".to_owned())
+    });
+    let error = run.await.unwrap_err();
+    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
+}
+
 /// The business's own writes, and no record with them.
 #[tokio::test]
 async fn commits_write_the_effect_each_time_and_no_record() {

@@ -958,10 +958,6 @@ impl Acquire {
         if mutant(Mutant::DoubtLeftOpen) {
             return tell(Told::Nothing(reason, NothingHappened::unproved()));
         }
-        if self.rules.is_disabled {
-            // What is sent without a record, no record keeps from landing.
-            return tell(Told::Unknown);
-        }
         self.ending = Some((reason, tries + 1));
         if tries > 0 {
             let Some(bound) = self.tries.pause_before(now, self.budget) else {

@@ -326,6 +326,22 @@ impl End {
         }
     }
 
+    /// Items are about to be sent without a record. Until [`items_ended`](Self::items_ended) says otherwise,
+    /// they may have been applied.
+    pub fn begin_items(&mut self) -> Result<(), NoCommit> {
+        match self.stage {
+            Stage::Open => self.stage = Stage::Over(Ended::Unknown),
+            Stage::Over(ended) => return Err(NoCommit::Over(ended)),
+            Stage::Closed => return Err(NoCommit::Closed),
+        }
+        Ok(())
+    }
+
+    /// How they ended the operation; `None` if the handler goes on.
+    pub fn items_ended(&mut self, ended: Option<Ended>) {
+        self.stage = ended.map_or(Stage::Open, Stage::Over);
+    }
+
     /// When an operation is completed that ends now: at no commit's time.
     pub fn next_completion(&self, now: Now) -> Timestamp {
         let store = now.store();

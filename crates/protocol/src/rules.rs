@@ -30,8 +30,6 @@ pub struct Rules {
     pub completion_timeout: Duration,
     /// When the caller's time is over.
     pub deadline: Option<End>,
-    /// Whether records are left alone: what is sent, is sent without them.
-    pub is_disabled: bool,
     /// What a `Date` may be wrong by.
     pub tolerance: Duration,
     /// How long an acquisition may take, all that it sends together.

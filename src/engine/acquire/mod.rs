@@ -117,6 +117,10 @@ impl<'a> Acquirer<'a> {
     }
 
     async fn acquire(&mut self) -> Result<Acquisition, Error> {
+        if !self.call.has_record {
+            let execution = Execution::unprotected(self.core, self.call.clone())?;
+            return Ok(Acquisition::Acquired(execution));
+        }
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }

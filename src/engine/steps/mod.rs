@@ -45,6 +45,9 @@ impl Execution {
     /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
     /// used again.
     ///
+    /// A result is stored as JSON: see [`run`](crate::Operation::run) for values that JSON cannot
+    /// represent.
+    ///
     /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
     /// stored: keep them when you change the code while operations are under way. A record with
     /// steps is never released: a failure under [`Failure::Release`](crate::Failure::Release) (and

@@ -141,6 +141,9 @@ impl Execution {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
         }
         let _turn = inner.turn.lock().await;
+        if !self.has_record() {
+            return self.commit_items(commit).await;
+        }
         let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
         let begun = self.end().begin_commit(now);
         let completed_at = begun.map_err(no_commit)?;
@@ -334,7 +337,7 @@ impl Execution {
 }
 
 /// Why a commit is not begun.
-fn no_commit(refused: NoCommit) -> CommitError {
+pub(super) fn no_commit(refused: NoCommit) -> CommitError {
     match refused {
         NoCommit::Over(ended) => refusal(ended),
         NoCommit::Closed => {
@@ -344,7 +347,7 @@ fn no_commit(refused: NoCommit) -> CommitError {
     }
 }
 
-fn refused(refusal: ItemsRefusal) -> CommitError {
+pub(super) fn refused(refusal: ItemsRefusal) -> CommitError {
     match refusal {
         ItemsRefusal::ConditionFailed(failed) => CommitError::ConditionFailed(failed),
         ItemsRefusal::Invalid(invalid) => CommitError::Invalid(invalid),

@@ -22,10 +22,17 @@ pub(super) fn prepare(
     record: &Item,
     items: &mut [TransactWriteItem],
 ) -> Result<usize, InvalidTransaction> {
+    let total = check(items)?;
+    fit(record, total)?;
+    distinct(table, key, items)?;
+    Ok(total)
+}
+
+/// Checks each item by itself, and asks for the items whose conditions fail. How many bytes they have, at least.
+pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTransaction> {
     if items.len() > MAX_TRANSACTION_ITEMS {
         return Err(InvalidTransaction::TooManyItems { items: items.len() });
     }
-    fit(record, 0)?;
     let mut total = 0;
     for (index, item) in items.iter_mut().enumerate() {
         let operation = Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
@@ -36,8 +43,6 @@ pub(super) fn prepare(
         total += sure;
         operation.returning.get_or_insert(ReturnValuesOnConditionCheckFailure::AllOld);
     }
-    fit(record, total)?;
-    distinct(table, key, items)?;
     Ok(total)
 }
 

@@ -10,6 +10,7 @@ mod items;
 mod once;
 mod preview;
 mod run;
+mod without_record;
 
 use std::fmt;
 

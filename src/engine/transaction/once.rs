@@ -341,11 +341,6 @@ impl<'a> Caller<'a> {
         let granted = self.machine.granted();
         let taken = granted.taken.as_ref().map(|taken| taken.state);
         let ending = match done {
-            Ok(Once::Executed | Once::Instead | Once::InsteadUnstored)
-                if self.core.table.is_disabled =>
-            {
-                Ending::Unprotected
-            }
             Ok(Once::Executed | Once::Instead) if self.is_written => match taken {
                 Some(State::Pending { .. }) => Ending::Takeover,
                 _ if granted.attempt > 1 => Ending::Retry,

@@ -27,8 +27,7 @@ pub(super) async fn preview(
     limit: Duration,
     is_expected: impl Fn(Option<Item>) -> bool,
 ) -> Option<ItemsRefusal> {
-    // Without a record it would land.
-    if core.table.is_disabled || !items.iter().any(items::has_condition) {
+    if !items.iter().any(items::has_condition) {
         return None;
     }
     let nobody = random_owner().ok()?;

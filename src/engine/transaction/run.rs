@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Transaction;
 use super::once::{Caller, Instead, Once, Try, look_up};
+use super::without_record::run_without_record;
 use crate::answer::Draft;
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
@@ -61,6 +62,13 @@ where
 {
     if let Err(error) = call.policy.validate(core.clock_tolerance) {
         return Ok(error.into());
+    }
+    if !call.has_record {
+        let ran = run_without_record(core, call, build).await;
+        if let Err(Panicked { panic, .. }) = &ran {
+            encoding.panicked(panic);
+        }
+        return ran;
     }
     let building = user_code::run(build);
     let prepared = match call.prepare(&core.table.clock, building).await {
@@ -125,7 +133,6 @@ async fn write<A: TransactionEncoding, E>(
         Ok(draft) => draft,
         Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
     };
-    let storage = if core.table.is_disabled { Storage::Unprotected } else { Storage::Stored };
     let mut caller = Caller::of_items(core, &call)?;
     let mut other = None;
     let done = match caller.transact(draft, items).await {
@@ -144,8 +151,8 @@ async fn write<A: TransactionEncoding, E>(
     caller.report(&done);
     let returned = |value, storage| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
     Ok(match (done?, other) {
-        (Once::Executed, _) => returned(response, storage),
-        (Once::Instead, Some(answer)) => returned(answer, storage),
+        (Once::Executed, _) => returned(response, Storage::Stored),
+        (Once::Instead, Some(answer)) => returned(answer, Storage::Stored),
         (Once::InsteadUnstored, Some(answer)) => returned(answer, Storage::NotStored),
         (Once::Found(found), _) => TransactionOutcome::Ended(told(found)),
         (Once::ConditionFailed(failed), _) => TransactionOutcome::ConditionFailed(failed),

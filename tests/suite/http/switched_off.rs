@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use dynamodb_idempotency::Execution;
-use dynamodb_idempotency::http::{Http, Tenant, tenant};
+use dynamodb_idempotency::http::{Http, Tenant, Webhook, tenant};
 use http::Request;
 
 use super::event::Kind;
 use super::function::{Function, context_of, context_until};
-use super::message::{by, is_replay, post, with, without};
+use super::message::{by, is_replay, post, problem, with, without};
 use super::site::{Api, Place, Site, everywhere, paid};
 use crate::support::effects::count;
 use crate::support::{Runs, made_up_time};
@@ -59,6 +59,22 @@ async fn nothing_is_refused_and_each_twin_runs() {
             }
         }
         assert_eq!(site.link.wire.requests(), [""; 0]);
+    })
+    .await;
+}
+
+/// Nothing comes before the signature; after it, nothing is refused.
+#[tokio::test]
+async fn a_webhook_has_to_be_signed_and_may_be_large() {
+    everywhere(async |site| {
+        let inbox = Webhook::signed(|parts, _| parts.headers.contains_key("x-signed"));
+        let api = serve(&site, off(&site).webhook(inbox).max_body_bytes(1000)).await;
+        let large = post("k", format!(r#"{{"id":"{}"}}"#, "x".repeat(5000)));
+        for unsigned in [large.clone(), with(large.clone(), "content-type", "application/grpc")] {
+            problem(&api.send(unsigned).await, 401, "SignatureInvalid");
+        }
+        assert_eq!(site.runs.count(), 0);
+        assert_eq!(api.send(with(large, "x-signed", "yes")).await.status(), 201);
     })
     .await;
 }
@@ -137,9 +153,10 @@ async fn transactions_of_requests_without_a_key_are_written() {
                 Transaction::new(Response::new(Body::Empty)).items([count(&table, "effect")]);
             std::future::ready(Ok::<_, std::convert::Infallible>(done))
         });
-        let function = Function::new(off(&site).wrap_transaction(handler).unwrap());
         let keyless = without(post("", "{}"), "idempotency-key");
-        for _ in 0..2 {
+        for required in [true, false] {
+            let http = off(&site).key_required(required);
+            let function = Function::new(http.wrap_transaction(handler.clone()).unwrap());
             let answer = function.invoke(&Kind::HttpApi.event(&keyless)).await;
             assert_eq!(answer["statusCode"], 200, "{answer}");
         }

@@ -1,14 +1,16 @@
 //! Messages and events while idempotency is switched off: nothing is refused for its key's sake.
 
+use std::time::Duration;
+
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Message, MessageKey, MissingKey};
 use lambda_runtime::LambdaEvent;
 use serde_json::{Value, json};
 
-use super::function::{Ran, failures, invoke, noting};
+use super::function::{Ran, context_until, failures, invoke, invoke_in, noting};
 use super::queue::{fifo, message, sqs, without_key};
-use crate::support::{Link, Store};
+use crate::support::{Link, Store, made_up_time};
 
 fn off(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).disabled(true).build().unwrap()
@@ -73,5 +75,7 @@ async fn an_event_without_a_key_runs() {
     for event in [json!({}), json!({"id": ""}), json!({"id": "k"}), json!({"id": "k"})] {
         invoke(&service, &event).await;
     }
-    assert_eq!((ran.count(), link.wire.requests().len()), (4, 0));
+    let over = context_until(made_up_time::now() - Duration::from_secs(9));
+    invoke_in(&service, &json!({"id": "k"}), over).await.unwrap();
+    assert_eq!((ran.count(), link.wire.requests().len()), (5, 0));
 }

@@ -41,7 +41,6 @@ const DEFAULT: Rules = Rules {
     retention: Duration::from_secs(24 * 3600),
     completion_timeout: Duration::from_secs(10),
     deadline: None,
-    is_disabled: false,
     tolerance: Duration::from_secs(1),
     request_timeout: Duration::from_secs(5),
 };
