@@ -100,7 +100,6 @@
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
-//! | `mcp` | no | [`mcp`]: tool calls of the Model Context Protocol |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
@@ -143,7 +142,6 @@ mod future;
     feature = "axum",
     feature = "from-env",
     feature = "lambda",
-    feature = "mcp",
     feature = "messages",
     feature = "testing",
     feature = "webhook"
@@ -165,8 +163,6 @@ mod kill_switch;
 pub mod lambda;
 #[cfg(feature = "http")]
 mod lambda_event;
-#[cfg(feature = "mcp")]
-pub mod mcp;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod policy;

@@ -142,7 +142,7 @@ pub enum ErrorKind {
     AnswerUnreadable,
 }
 
-#[cfg(any(feature = "http", feature = "mcp"))]
+#[cfg(feature = "http")]
 impl ErrorKind {
     /// Whether a client may read an error of this kind; otherwise its reason is for the log alone.
     pub(crate) const fn is_told(self) -> bool {
@@ -169,7 +169,7 @@ impl ErrorKind {
 
 impl ErrorKind {
     /// Its name without its data, for alarms and clients that match it.
-    #[cfg(any(feature = "event", feature = "mcp"))]
+    #[cfg(feature = "event")]
     pub(crate) fn name(self) -> String {
         let shown = format!("{self:?}");
         shown.split(' ').next().unwrap_or_default().to_owned()

@@ -42,8 +42,6 @@ mod leases;
 mod local_cache;
 mod long_handlers;
 mod lost_responses;
-#[cfg(feature = "mcp")]
-mod mcp;
 #[cfg(feature = "messages")]
 mod messages;
 mod mismatch;

@@ -11,7 +11,6 @@ mod dynamodb;
 mod encrypted_answers;
 mod function;
 mod http;
-mod mcp_server;
 mod payment_events;
 mod payments;
 mod playground;
