@@ -41,9 +41,8 @@ async fn connect(shop: &Shop, user: ElicitationAction) -> RunningService<RoleCli
         let server = shop.serve(server_side).await.expect("the client connects");
         server.waiting().await
     });
-    let lifecycle = ClientLifecycleMode::Discover {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-    };
+    let lifecycle =
+        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
     User(user).serve_with_lifecycle(client_side, lifecycle).await.expect("the server answers")
 }
 
