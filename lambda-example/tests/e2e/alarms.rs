@@ -5,22 +5,24 @@
 //! `infra/cdk/test/both.test.ts` holds the CDK's and Terraform's patterns to be the same.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt::Debug;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::{Builder, Compression, DISABLED_VARIABLE, Idempotency, Outage};
+use dynamodb_idempotency::{Compression, DISABLED_VARIABLE, Idempotency, Outage};
 use lambda_example::{Payments, logs, service};
-use lambda_http::Body;
-use lambda_http::http::Request;
+use lambda_http::http::{Request, Response};
+use lambda_http::{Body, Service, service_fn};
 use serde_json::json;
 use tower::ServiceExt;
 
 use crate::deployment::{Deployment, Filter, Function};
 use crate::dynamodb::{client, unique};
 use crate::emulator::Emulator;
-use crate::event::{Kind, Order, Response};
+use crate::event::{self, Kind, Order};
 use crate::line::Line;
 use crate::queue::batch;
 use crate::runtime_api::Environment;
@@ -88,7 +90,7 @@ fn order(source: &'static str, note: &str) -> Order {
 }
 
 /// The answer to a payment that has a key of its own.
-async fn pay(emulator: &Emulator) -> Response {
+async fn pay(emulator: &Emulator) -> event::Response {
     let key = unique("order");
     KIND.response(&emulator.invoke(&KIND.payment(Some(&key), &order("tok_visa", &key))).await)
 }
@@ -271,9 +273,12 @@ async fn a_service_that_fails_open_raises_its_page() {
     for level in FROM_ERROR {
         // Nothing listens there.
         let idempotency = Idempotency::builder(client("http://127.0.0.1:1"), "idempotency")
-            .policy(|policy| policy.outage(Outage::Open));
-        let declined = order("tok_declined", "");
-        let log = log_of_a_payment(&deployment, idempotency, level, &declined).await;
+            .policy(|policy| policy.outage(Outage::Open))
+            .build()
+            .expect("settings that fit");
+        let payments = Payments::new(deployment.client(), deployment.table("PaymentsTable"));
+        let service = service(&idempotency, payments).expect("valid settings");
+        let log = log_of_a_request(level, service).await;
         assert_raises(&deployment, "payments", &["FailOpenAlarm"], &log);
     }
 }
@@ -285,31 +290,32 @@ async fn an_answer_that_cannot_be_stored_raises_its_page() {
     let deployment = Deployment::load();
     for level in FROM_ERROR {
         let table = deployment.table("IdempotencyTable");
-        let idempotency = Idempotency::builder(deployment.client(), table)
-            .policy(|policy| policy.max_answer_bytes(1024).compression(Compression::Off));
-        // Twice as long in the answer's JSON.
-        let large = order("tok_visa", &"\"".repeat(500));
-        let log = log_of_a_payment(&deployment, idempotency, level, &large).await;
+        let idempotency = Idempotency::new(deployment.client(), table);
+        let service = idempotency
+            .http("payments")
+            .policy(|policy| policy.max_answer_bytes(1024).compression(Compression::Off))
+            .wrap(service_fn(async |_: Request<Body>| {
+                Ok::<_, Infallible>(Response::new(Body::from("x".repeat(2000))))
+            }))
+            .expect("valid settings");
+        let log = log_of_a_request(level, service).await;
         assert_raises(&deployment, "payments", &["AnswerLostAlarm"], &log);
     }
 }
 
-async fn log_of_a_payment(
-    deployment: &Deployment,
-    builder: Builder,
-    level: &str,
-    order: &Order,
-) -> String {
+/// What the example's own subscriber writes, of one request in this process.
+async fn log_of_a_request<S>(level: &str, service: S) -> String
+where
+    S: Service<Request<Body>, Error: Debug>,
+{
     let log = Log::default();
     let writer = log.clone();
-    let logs = logs(Some("JSON"), Some(level), move || writer.clone());
-    let guard = tracing::subscriber::set_default(logs);
-    let idempotency = builder.build().expect("settings that fit");
-    let payments = Payments::new(deployment.client(), deployment.table("PaymentsTable"));
+    let guard =
+        tracing::subscriber::set_default(logs(Some("JSON"), Some(level), move || writer.clone()));
     let key = unique("order");
     let request = Request::post("/payments").header("idempotency-key", &key);
-    let request = request.body(Body::from(order.body())).expect("a request");
-    let service = service(&idempotency, payments).expect("valid settings");
+    let body = order("tok_declined", &key).body();
+    let request = request.body(Body::from(body)).expect("a request");
     service.oneshot(request).await.expect("an answer");
     drop(guard);
     log.text()
