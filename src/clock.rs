@@ -14,7 +14,9 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
 use crate::protocol::Tries;
-pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
+pub(crate) use crate::protocol::time::{
+    Backoff, End, Local, Now, Stamp, StoreTime, Timestamp, Uptime,
+};
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.
@@ -76,7 +78,7 @@ impl Clock {
         expect(dead_code, reason = "only the doctor tells people of it")
     )]
     pub(crate) fn offset(&self) -> i64 {
-        self.learned().map_or(0, |learned| learned.offset(self.now()))
+        self.learned().map_or(0, |learned| learned.offset)
     }
 
     /// What the clocks tell now.
@@ -84,16 +86,21 @@ impl Clock {
         Now { local: self.now(), learned: self.learned() }
     }
 
-    /// Store time, as well as it is known here.
-    pub(crate) fn store_now(&self) -> Timestamp {
-        self.moment().store()
+    /// Store time, as well as it is known here: not for a record.
+    pub(crate) fn guess(&self) -> Timestamp {
+        self.moment().guess().0
     }
 
     /// What a response has told of the store's clock.
-    pub(crate) fn observe(&self, time: Option<StoreTime>) {
-        let Some(time) = time else { return };
+    pub(crate) fn observe(&self, time: StoreTime) {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         *learned = Some(Learned::observe(*learned, time));
+    }
+
+    /// The store does not tell its time, or is not asked: the local clock takes its place until it does.
+    pub(crate) fn trust_local(&self) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        learned.get_or_insert_with(|| Learned::undated(self.now()));
     }
 
     /// What the responses so far have told is void: they reached another machine.
@@ -123,7 +130,7 @@ impl Clock {
 
     /// The end of something that ends at `at`, in store time.
     pub(crate) fn end(&self, at: Timestamp) -> End {
-        self.now().plus(at.since(self.store_now()))
+        self.now().plus(at.since(self.guess()))
     }
 
     /// The end of a length of time that begins now.
@@ -289,7 +296,7 @@ mod tests {
     /// A response that took no time.
     fn told(clock: &Clock, date: i64) {
         let now = clock.now();
-        clock.observe(Some(StoreTime { date: at(date), sent: now, received: now }));
+        clock.observe(StoreTime { date: at(date), sent: now, received: now });
     }
 
     #[test]
@@ -332,7 +339,7 @@ mod tests {
             // A response each 370 ms of store time, 20 ms after its request.
             for store in (1_000_000..1_010_000).step_by(370) {
                 let date = store / 1000 * 1000;
-                clock.observe(Some(read(date, store - skew - 10, store - skew + 10)));
+                clock.observe(read(date, store - skew - 10, store - skew + 10));
             }
             let error = clock.learned().unwrap().offset - skew;
             assert!(error.abs() <= 150, "{skew}: {error}");
@@ -345,7 +352,7 @@ mod tests {
         let time = read(50_000, 0, 0);
         assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), at(50_000));
         assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(-1_000));
-        clock.observe(Some(time));
+        clock.observe(time);
         let now = clock.judging_time(None, Duration::from_secs(1));
         assert!(now.since(at(49_000)) < A_WHILE, "{now:?}");
     }
@@ -354,18 +361,28 @@ mod tests {
     const A_WHILE: Duration = Duration::from_secs(100);
 
     #[test]
-    fn what_was_learned_of_the_offset_is_void_after_a_jump_or_a_freeze() {
+    fn the_offset_learned_last_outlives_a_jump_and_a_freeze() {
         for (wall, uptime) in [(3_600_000, 0), (-3_600_000, 0), (600_000, 1_000), (0, 600_000)] {
             let clocks = Clocks::default();
             let clock = clocks.clock();
             told(&clock, 90_000_000);
-            clocks.pass(200_000, 200_000);
-            assert_eq!(clock.offset(), 90_000_000, "they have gone on together");
-            clocks.pass(wall, uptime);
-            assert_eq!(clock.offset(), 0, "{wall} {uptime}");
+            clocks.pass(200_000 + wall, 200_000 + uptime);
+            assert_eq!(clock.offset(), 90_000_000, "{wall} {uptime}");
             told(&clock, 95_000_000);
-            assert_ne!(clock.offset(), 0, "told anew");
+            assert_ne!(clock.offset(), 90_000_000, "a response corrects it");
         }
+    }
+
+    #[test]
+    fn no_time_is_stamped_before_a_response() {
+        let clock = Clocks::default().clock();
+        assert_eq!(clock.moment().stamp(), None);
+        told(&clock, 90_000_000);
+        assert!(clock.moment().stamp().is_some());
+        clock.forget();
+        assert_eq!(clock.moment().stamp(), None);
+        clock.trust_local();
+        assert_eq!(clock.moment().stamp().map(|stamp| stamp.at), Some(clock.now().wall));
     }
 
     #[test]
@@ -374,7 +391,7 @@ mod tests {
         told(&clock, 90_000_000);
         clock.forget();
         assert_eq!(clock.offset(), 0);
-        assert!(clock.store_now() < at(90_000_000), "{:?}", clock.store_now());
+        assert!(clock.guess() < at(90_000_000), "{:?}", clock.guess());
     }
 
     #[test]
@@ -384,7 +401,7 @@ mod tests {
         clocks.pass(10_000_000, 0);
         told(&clock, 10_000_000);
         clocks.pass(-3_600_000, 20_000);
-        let now = clock.store_now();
+        let now = clock.guess();
         assert!(now >= at(10_020_000) && now.since(at(10_020_000)) < A_WHILE, "{now:?}");
     }
 

@@ -25,6 +25,11 @@ mod switched_off {
         pub(crate) const fn millis(self) -> i64 {
             0
         }
+
+        #[expect(clippy::unused_self, reason = "as above")]
+        pub(crate) const fn knows_time(self) -> bool {
+            false
+        }
     }
 
     pub(crate) const fn entropy(_: &mut [u8]) -> bool {
@@ -46,15 +51,28 @@ mod switched_on {
 
     /// How far the monotonic clock is ahead of the machine's, in ms: behind, after a freeze.
     #[derive(Clone, Default)]
-    pub(crate) struct ClockShift(Option<Arc<Shift>>);
+    pub(crate) struct ClockShift {
+        shift: Option<Arc<Shift>>,
+        /// Whether the process begins as if it had heard of the store before, with a right clock.
+        pub(crate) knows_time: bool,
+    }
 
     impl ClockShift {
+        #[cfg(test)]
         pub(crate) fn new(shift: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
-            Self(Some(Arc::new(shift)))
+            Self { shift: Some(Arc::new(shift)), knows_time: false }
         }
 
         pub(crate) fn millis(&self) -> i64 {
-            self.0.as_ref().map_or(0, |shift| shift())
+            self.shift.as_ref().map_or(0, |shift| shift())
+        }
+
+        pub(crate) fn set(&mut self, shift: impl Fn() -> i64 + Send + Sync + 'static) {
+            self.shift = Some(Arc::new(shift));
+        }
+
+        pub(crate) const fn knows_time(&self) -> bool {
+            self.knows_time
         }
     }
 

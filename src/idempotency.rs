@@ -454,12 +454,17 @@ impl Builder {
         let client = watchable(&self.client, connections.clone(), self.request_timeout);
         // The client's own time source, so that both always tell the same time.
         let source = client.config().time_source().unwrap_or_default();
+        let knows_time = self.disabled || self.clock_shift.knows_time();
+        let clock = Clock::new(source, self.clock_shift);
+        if knows_time {
+            clock.trust_local();
+        }
         let table = Table {
             client,
             connections,
             name: self.table,
             schema: self.schema,
-            clock: Clock::new(source, self.clock_shift),
+            clock,
             request_timeout: self.request_timeout,
             capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
         };
@@ -484,7 +489,14 @@ impl Builder {
         mut self,
         shift: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        self.clock_shift = ClockShift::new(shift);
+        self.clock_shift.set(shift);
+        self
+    }
+
+    /// Lets a test begin with a process that has heard of the store before, and whose clock is right.
+    #[doc(hidden)]
+    pub const fn knows_time(mut self, knows_time: bool) -> Self {
+        self.clock_shift.knows_time = knows_time;
         self
     }
 }

@@ -41,6 +41,24 @@ impl Clock {
         Self { skew, frozen: 0, learned: None, faults: 0, is_blind: false }
     }
 
+    /// Of a process that has heard of the store before.
+    pub(crate) fn warm(skew: i64) -> Self {
+        let mut clock = Self::new(skew);
+        let sent = clock.local(0);
+        clock.observe(date(0), sent, 0);
+        clock
+    }
+
+    /// The store does not tell its time.
+    pub(crate) fn trust_local(&mut self, tick: u8) {
+        self.learned.get_or_insert(Learned::undated(self.local(tick)));
+    }
+
+    /// Whether a clock has failed since the last response: what is stamped by it may be wrong.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.faults > 0
+    }
+
     pub(crate) fn local(&self, tick: u8) -> Local {
         let uptime = UPTIME + i64::from(tick) * TICK - self.frozen;
         Local { wall: store_time(tick).shifted(self.skew), uptime: Uptime(uptime) }
@@ -95,7 +113,7 @@ mod tests {
             let sent = clock.local(1);
             let time = clock.observe(date(2), sent, 2);
             let plain = Now { local: clock.local(4), learned: Some(Learned::observe(None, time)) };
-            assert_eq!(clock.now(4).store(), plain.store());
+            assert_eq!(clock.now(4).guess(), plain.guess());
         }
     }
 }

@@ -128,9 +128,8 @@ impl Turn<'_> {
                 return end.leave(now, leaving);
             }
             execution.completes = true;
-            let completed_at = end.next_completion(now);
-            let (expires_at, until) = (end.expires_at(completed_at), end.tries_until(now));
-            end.complete(now, (completed_at, expires_at), until)
+            let until = end.tries_until(now);
+            end.complete(now, 0, until)
         });
         self.ends(execution, command, Asked::Finish, None)
     }
@@ -162,16 +161,17 @@ impl Turn<'_> {
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         let (now, leaving) = (self.now(), self.leaving(&execution));
-        match execution.end.begin_commit(now) {
+        match execution.end.may_commit() {
             Err(_) => {
                 self.process.phase = Phase::Executing(execution);
                 self
             }
-            Ok(completed_at) => {
-                execution.commits.push(Committed { completed_at, is_refused: false });
+            Ok(()) => {
                 let end = &mut execution.end;
-                let (expires_at, until) = (end.expires_at(completed_at), end.tries_until(now));
-                let command = end.commit(now, (completed_at, expires_at), leaving, until);
+                let until = end.tries_until(now);
+                let command = end.commit(now, leaving, 0, until);
+                let completed_at = end.completed_at();
+                execution.commits.push(Committed { completed_at, is_refused: false });
                 self.ends(execution, command, Asked::Commit, None)
             }
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::clock::TICK;
 use crate::model::{SEATS, State, Step};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
 use crate::rows::{Role, Row, Work};
@@ -10,6 +9,9 @@ use dynamodb_idempotency_protocol::First;
 
 /// How many rounds all calls together may take to end.
 const ROUNDS: u8 = 60;
+
+/// For how long a lease locks the key at the most, in ticks.
+const LEASE_TICKS: u8 = 4;
 
 /// Why a call does not end from here, or the key does not come free after it.
 ///
@@ -25,13 +27,12 @@ pub(crate) fn fails(
         Ok(state) => state,
         Err(what) => return Some(what),
     };
-    // A lease, and what a stamp may be wrong by.
-    let lock = 4 + row.max_skew() / TICK;
-    state.tick += u8::try_from(lock).unwrap_or(u8::MAX);
+    state.tick += LEASE_TICKS;
     let last = SEATS - 1;
-    let role = Role { first: First::Write, work: Work::Run, skew: 0, ..row.roles[0] };
+    let role =
+        Role { first: First::Write, work: Work::Run, skew: 0, is_new: false, ..row.roles[0] };
     row.roles[row.roles.len() - 1] = role;
-    state.slots[last] = Arc::new(Slot::new(Process::new(0)));
+    state.slots[last] = Arc::new(Slot::new(Process::new(&role)));
     match settle(state, &row, note) {
         Ok(state) if is_locked_out(&state) => Some("the key does not come free"),
         Ok(_) => None,

@@ -75,7 +75,7 @@ impl State {
     pub(crate) fn new(row: &Row) -> Self {
         let slots = std::array::from_fn(|seat| {
             let process = match row.roles().get(seat) {
-                Some(role) => Process::new(role.skew),
+                Some(role) => Process::new(role),
                 None => Process::finished(crate::process::Fate::default()),
             };
             Arc::new(Slot::new(process))

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::clock::Clock;
 use crate::hash::hash;
+use crate::rows::Role;
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Local, Timestamp};
 use dynamodb_idempotency_protocol::{Acquire, End, Outcome, Rules};
@@ -93,7 +94,7 @@ pub(crate) struct Execution {
 /// A commit of a handler's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Committed {
-    pub(crate) completed_at: Timestamp,
+    pub(crate) completed_at: Option<Timestamp>,
     /// The handler was told that nothing of it was written, and goes on.
     pub(crate) is_refused: bool,
 }
@@ -129,8 +130,9 @@ pub(crate) enum Place {
 }
 
 impl Process {
-    pub(crate) const fn new(skew: i64) -> Self {
-        Self { clock: Clock::new(skew), phase: Phase::Ready, is_stalled: false }
+    pub(crate) fn new(role: &Role) -> Self {
+        let clock = if role.is_new { Clock::new(role.skew) } else { Clock::warm(role.skew) };
+        Self { clock, phase: Phase::Ready, is_stalled: false }
     }
 
     pub(crate) const fn finished(fate: Fate) -> Self {
@@ -145,7 +147,7 @@ impl Process {
     pub(crate) fn was_refused(&self, completed_at: Option<Timestamp>) -> bool {
         let Phase::Executing(execution) = &self.phase else { return false };
         let mut commits = execution.commits.iter();
-        commits.any(|commit| commit.is_refused && Some(commit.completed_at) == completed_at)
+        commits.any(|commit| commit.is_refused && commit.completed_at == completed_at)
     }
 
     pub(crate) const fn fate(&self) -> Option<Fate> {

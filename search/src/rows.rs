@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::clock::TICK;
 use dynamodb_idempotency_protocol::policy::{
     Completed, Failure, InProgress, Lease, Outage, Takeover,
 };
@@ -55,6 +54,8 @@ pub(crate) struct Role {
     pub(crate) request: u8,
     /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
+    /// Whether its process has not heard of the store yet.
+    pub(crate) is_new: bool,
 }
 
 /// A policy, and what may happen under it.
@@ -105,12 +106,6 @@ impl Row {
     pub(crate) fn roles(&self) -> &[Role] {
         &self.roles[..self.callers]
     }
-
-    /// How far a stamp can be off in this row, in ms, before it is found out.
-    pub(crate) fn max_skew(&self) -> i64 {
-        let wrong = self.roles().iter().map(|role| role.skew.abs()).max().unwrap_or(0);
-        wrong + if self.clocks_fail { 3 * 2 * TICK } else { 0 }
-    }
 }
 
 const BASE: Rules = Rules {
@@ -128,9 +123,18 @@ const BASE: Rules = Rules {
     request_timeout: PATIENCE,
 };
 
-const RUN: Role =
-    Role { work: Work::Run, rules: BASE, first: First::Write, deadline: None, request: 0, skew: 0 };
+const RUN: Role = Role {
+    work: Work::Run,
+    rules: BASE,
+    first: First::Write,
+    deadline: None,
+    request: 0,
+    skew: 0,
+    is_new: false,
+};
 
+/// A call that is the first of its process.
+const NEW: Role = Role { is_new: true, ..RUN };
 const COMMIT: Role = Role { work: Work::Commit, ..RUN };
 const TRANSACT: Role = Role { work: Work::Transact, ..RUN };
 
@@ -239,13 +243,20 @@ pub(crate) const ALL: &[Row] = &[
     Row { clocks_fail: true, ..heavy("clocks", RUN) },
     Row { clocks_fail: true, ..heavy("clocks-commit", COMMIT) },
     Row { clocks_fail: true, ..long(&heaviest("clocks-renewed", with(RENEWED))) },
-    row("fast-clock", Role { skew: WRONG, ..RUN }),
-    heavy("slow-clock", Role { skew: -WRONG, ..RUN }),
-    Row { roles: [RUN, Role { skew: WRONG, ..RUN }, RUN], ..heavy("fast-taker", RUN) },
-    long(&heaviest("slow-clock-renewed", Role { skew: -WRONG, ..with(RENEWED) })),
+    row("fast-clock", Role { skew: WRONG, ..NEW }),
+    heavy("slow-clock", Role { skew: -WRONG, ..NEW }),
+    Row { roles: [RUN, Role { skew: WRONG, ..NEW }, RUN], ..heavy("fast-taker", RUN) },
+    long(&heaviest("slow-clock-renewed", Role { skew: -WRONG, is_new: true, ..with(RENEWED) })),
+    row("slow-clock-transaction", Role { work: Work::Transact, skew: -WRONG, ..NEW }),
+    heavy(
+        "slow-clock-commit",
+        Role { work: Work::Commit, skew: -WRONG, is_new: true, ..with(OPEN) },
+    ),
+    heavy("first-call", NEW),
+    Row { clocks_fail: true, ..heavy("clocks-transaction", TRANSACT) },
     Row { expires: true, ..long(&heavy("short-retention", with(SHORT))) },
     long(&heavy("invocation", Role { deadline: Some(Duration::from_secs(5)), ..with(INVOKED) })),
-    Row { has_dates: false, ..row("no-date", RUN) },
+    Row { has_dates: false, ..row("no-date", NEW) },
     Row { ticks: 2, ..row("half-used", with(HALF_USED)) },
     long(&heavy("long-lease", with(LONG))),
     long(&heavy("long-lease-commit", Role { work: Work::Commit, ..with(LONG) })),

@@ -56,7 +56,7 @@ impl<'a> Turn<'a> {
         let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
             Work::Run | Work::Commit | Work::Steps => Goal::Own,
-            Work::Transact => Goal::Transact { completed_at: now.store(), form: Form::Transaction },
+            Work::Transact => Goal::Transact { form: Form::Transaction },
             Work::LookUp => Goal::LookUp,
         };
         let first = match role.work {
@@ -95,8 +95,7 @@ impl<'a> Turn<'a> {
             if !there_is {
                 return machine.no_instead(now);
             }
-            let completed_at = machine.next_completion(now);
-            machine.instead(now, completed_at)
+            machine.instead(now)
         })
     }
 
@@ -123,6 +122,9 @@ impl<'a> Turn<'a> {
     pub(crate) fn hear(mut self, place: Place, answer: Answer) -> Self {
         let Some(request) = self.process.request(place) else { return self };
         let (sent, wire, tick) = (request.sent, request.wire.clone(), self.state.tick);
+        if answer.date.is_none() && !self.row.has_dates && is_definite(&answer.outcome) {
+            self.process.clock.trust_local(tick);
+        }
         let time = answer.date.map(|date| self.process.clock.observe(date, sent, tick));
         let reply = Reply { outcome: answer.outcome, is_in_doubt: answer.is_in_doubt, time };
         let now = self.now();

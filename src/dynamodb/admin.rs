@@ -12,6 +12,7 @@ use aws_sdk_dynamodb::types::{
 use super::expression::Change;
 use super::inspect::Look;
 use super::{Reply, Table, WriteOutcome};
+use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
 use crate::protocol::{Status, Version, released_until};
@@ -54,7 +55,10 @@ impl Table {
         attempt: u32,
         seen: &Version,
     ) -> Reply<WriteOutcome> {
-        let now = self.clock.store_now();
+        let now = match self.stamp(key).await {
+            Ok(stamp) => stamp.at,
+            Err(error) => return Reply { outcome: WriteOutcome::NotApplied(error), time: None },
+        };
         let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
         let mut change = Change::new(&self.schema);
         change.condition.version(seen);
@@ -63,6 +67,17 @@ impl Table {
         change.remove(Attribute::Response);
         change.remove(Attribute::Steps);
         self.update(key, change, self.request_timeout).await
+    }
+
+    /// A time for a write. A process that has never learned the store's time reads first.
+    async fn stamp(&self, key: &RecordKey) -> Result<Stamp, Error> {
+        if let Some(stamp) = self.clock.moment().stamp() {
+            return Ok(stamp);
+        }
+        self.get(key, self.request_timeout).await.outcome?;
+        self.clock.moment().stamp().ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "DynamoDB did not answer: its time is not known")
+        })
     }
 
     /// Reads a part of the table, eventually consistent; of a table with a composite key, the one

@@ -283,7 +283,11 @@ impl Table {
         let probe = Probe::new(self.clock.machine());
         let answer = self.clock.within(limit, probe.watch(request)).await;
         let seen = probe.seen();
-        self.clock.observe(seen.time);
+        match seen.time {
+            Some(time) => self.clock.observe(time),
+            None if seen.was_answered => self.clock.trust_local(),
+            None => {}
+        }
         (answer, seen)
     }
 

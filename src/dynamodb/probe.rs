@@ -61,6 +61,8 @@ pub(super) struct Seen {
     pub(super) time: Option<StoreTime>,
     /// A try was sent and nobody knows what became of it.
     pub(super) in_doubt: bool,
+    /// The store has executed it.
+    pub(super) was_answered: bool,
     /// At least one try got as far as the network.
     pub(super) was_sent: bool,
     sent: Option<Local>,
@@ -116,7 +118,9 @@ impl Intercept for Lookout {
     ) -> Result<(), BoxError> {
         self.0.note(config.load::<CaptureSmithyConnection>());
         let date = context.response().headers().get("date").and_then(parse_date);
+        let is_success = context.response().status().is_success();
         with_probe(|seen, received| {
+            seen.was_answered = is_success;
             seen.time = match (date, seen.sent) {
                 (Some(date), Some(sent)) => Some(StoreTime { date, sent, received }),
                 _ => None,

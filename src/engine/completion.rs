@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 
 use crate::answer::parts::Content;
 use crate::answer::{Answer, Draft, InRecord, Packed, Stored, Unstorable, unavailable_answer};
-use crate::clock::{End, Timestamp};
+use crate::clock::End;
 use crate::engine::call::Call;
 use crate::engine::driver::{Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
 use crate::engine::transaction::CommitOutcome;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Ended, Leaving, State, Write};
 use crate::record::{self, Record};
@@ -88,20 +88,16 @@ impl Execution {
     async fn store_answer(&self, draft: Draft<'_>) -> Completion {
         let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.moment();
-        let (completed_at, until) = {
-            let end = self.end();
-            (end.next_completion(now), end.tries_until(now))
-        };
+        let until = self.end().tries_until(now);
         let changed = call.answers.stored(&draft);
         let draft = changed.as_ref().map_or(draft, Answer::draft);
         let is_kept = core.remembers(&call.key, &call.policy, draft.bytes());
         let kept = is_kept.then(|| Arc::new(draft.to_answer()));
-        let (response, in_parts) = self.store_parts(draft, completed_at, until).await;
+        let (response, in_parts) = self.store_parts(draft, until).await;
         let (expires_at, command) = {
-            let mut end = self.end();
-            let expires_at = in_parts.unwrap_or_else(|| end.expires_at(completed_at));
-            let now = core.table.clock.moment();
-            (expires_at, end.complete(now, (completed_at, expires_at), until))
+            let (mut end, now) = (self.end(), core.table.clock.moment());
+            let expires_at = in_parts.unwrap_or_else(|| end.about(now).1);
+            (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
         };
         let mut completing = Completing { execution: self, response, is_lesser: false };
         let mut wire = self.wire();
@@ -141,13 +137,8 @@ impl Execution {
 
     /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
     /// when they stay there. An answer that cannot be stored leaves the reason.
-    async fn store_parts<'d>(
-        &self,
-        draft: Draft<'d>,
-        completed_at: Timestamp,
-        until: End,
-    ) -> (InRecord<'d>, Option<i64>) {
-        let Packed { response, parts } = match self.pack(draft, completed_at) {
+    async fn store_parts<'d>(&self, draft: Draft<'d>, until: End) -> (InRecord<'d>, Option<i64>) {
+        let Packed { response, parts } = match self.pack(draft) {
             Ok(packed) => packed,
             Err(unstorable) => {
                 self.report_unstorable(&unstorable.to_string());
@@ -158,9 +149,8 @@ impl Execution {
         if mutant(Mutant::CompleteBeforeParts) {
             return (response, None);
         }
-        let expires_at = self.end().parts_expire_at(completed_at);
-        match self.write_parts(&parts, expires_at, until).await {
-            Ok(()) => (response, Some(expires_at)),
+        match self.write_parts(&parts, until).await {
+            Ok(expires_at) => (response, Some(expires_at)),
             Err(error) => {
                 let Some(response) = parts.in_record() else {
                     self.report_unstorable(&format!("its parts were not confirmed: {error}"));
@@ -177,27 +167,22 @@ impl Execution {
     }
 
     /// Gives an answer its form beside what else is in the finished record.
-    pub(crate) fn pack<'d>(
-        &self,
-        draft: Draft<'d>,
-        completed_at: Timestamp,
-    ) -> Result<Packed<'d>, Unstorable> {
+    pub(crate) fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, call, claim, .. } = &*self.inner;
-        let expires_at = self.end().expires_at(completed_at);
+        let (completed_at, expires_at) = self.end().about(core.table.clock.moment());
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
         core.pack(draft, rest, (&call.key, &claim.owner), &call.policy)
     }
 
     /// Writes an answer's parts in half of the time that there is, and that the lease has left where
     /// nothing renews it: the other half is for the record, which says that the operation has
-    /// happened even if its answer cannot be stored.
-    pub(crate) async fn write_parts(
-        &self,
-        parts: &Content<'_>,
-        expires_at: i64,
-        until: End,
-    ) -> Result<(), Error> {
+    /// happened even if its answer cannot be stored. Returns until when they are kept.
+    pub(crate) async fn write_parts(&self, parts: &Content<'_>, until: End) -> Result<i64, Error> {
         let Inner { core, call, .. } = &*self.inner;
+        let stamp = core.table.clock.moment().stamp().ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "DynamoDB has not answered: its time is not known")
+        })?;
+        let expires_at = self.end().parts_expire_at(stamp);
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
         let time = core.time_until(Some(until));
         let time = if self.is_protected() && !is_renewed {
@@ -206,7 +191,8 @@ impl Execution {
             time
         };
         let mut written = Written::default();
-        core.write_parts(&call.key, parts, expires_at, time / 2, &mut written).await
+        core.write_parts(&call.key, parts, expires_at, time / 2, &mut written).await?;
+        Ok(expires_at)
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {

@@ -192,18 +192,41 @@ impl<'a> Wire<'a> {
         Outcome::NotApplied(cause)
     }
 
-    /// A write that gives a key back has an error of its own.
+    /// Errors of an undo are kept apart: the call reports the error that made it give up.
     async fn send<C: Contents>(
         &mut self,
         write: &Write,
         limit: Duration,
         contents: &mut C,
     ) -> Reply {
+        if write.is_extension() {
+            return self.extend(write, limit, contents).await;
+        }
         let before = self.is_giving_back(write).then(|| self.error.take());
         let reply = self.write(write, limit, contents).await;
         if let Some(before) = before {
             self.not_given_back = std::mem::replace(&mut self.error, before);
         }
+        reply
+    }
+
+    /// Keeps a finished record for longer. The call reports what it had found before.
+    async fn extend(
+        &mut self,
+        write: &Write,
+        limit: Duration,
+        contents: &mut impl Contents,
+    ) -> Reply {
+        let (last, before) = (self.last.take(), self.error.take());
+        let reply = self.put(write, None, limit, contents).await;
+        if let Some(error) = std::mem::replace(&mut self.error, before) {
+            tracing::warn!(
+                operation = self.key.operation(), %error,
+                "a clock had jumped when a record was written: it expires too early, which could not be \
+                 corrected, and its operation may run again after that"
+            );
+        }
+        self.last = last;
         reply
     }
 

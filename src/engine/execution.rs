@@ -287,7 +287,7 @@ impl Execution {
             owner: granted.knowledge.me().clone(),
             attempt: granted.attempt,
             fingerprint: call.fingerprint.to_store(),
-            created_at: granted.created_at,
+            created_at: granted.created_at.unwrap_or_else(|| core.table.clock.guess()),
         };
         let rules = call.rules(core, false);
         let inner = Inner {

@@ -126,7 +126,7 @@ pub(super) fn call(
         RequestKey::Found(key) => Ok(key.clone()),
         RequestKey::Missing => required(config, Ok(None)),
         RequestKey::Signed(webhook) => {
-            let (bytes, now) = (body.as_bytes(), core.table.clock.store_now());
+            let (bytes, now) = (body.as_bytes(), core.table.clock.guess());
             ask(config, "Http::webhook", || webhook.verify(parts, bytes, now))??;
             signed_key(config, *webhook, parts, bytes)
         }

@@ -112,6 +112,10 @@ pub use crate::protocol::policy::Completed;
 pub enum Acquire {
     /// The write that takes the key; if it fails, it returns the record. A repeat is billed one
     /// write unit for each KB of the record. The cheapest and the fastest if repeats are rare.
+    ///
+    /// The first call of a process reads first all the same, because it does not know DynamoDB's
+    /// time yet. [`preflight`](crate::Idempotency::preflight) and
+    /// [`warm`](crate::Idempotency::warm) save that.
     WriteFirst,
     /// A read, and the write only if the read does not answer. A repeat is billed one read unit for
     /// each 4 KB of the record, and half of that for an eventually consistent read. A first run is

@@ -92,8 +92,8 @@ impl Idempotency {
         Ok(findings)
     }
 
-    /// Fetches credentials and opens the connection, with one request, for the start of a process
-    /// without checks. [`preflight`](Self::preflight) does this too.
+    /// Fetches credentials, opens the connection and learns DynamoDB's time, with one request, for the start
+    /// of a process without checks. [`preflight`](Self::preflight) does this too.
     ///
     /// It reads the item `preflight#`, which no record can have, for half a read unit. "Not
     /// allowed" and "throttled" are answers too: the connection is open. While idempotency is

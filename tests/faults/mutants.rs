@@ -74,7 +74,7 @@ mutants! {
         by "A.start A.deliver A.fail A.deliver B.start B.deliver";
     turn_a_slow_owner_away_from_a_released_record: [ReleasedRefuses] in release breaks OutcomeFits
         by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
-    delete_what_is_released: [ReleaseDeletes] in commit breaks EffectsOnce
+    delete_what_is_released: [ReleaseDeletes, RetentionUnverified] in commit breaks EffectsOnce
         by "A.start A.twice A.succeed A.hang tick A.wake A.deliver expire arrive:0 arrive:0";
     let_the_attempt_fall: [AttemptMayFall] in release breaks AttemptsAreCounted
         by "A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
@@ -95,8 +95,8 @@ mutants! {
     forget_what_was_taken_over: [ForgetWhatWasTaken] in decline_retain breaks AttemptsAreCounted
         by "A.start A.deliver A.fail A.deliver B.start B.deliver B.deliver B.decline B.deliver";
     judge_leases_by_the_takers_clock: [TakersClock] in taker_fast breaks OneLiveOwner
-        by "A.start B.start A.deliver B.deliver B.deliver";
-    trust_the_owners_clock: [OwnersClock] in owner_slow breaks LeaseHoldsAtStart
+        by "A.start B.start A.deliver B.deliver B.deliver B.deliver";
+    trust_the_owners_clock: [StampUnlearned, OwnersClock] in owner_slow breaks LeaseHoldsAtStart
         by "A.start A.deliver";
     forget_the_own_owner: [ForgetOwnOwner] in release breaks NotRejectedByItself
         by "A.start A.lose-reply A.deliver";
@@ -104,7 +104,7 @@ mutants! {
         by "A.start A.deliver pause:2500 B.start expire B.deliver";
     renewal_may_shorten: [RenewalMayShorten] in renewed_late breaks OneLiveOwner
         by "A.start A.deliver tick A.wake A.twice tick A.wake A.deliver arrive:0 pause:5000 B.start B.deliver B.deliver";
-    restamp_may_shorten: [RestampMayShorten] in owner_slow_renewed breaks OneLiveOwner
+    restamp_may_shorten: [StampUnlearned, RestampMayShorten] in owner_slow_renewed breaks OneLiveOwner
         by "A.start A.deliver A.twice tick A.wake A.deliver arrive:0 pause:5000 B.start B.deliver B.deliver";
     transact_without_a_condition: [TransactUnfenced] in commit breaks EffectsOnce
         by "A.start A.deliver A.succeed A.lose-reply tick A.wake A.deliver";

@@ -207,7 +207,10 @@ impl Scenario {
             .completion_timeout(Duration::from_millis(120));
         let cache = if self.shared { 1 << 20 } else { 0 };
         let machine = caller.unwrap_or(0);
+        // A wrong clock is that of a process that has not heard of the store yet.
+        let knows_time = world::with(|world| world.callers[machine].skew == 0);
         Idempotency::builder(crate::clients::of(caller, self.tries), RECORDS)
+            .knows_time(knows_time)
             .shift_monotonic_clock(move || -world::with(|world| world.callers[machine].frozen))
             .policy(|_| (self.policy)(basis))
             .local_cache(cache)

@@ -70,6 +70,8 @@ pub(crate) enum End {
 pub(crate) struct Caller {
     /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
+    /// By how much its wall clock was set, in ms, since its call began.
+    pub(crate) jumped: i64,
     /// For how long its monotonic clock has stood still, in ms.
     pub(crate) frozen: i64,
     /// All that ever reached it, and when: with the code, this is its whole state.
@@ -301,6 +303,7 @@ impl World {
     /// A clock of a caller's is set, or stands still.
     pub(crate) fn turn_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
         self.callers[caller].skew += jump;
+        self.callers[caller].jumped += jump;
         self.callers[caller].frozen += freeze;
         self.ledger.clock_turned(caller);
         self.note(caller, (jump, freeze));

@@ -63,7 +63,8 @@ async fn credentials_are_fetched_once_for_business_and_crate() {
     let config = config(&store, &link).credentials_provider(fetched.clone());
     let business = Client::from_conf(config.build());
     let idempotency = Idempotency::new(business.clone(), store.table());
-    let other = Idempotency::builder(business.clone(), store.table()).build().unwrap();
+    let other =
+        Idempotency::builder(business.clone(), store.table()).knows_time(true).build().unwrap();
 
     business.describe_table().table_name(store.table()).send().await.unwrap();
     for idempotency in [idempotency, other] {

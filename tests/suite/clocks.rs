@@ -1,15 +1,17 @@
 //! Leases are stamped and judged in the store's time, whatever the callers' clocks say.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{Idempotency, Lease};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Lease, Outage, Transaction};
 
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed, is_in_progress,
+    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
     replayed,
 };
 
+const YEAR: i64 = 365 * 86_400;
 const TEN_MINUTES: i64 = 600;
 
 #[tokio::test]
@@ -189,4 +191,152 @@ async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_rig
         }
         assert_eq!(runs.count(), 1, "{years}");
     }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// How long the record is still kept, in seconds.
+async fn kept(store: &Store) -> i64 {
+    number(&store.record("charge#k").await, "expires_at") - raw::now() / 1000
+}
+
+fn is_about(seconds: i64, expected: i64) -> bool {
+    (seconds - expected).abs() <= 5
+}
+
+async fn transact(idempotency: &Idempotency, runs: &Runs) -> String {
+    let operation = idempotency.operation("charge").key("k");
+    let answer = Transaction::new(format!("run {}", runs.add()));
+    operation.run_transaction(async || Ok::<_, Infallible>(answer)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_transaction_as_the_first_request_of_a_process_is_kept_for_its_retention() {
+    for (off_by, retention) in [(-50 * YEAR, 86_400_i64), (-TEN_MINUTES, 300), (TEN_MINUTES, 300)] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let link = Link::default().clock(LocalClock::off_by(off_by));
+        let retained = Duration::from_secs(retention.unsigned_abs());
+        let idempotency = store.starting(&link).policy(|p| p.retention(retained)).build().unwrap();
+        assert_eq!(transact(&idempotency, &runs).await, "run 1", "{off_by}");
+        assert_eq!(link.wire.requests(), ["GetItem", "TransactWriteItems"]);
+        let kept = kept(&store).await;
+        assert!(is_about(kept, retention), "clock off by {off_by} s: kept for {kept} s");
+        assert_eq!(transact(&store.idempotency(), &runs).await, "run 1", "{off_by}");
+    }
+}
+
+#[tokio::test]
+async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_reads_first() {
+    for (off_by, retention) in [(-50 * YEAR, 86_400_i64), (-TEN_MINUTES, 300)] {
+        let store = Store::open().await;
+        let link = Link::default().clock(LocalClock::off_by(off_by));
+        let retained = Duration::from_secs(retention.unsigned_abs());
+        let builder = store.starting(&link).request_timeout(Duration::from_millis(200));
+        let builder = builder.policy(|p| p.retention(retained).outage(Outage::Open));
+        let idempotency = builder.build().unwrap();
+        link.wire.down(Act::LoseRequest);
+        let run = idempotency.operation("charge").key("k").run(async |execution| {
+            assert!(!execution.is_protected());
+            link.wire.up();
+            link.wire.forget();
+            execution.commit("paid", []).await.unwrap();
+            Ok::<_, Infallible>("paid".to_owned())
+        });
+        assert_eq!(run.await.unwrap(), "paid");
+        assert_eq!(link.wire.requests(), ["GetItem", "TransactWriteItems"]);
+        let kept = kept(&store).await;
+        assert!(is_about(kept, retention), "clock off by {off_by} s: kept for {kept} s");
+    }
+}
+
+/// The process dies before it hears of its first write.
+#[tokio::test]
+async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer_than_the_lease() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let link = Link::default().clock(LocalClock::off_by(365 * 86_400));
+    let idempotency = store.starting(&link).build().unwrap();
+    let response = Gate::default();
+    link.wire.next("PutItem", Act::HoldResponse(response.clone()));
+    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    tokio::select! {
+        _ = run => panic!("its response is held"),
+        () = response.reached() => {}
+    }
+    let later = store.over(&Link::later(35));
+    let outcome = charge(later.operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!((outcome, runs.count()), (executed(1, 2), 1));
+}
+
+/// A machine between two invocations, whose two clocks stand still while the store's goes on.
+#[tokio::test]
+async fn a_transaction_that_a_jumped_clock_has_stamped_too_early_is_kept_for_longer() {
+    let (store, link) = (Store::open().await, Link::default());
+    let builder = store.starting(&link).policy(|p| p.retention(HOUR));
+    let idempotency = builder.build().unwrap();
+    idempotency.warm().await.unwrap();
+    link.wire.shift_date(2 * 3600);
+    link.wire.forget();
+    let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
+    let operation = idempotency.operation("charge").key("k");
+    assert_eq!(operation.run_transaction(transaction).await.unwrap(), "done");
+    assert_eq!(link.wire.requests(), ["TransactWriteItems", "UpdateItem"]);
+    let kept = kept(&store).await;
+    assert!(is_about(kept, 3 * 3600), "kept for {kept} s from before the two hours");
+}
+
+#[tokio::test]
+async fn calls_after_a_freeze_take_no_further_round_trip() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let link = link.clock(LocalClock::off_by(-TEN_MINUTES));
+    let idempotency = store.starting(&link).build().unwrap();
+    let requests = |key: &'static str| {
+        let call = charge(idempotency.operation("charge").key(key), &runs);
+        link.wire.forget();
+        let link = &link;
+        async move {
+            call.await.unwrap();
+            link.wire.requests()
+        }
+    };
+    assert_eq!(requests("first").await, ["GetItem", "PutItem", "PutItem"]);
+    for key in ["second", "third"] {
+        link.freeze(600);
+        assert_eq!(requests(key).await, ["PutItem", "PutItem"]);
+    }
+    link.freeze(600);
+    link.wire.forget();
+    let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
+    let transact = idempotency.operation("charge").key("fourth");
+    transact.run_transaction(transaction).await.unwrap();
+    assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
+}
+
+#[tokio::test]
+async fn a_start_that_warms_teaches_the_time() {
+    for preflight in [false, true] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let link = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
+        let idempotency = store.starting(&link).build().unwrap();
+        if preflight {
+            idempotency.preflight(["charge"]).await.unwrap();
+        } else {
+            idempotency.warm().await.unwrap();
+        }
+        link.wire.forget();
+        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
+    }
+}
+
+/// Its first read has no answer, so nothing is stamped by its clock.
+#[tokio::test]
+async fn a_process_that_never_hears_of_the_store_writes_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency =
+        store.starting(&link).request_timeout(Duration::from_millis(200)).build().unwrap();
+    link.wire.every("GetItem", Act::LoseRequest);
+    let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(kind(result), ErrorKind::Unavailable);
+    assert!(link.wire.requests().iter().all(|request| request == "GetItem"));
+    assert_eq!(store.item("charge#k").await, None);
 }

@@ -90,7 +90,7 @@ async fn a_late_completion_of_ones_own_rewrites_the_same_bytes() {
 #[tokio::test]
 async fn a_late_stamp_does_not_touch_the_completed_record() {
     let (store, runs, late) = (Store::open().await, Runs::default(), Gate::default());
-    let link = Link::without_retries().clock(LocalClock::off_by(-600));
+    let link = Link::without_retries().clock(LocalClock::off_by(-200));
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
     let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();

@@ -18,7 +18,7 @@ fn retrying(store: &Store, link: &Link, retries: RetryConfig) -> Idempotency {
     config.set_retry_config(Some(retries));
     let client = Client::from_conf(config.build());
     let builder = Idempotency::builder(client, store.table()).request_timeout(REQUEST_TIMEOUT);
-    builder.build().unwrap()
+    builder.knows_time(true).build().unwrap()
 }
 
 /// A base that would have each wait outlast the call.

@@ -8,7 +8,7 @@ use super::knowledge::{Knowledge, NoEffect, Seen};
 use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
-use super::time::{Backoff, End, Now, StoreTime, Timestamp, Uptime};
+use super::time::{Backoff, End, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
@@ -22,7 +22,7 @@ const MAX_WRITES: u32 = 8;
 /// signed before it. AWS denies a request that arrives more than 15 minutes after the time stamp in its
 /// signature (most services: 5), and takes one that is as far ahead; so 30 minutes are the most, and
 /// this is twice as much.
-const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
+pub(super) const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// How often a call tries to give back what it does not use.
 const MAX_GIVINGS: u32 = 3;
@@ -41,8 +41,8 @@ pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
 pub enum Goal {
     /// To run the handler under a lease.
     Own,
-    /// To write the answer, which is told by its time from others of this call, and its effect at once.
-    Transact { completed_at: Timestamp, form: Form },
+    /// To write the answer and its effect at once.
+    Transact { form: Form },
     /// To know what the record says: nothing is written.
     LookUp,
 }
@@ -149,7 +149,8 @@ pub struct Granted {
     pub taken: Option<Header>,
     pub attempt: u32,
     pub released_attempts: u32,
-    pub created_at: Timestamp,
+    /// `None` where nothing was written: no record protects the execution.
+    pub created_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -172,15 +173,21 @@ pub struct Acquire {
     taken: Option<Header>,
     attempt: u32,
     released_attempts: u32,
-    created_at: Timestamp,
+    created_at: Option<Timestamp>,
+    /// Of the transaction, or of the answer in its place: no two completions of a call have the same time.
+    completed_at: Option<Timestamp>,
+    /// The completion before that one.
+    refused_at: Option<Timestamp>,
     /// Until when a transaction's record stays, in epoch seconds.
     expires_at: i64,
+    /// When the last finished record was stamped.
+    stamped_at: Uptime,
     /// Ends of leases that were stamped: none of them is stamped again, or a late copy of what replaced
     /// it would be in force once more.
     stamped: Vec<Timestamp>,
     /// What the hook said of an abandoned record, as long as that does not change.
     resolution: Option<(Version, Resolution)>,
-    resolved_at: Timestamp,
+    resolved_at: Option<Timestamp>,
     /// The version in whose place that was sent, and may be or come there, unheard of.
     judged: Option<Version>,
     /// Of the response that came last.
@@ -206,6 +213,8 @@ enum Step {
     Repeating(Write, Take),
     GivingBack(Write, Reason),
     ClosingOff(Write),
+    /// The call has ended so, and its record expires too early.
+    Extending(Write, Stop),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -259,6 +268,7 @@ impl Machine for Acquire {
             Step::Pausing(Next::Close) => self.close_off(now),
             Step::Repeating(..) if now.is_over(self.budget) => self.end(now, Reason::TimedOut),
             Step::Repeating(write, take) => self.dispatch(now, write, take),
+            Step::Extending(write, stop) => self.extend(now, write, stop),
             Step::Pausing(Next::Look)
             | Step::Idle
             | Step::Reading { .. }
@@ -272,11 +282,13 @@ impl Machine for Acquire {
         self.time = reply.time;
         let step = std::mem::replace(&mut self.step, Step::Idle);
         let write = match &step {
-            Step::Sending { write, .. } | Step::ClosingOff(write) | Step::GivingBack(write, _) => {
-                Some(write)
-            }
+            Step::Sending { write, .. }
+            | Step::ClosingOff(write)
+            | Step::GivingBack(write, _)
+            | Step::Extending(write, _) => Some(write),
             _ => None,
         };
+        let was_put = write.is_some_and(|write| write.form == Form::Put);
         self.knowledge.learn(reply, write);
         self.note_doubt(reply, &step);
         let command = match step {
@@ -298,8 +310,10 @@ impl Machine for Acquire {
                 Goal::Own | Goal::LookUp => self.written(now, &reply.outcome, take),
             },
             Step::Reading { is_first } => self.read(now, &reply.outcome, is_first),
+            Step::Extending(write, stop) => return self.extended(now, &reply.outcome, write, stop),
             Step::Idle | Step::Pausing(_) | Step::Repeating(..) => self.look(now),
         };
+        let command = self.verified(now, reply, was_put, command);
         // Of a response that is done with, nothing is left.
         self.time = None;
         command
@@ -330,11 +344,14 @@ impl Acquire {
             taken: None,
             attempt: 1,
             released_attempts: 0,
-            created_at: now.store(),
-            expires_at: now.store().plus(rules.retention).seconds_up(),
+            created_at: None,
+            completed_at: None,
+            refused_at: None,
+            expires_at: 0,
+            stamped_at: now.local.uptime,
             stamped: Vec::new(),
             resolution: None,
-            resolved_at: now.store(),
+            resolved_at: None,
             judged: None,
             time: None,
             givings: 0,
@@ -373,7 +390,12 @@ impl Acquire {
             return self.end(now, Reason::TooLate);
         }
         match first {
-            First::Write => self.take(now, Take::Create),
+            First::Write if now.stamp().is_some() => self.take(now, Take::Create),
+            // No response has told the store's time yet, and no write is stamped without it.
+            First::Write => {
+                self.step = Step::Reading { is_first: true };
+                Command::Read { is_consistent: true, limit: self.limit(now) }
+            }
             First::Read { is_consistent } => {
                 self.step = Step::Reading { is_first: true };
                 Command::Read { is_consistent, limit: self.limit(now) }
@@ -383,20 +405,21 @@ impl Acquire {
 
     /// Whether its deadline is over before it has begun.
     pub fn is_too_late(&self, now: Now) -> bool {
-        self.rules.term(now).is_err()
+        self.rules.lease_length(now).is_err()
     }
 
     /// What the hook has said.
     pub fn resolved(&mut self, now: Now, resolution: Resolution) -> Command {
         self.begin_budget(now);
-        self.resolved_at = now.store();
+        self.resolved_at = None;
         self.resolve(now, resolution)
     }
 
     /// Another answer is to be stored in the place of the transaction's, without its items. It is told
     /// from that by its time.
-    pub fn instead(&mut self, now: Now, completed_at: Timestamp) -> Command {
-        self.goal = Goal::Transact { completed_at, form: Form::Put };
+    pub fn instead(&mut self, now: Now) -> Command {
+        self.goal = Goal::Transact { form: Form::Put };
+        self.refused_at = self.completed_at.take();
         self.begin_tries(now);
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Repeating(_, take) => self.transact(now, take),
@@ -406,14 +429,6 @@ impl Acquire {
 
     pub fn no_instead(&mut self, now: Now) -> Command {
         self.end(now, Reason::ItemsRefused)
-    }
-
-    /// A time for the completion that is sent next: none of this call's has it.
-    pub fn next_completion(&self, now: Now) -> Timestamp {
-        match self.goal {
-            Goal::Transact { completed_at, .. } => now.store().max(completed_at.shifted(1)),
-            Goal::Own | Goal::LookUp => now.store(),
-        }
     }
 
     /// What a read has shown. A first one that fails, the write makes up for.
@@ -431,7 +446,10 @@ impl Acquire {
                     self.take(now, Take::Create)
                 }
             }
-            _ if is_first && self.goal != Goal::LookUp => self.take(now, Take::Create),
+            _ if is_first && self.goal != Goal::LookUp && now.stamp().is_some() => {
+                self.take(now, Take::Create)
+            }
+            Outcome::NotApplied(Cause::Outage) if is_first => self.look(now),
             other => self.not_read(now, cause(other)),
         }
     }
@@ -512,9 +530,7 @@ impl Acquire {
             Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
             Decision::Finished => match self.goal {
                 Goal::Own | Goal::LookUp => tell(Told::Reconciled),
-                Goal::Transact { completed_at: ours, .. } if completed_at == Some(ours) => {
-                    tell(Told::Executed)
-                }
+                Goal::Transact { .. } if completed_at == self.completed_at => tell(Told::Executed),
                 // An earlier one of ours has landed.
                 Goal::Transact { .. } => tell(Told::Replay),
             },
@@ -543,7 +559,7 @@ impl Acquire {
         if let Some(own) = self.knowledge.own() {
             self.attempt = own.attempt;
             self.released_attempts = own.released_attempts;
-            self.created_at = own.created_at;
+            self.created_at = Some(own.created_at);
         }
         self.verify(now, lease_expires_at)
     }
@@ -662,48 +678,49 @@ impl Acquire {
         if !is_transaction && self.writes > MAX_WRITES {
             return self.contended(now, take);
         }
-        let term = match self.rules.term(now) {
+        let length = match self.rules.lease_length(now) {
             Err(TooLate) if !is_transaction => {
                 return self.give_up(now, Reason::TooLate, Cause::Other);
             }
-            term => term,
+            length => length,
         };
         // The key is ours: a machine that was frozen may be back.
         let is_ours = matches!(take, Take::Restamp { .. });
         if now.is_over(self.budget) && !is_ours {
             return self.give_up(now, Reason::TimedOut, Cause::Outage);
         }
-        self.note_taken(now, take);
-        match term {
-            Ok(term) if !is_transaction => self.send_lease(now, take, &term),
+        let Some(stamp) = now.stamp() else { return self.look(now) };
+        self.note_taken(stamp, take);
+        match length {
+            Ok(length) if !is_transaction => self.send_lease(now, stamp, take, length),
             Ok(_) | Err(TooLate) => self.transact(now, take),
         }
     }
 
-    fn send_lease(&mut self, now: Now, take: Take, term: &LeaseTerm) -> Command {
-        let term = term.unlike(&self.stamped);
+    /// [`verify`](Self::verify) makes its stamp safe.
+    fn send_lease(&mut self, now: Now, stamp: Stamp, take: Take, length: Duration) -> Command {
+        let term = self.rules.term(stamp, length).unlike(&self.stamped);
         self.stamped.push(term.lease_expires_at);
-        let state = State::Pending { lease_expires_at: term.lease_expires_at };
-        let write = self.taking(take, state, term.expires_at);
+        let write = self.taking(stamp, take, term);
         self.dispatch(now, write, take)
     }
 
     /// What the record will have of the one that it takes the place of.
-    fn note_taken(&mut self, now: Now, take: Take) {
+    fn note_taken(&mut self, stamp: Stamp, take: Take) {
         let seen = self.knowledge.seen().record().cloned();
         let next = u32::from(!mutant(Mutant::AttemptStays));
         match (take, seen) {
-            (Take::Create, _) => self.begin_anew(now, 0),
-            (Take::Replace { attempts }, _) => self.begin_anew(now, attempts),
+            (Take::Create, _) => self.begin_anew(stamp, 0),
+            (Take::Replace { attempts }, _) => self.begin_anew(stamp, attempts),
             (Take::Over, Some(seen)) => {
                 self.attempt = seen.attempt.saturating_add(next);
-                self.created_at = seen.created_at;
+                self.created_at = Some(seen.created_at);
                 self.released_attempts = seen.released_attempts;
                 self.taken = Some(seen);
             }
             // A hook's resolution is no attempt.
             (Take::Settle(_), Some(seen)) => {
-                (self.attempt, self.created_at) = (seen.attempt, seen.created_at);
+                (self.attempt, self.created_at) = (seen.attempt, Some(seen.created_at));
                 self.released_attempts = seen.released_attempts;
             }
             (Take::Restamp { .. } | Take::Over | Take::Settle(_), _) => {}
@@ -711,18 +728,20 @@ impl Acquire {
     }
 
     /// The operation starts from its beginning, after so many attempts that have left nothing.
-    fn begin_anew(&mut self, now: Now, attempts: u32) {
+    fn begin_anew(&mut self, stamp: Stamp, attempts: u32) {
         self.attempt = attempts.saturating_add(1);
         self.released_attempts = attempts;
-        self.created_at = now.store();
+        self.created_at = Some(stamp.at);
         self.taken = None;
     }
 
     /// The write that takes the key.
-    fn taking(&self, take: Take, state: State, expires_at: i64) -> Write {
-        let pending = self.header(state, None, expires_at);
-        let at = self.resolved_at;
+    fn taking(&mut self, stamp: Stamp, take: Take, term: LeaseTerm) -> Write {
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        let pending = self.header(stamp, state, None, term.expires_at);
+        let at = *self.resolved_at.get_or_insert(stamp.at);
         let retained = at.plus(self.rules.retention).seconds_up();
+        self.stamped_at = stamp.made;
         let (form, guard, record) = match take {
             Take::Create => (Form::Put, Guard::Absent.unless(Mutant::CreateUnfenced), pending),
             Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
@@ -733,11 +752,11 @@ impl Acquire {
                 (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
             }
             Take::Settle(Resolution::Completed) => {
-                let record = self.header(State::Completed, Some(at), retained);
+                let record = self.header(stamp, State::Completed, Some(at), retained);
                 (Form::Put, self.unchanged().unless(Mutant::SettleUnfenced), record)
             }
             Take::Settle(_) => {
-                let record = self.header(State::Failed, Some(at), retained);
+                let record = self.header(stamp, State::Failed, Some(at), retained);
                 (Form::Update, self.unchanged(), record)
             }
         };
@@ -749,9 +768,15 @@ impl Acquire {
         seen.map_or(Guard::Absent, |seen| Guard::Unchanged(seen.version()))
     }
 
-    fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
+    fn header(
+        &self,
+        stamp: Stamp,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+    ) -> Header {
         let counted = (self.attempt, self.released_attempts);
-        let times = (self.created_at, completed_at, expires_at);
+        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
         Header::of(self.knowledge.me(), state, counted, times)
     }
 
@@ -853,13 +878,16 @@ impl Acquire {
     /// Leaves the record as it was before we took it, or may have. Even where no time is left, it gets
     /// enough for one request: a machine that was frozen may be back. If it fails, the lease frees the key.
     fn give_back(&mut self, now: Now, reason: Reason) -> Command {
-        let store = now.store();
-        let retained = store.plus(self.rules.retention).seconds_up();
+        // Without the store's time nothing was written either, unless it was forgotten since.
+        let Some(stamp) = now.stamp() else { return self.tell_nothing(reason) };
+        self.stamped_at = stamp.made;
+        let retained = stamp.at.plus(self.rules.retention).seconds_up();
         // Nobody was told of the attempt.
         let attempt = self.attempt.saturating_sub(1);
-        let failed = Header { attempt, ..self.header(State::Failed, Some(store), retained) };
+        let failed = self.header(stamp, State::Failed, Some(stamp.at), retained);
+        let failed = Header { attempt, ..failed };
         let as_found = as_found(self.taken.as_ref(), &failed);
-        let record = as_found.unwrap_or_else(|| self.released(now));
+        let record = as_found.unwrap_or_else(|| self.released(stamp));
         let guard = match self.knowledge.seen() {
             Seen::Record(_) => Guard::Held,
             Seen::Nothing | Seen::Absent => Guard::AbsentOrHeld,
@@ -884,15 +912,50 @@ impl Acquire {
         if self.knowledge.holds_key() {
             return self.give_back(now, reason);
         }
-        let closing = self.closing(now);
-        self.give_back_by(now, reason, closing)
+        match self.closing(now) {
+            Some(closing) => self.give_back_by(now, reason, closing),
+            None => self.tell_nothing(reason),
+        }
     }
 
     /// A record in nobody's hands. The attempt that nobody has made does not count.
-    fn released(&self, now: Now) -> Header {
+    fn released(&self, stamp: Stamp) -> Header {
         let attempt = self.attempt.saturating_sub(1);
-        let expires_at = released_until(now.store(), now.store());
-        Header { attempt, ..self.header(State::Released, None, expires_at) }
+        let expires_at = released_until(stamp.at, stamp.at);
+        Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }
+    }
+}
+
+/// How long what a call leaves behind is kept.
+impl Acquire {
+    /// Before the call ends: a finished record that it has written by a clock that had jumped, and that
+    /// expires too early, is kept for longer by one more write.
+    fn verified(&mut self, now: Now, reply: &Reply, was_put: bool, command: Command) -> Command {
+        let Command::Stop(stop) = command else { return command };
+        let shown = self.knowledge.shown_by(reply, was_put);
+        let extension =
+            shown.and_then(|record| self.rules.extension(record, self.stamped_at, reply.time));
+        match extension {
+            Some(write) => self.extend(now, write, stop),
+            None => Command::Stop(stop),
+        }
+    }
+
+    fn extend(&mut self, now: Now, write: Write, stop: Stop) -> Command {
+        self.knowledge.send(&write);
+        self.step = Step::Extending(write.clone(), stop);
+        Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    /// What the call ends with does not depend on it.
+    fn extended(&mut self, now: Now, outcome: &Outcome, write: Write, stop: Stop) -> Command {
+        match self.tries.pause(now) {
+            Some(bound) if !outcome.is_final() => {
+                self.step = Step::Extending(write, stop);
+                Command::Pause { bound, max: bound }
+            }
+            _ => Command::Stop(stop),
+        }
     }
 }
 
@@ -900,11 +963,15 @@ impl Acquire {
 impl Acquire {
     /// The finished record, under the guard of what was seen.
     fn transact(&mut self, now: Now, take: Take) -> Command {
-        let Goal::Transact { completed_at, form } = self.goal else { return self.look(now) };
+        let Goal::Transact { form } = self.goal else { return self.look(now) };
+        let Some(stamp) = now.stamp() else { return self.look(now) };
+        self.stamped_at = stamp.made;
+        let after_refused = self.refused_at.map_or(stamp.at, |at| stamp.at.max(at.shifted(1)));
+        let completed_at = *self.completed_at.get_or_insert(after_refused);
         // The retention begins with what is written now, however long the call has waited.
-        let retained = now.store().plus(self.rules.retention).seconds_up();
+        let retained = stamp.at.plus(self.rules.retention).seconds_up();
         self.expires_at = self.expires_at.max(retained);
-        let record = self.header(State::Completed, Some(completed_at), self.expires_at);
+        let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
         let guard = match take {
             Take::Create => Guard::Absent,
             _ => self.unchanged(),
@@ -948,7 +1015,7 @@ impl Acquire {
     fn closed_off(&mut self, now: Now) -> Command {
         let Some((reason, tries)) = self.ending else { return tell(Told::Unknown) };
         if let Some(own) = self.knowledge.own().filter(|own| own.state == State::Completed) {
-            let is_this = own.completed_at == self.completed_at();
+            let is_this = own.completed_at == self.completed_at;
             return tell(if is_this { Told::Executed } else { Told::Replay });
         }
         if !self.is_in_doubt() {
@@ -970,7 +1037,7 @@ impl Acquire {
     }
 
     fn close_off(&mut self, now: Now) -> Command {
-        let write = self.closing(now);
+        let Some(write) = self.closing(now) else { return tell(Told::Unknown) };
         self.knowledge.send(&write);
         self.step = Step::ClosingOff(write.clone());
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
@@ -978,11 +1045,13 @@ impl Acquire {
 
     /// The record that a late transaction asks for, as another version that says the same. Whoever runs
     /// under it keeps it.
-    fn closing(&self, now: Now) -> Write {
+    fn closing(&mut self, now: Now) -> Option<Write> {
         let nobody = self.knowledge.me().alternate();
         let Seen::Record(seen) = self.knowledge.seen() else {
-            let record = Header { owner: nobody, attempt: 0, ..self.released(now) };
-            return Write { form: Form::Put, guard: Guard::Absent, record };
+            let stamp = now.stamp()?;
+            self.stamped_at = stamp.made;
+            let record = Header { owner: nobody, attempt: 0, ..self.released(stamp) };
+            return Some(Write { form: Form::Put, guard: Guard::Absent, record });
         };
         let record = match seen.state {
             // Its answer may have parts, which are its owner's.
@@ -995,14 +1064,7 @@ impl Acquire {
             }
             State::Failed | State::Released => Header { owner: nobody, ..seen.clone() },
         };
-        Write { form: Form::Touch, guard: Guard::Unchanged(seen.version()), record }
-    }
-
-    const fn completed_at(&self) -> Option<Timestamp> {
-        match self.goal {
-            Goal::Transact { completed_at, .. } => Some(completed_at),
-            Goal::Own | Goal::LookUp => None,
-        }
+        Some(Write { form: Form::Touch, guard: Guard::Unchanged(seen.version()), record })
     }
 }
 

@@ -11,7 +11,7 @@ use super::knowledge::Knowledge;
 use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, as_found};
 use super::rules::Rules;
-use super::time::{End as Instant, Now, StoreTime, Timestamp};
+use super::time::{End as Instant, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
 use crate::mutant::{Mutant, mutant};
@@ -80,7 +80,8 @@ pub struct End {
     /// What of the record no write of the execution's changes.
     attempt: u32,
     released_attempts: u32,
-    created_at: Timestamp,
+    /// `None` for an execution without a record, until its first write.
+    created_at: Option<Timestamp>,
     taken: Option<Header>,
     /// None where no record protects, and once the lease is given up.
     window: Option<Window>,
@@ -95,6 +96,8 @@ pub struct End {
     tries: Tries,
     /// Of the last commit; no two completions of an execution have the same, which tells which landed.
     completed_at: Option<Timestamp>,
+    /// When the last finished record was stamped.
+    stamped_at: Uptime,
     /// At least one commit was sent, and a copy may be under way even if its caller was told of a refusal.
     has_committed: bool,
 }
@@ -112,10 +115,31 @@ enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Idle,
+    /// The store's time is read, because no response has told it yet.
+    Learning(Order),
     Sending(Write, Aim),
     /// What a refused write has lost to, where the store did not say; or what has become of a commit.
     Reading(Option<Write>, Aim),
     Pausing(Write, Aim),
+    /// The execution has ended so, and its record expires too early.
+    Extending(Write, Ended),
+}
+
+/// What is written once the store's time is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Order {
+    /// With what is left of the record where the commit has to be given up.
+    Commit {
+        or: Leaving,
+        kept_until: i64,
+    },
+    /// With the time until when the answer's parts are kept.
+    Complete {
+        kept_until: i64,
+    },
+    Leave(Leaving),
+    /// A commit that was sent is resolved.
+    Resolve(Timestamp, Leaving),
 }
 
 /// What is tried.
@@ -171,6 +195,7 @@ impl End {
             step: Step::Idle,
             tries: Tries::until(now.lasting(Duration::ZERO)),
             completed_at: None,
+            stamped_at: now.local.uptime,
             has_committed: false,
         }
     }
@@ -219,17 +244,25 @@ impl End {
     /// When the table may delete the finished record, in epoch seconds: not before the lease ends,
     /// even where the retention is shorter. A completion that arrives late is then no sooner gone
     /// than the time in which nobody else may run.
-    pub fn expires_at(&self, ended_at: Timestamp) -> i64 {
+    fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let retained = ended_at.plus(self.rules.retention);
         retained.max(self.lease_expires_at()).seconds_up()
     }
 
     /// As [`expires_at`](Self::expires_at), for a record whose answer has parts: they are written once,
     /// and must stay for as long as it does, however long its lease is renewed meanwhile.
-    pub fn parts_expire_at(&self, ended_at: Timestamp) -> i64 {
+    pub fn parts_expire_at(&self, stamp: Stamp) -> i64 {
+        let ended_at = self.next_completion(stamp.at);
         let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();
         let longest = ended_at.plus(self.rules.completion_timeout).plus(renewed).seconds_up();
         self.expires_at(ended_at).max(longest)
+    }
+
+    /// About when the operation is completed, and until when its record is kept: for the size of the
+    /// record, since the machine stamps what it sends.
+    pub fn about(&self, now: Now) -> (Timestamp, i64) {
+        let completed_at = self.next_completion(now.guess().0);
+        (completed_at, self.expires_at(completed_at))
     }
 
     /// How long what ends the execution is tried from now on.
@@ -239,9 +272,15 @@ impl End {
         self.rules.before_answer(now.lasting(longest))
     }
 
-    fn header(&self, state: State, completed_at: Option<Timestamp>, expires_at: i64) -> Header {
+    fn header(
+        &self,
+        stamp: Stamp,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+    ) -> Header {
         let counted = (self.attempt, self.released_attempts);
-        let times = (self.created_at, completed_at, expires_at);
+        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
         Header::of(self.knowledge.me(), state, counted, times)
     }
 }
@@ -251,29 +290,33 @@ impl End {
     /// The write that renews it; none where there is no lease any more.
     pub fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
-        let term = self.rules.renewed_term(now).unlike(&self.replaced);
+        let stamp = now.stamp()?;
+        let term = self.rules.term(stamp, self.rules.renewed_length()).unlike(&self.replaced);
         let guard = if mutant(Mutant::RenewalMayShorten) {
             Guard::Held
         } else {
             Guard::HeldForLess(term.lease_expires_at)
         };
-        Some(self.stamp(term, guard.unless(Mutant::RenewUnfenced)))
+        Some(self.stamp(stamp, term, guard.unless(Mutant::RenewUnfenced)))
     }
 
     /// What takes the place of a wrong stamp: never less than what the holder goes by, however late it
     /// arrives.
     pub fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
-        let held = self.window?;
+        let (held, stamp) = (self.window?, now.stamp()?);
         if !self.replaced.contains(&wrong) {
             self.replaced.push(wrong);
         }
-        let term = self.rules.renewed_term(now).not_before(held.lease_expires_at);
-        Some(self.stamp(term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
+        let term = self.rules.term(stamp, self.rules.renewed_length());
+        let term = term.not_before(held.lease_expires_at);
+        Some(self.stamp(stamp, term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
     }
 
-    fn stamp(&self, term: LeaseTerm, guard: Guard) -> Write {
+    /// [`renewed`](Self::renewed) verifies it.
+    fn stamp(&self, stamp: Stamp, term: LeaseTerm, guard: Guard) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
-        Write { form: Form::Stamp, guard, record: self.header(state, None, term.expires_at) }
+        let record = self.header(stamp, state, None, term.expires_at);
+        Write { form: Form::Stamp, guard, record }
     }
 
     /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
@@ -317,10 +360,10 @@ impl End {
 
 /// How it ends.
 impl End {
-    /// Whether a commit may begin, and its time.
-    pub fn begin_commit(&mut self, now: Now) -> Result<Timestamp, NoCommit> {
+    /// Whether a commit may begin.
+    pub fn may_commit(&self) -> Result<(), NoCommit> {
         match self.stage {
-            Stage::Open => Ok(self.next_completion(now)),
+            Stage::Open => Ok(()),
             Stage::Over(ended) => Err(NoCommit::Over(ended)),
             Stage::Closed => Err(NoCommit::Closed),
         }
@@ -342,46 +385,102 @@ impl End {
         self.stage = ended.map_or(Stage::Open, Stage::Over);
     }
 
-    /// When an operation is completed that ends now: at no commit's time.
-    pub fn next_completion(&self, now: Now) -> Timestamp {
-        let store = now.store();
-        self.completed_at.map_or(store, |last| store.max(last.shifted(1)))
-    }
-
-    /// The record of a commit that is about to be sent; nothing where another one was before.
-    pub fn preview(&self, (completed_at, expires_at): (Timestamp, i64)) -> Option<Header> {
-        let record = || self.header(State::Completed, Some(completed_at), expires_at);
-        (!self.has_committed).then(record)
+    /// When an operation is completed that ends at `now`: at no commit's time.
+    fn next_completion(&self, now: Timestamp) -> Timestamp {
+        self.completed_at.map_or(now, |last| now.max(last.shifted(1)))
     }
 
     /// Sends the answer with its effect until `until`. `or`: what is left of the record where that is not
     /// heard of.
-    pub fn commit(
-        &mut self,
-        now: Now,
-        (completed_at, expires_at): (Timestamp, i64),
-        or: Leaving,
-        until: Instant,
-    ) -> Command {
+    pub fn commit(&mut self, now: Now, or: Leaving, kept_until: i64, until: Instant) -> Command {
+        self.begin(now, Order::Commit { or, kept_until }, until)
+    }
+
+    /// The record of a commit that is about to be sent; nothing where another one was before.
+    pub fn preview(&self, now: Now) -> Option<Header> {
+        let (completed_at, expires_at) = self.about(now);
+        let record = |stamp| self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        now.stamp().filter(|_| !self.has_committed).map(record)
+    }
+
+    /// Stores the answer, at least until `kept_until` in epoch seconds.
+    pub fn complete(&mut self, now: Now, kept_until: i64, until: Instant) -> Command {
+        self.stage = Stage::Closed;
+        self.begin(now, Order::Complete { kept_until }, until)
+    }
+
+    /// The handler has failed, or said that it has executed nothing.
+    pub fn leave(&mut self, now: Now, leaving: Leaving) -> Command {
+        self.stage = Stage::Closed;
+        let until = self.tries_until(now);
+        self.begin(now, Order::Leave(leaving), until)
+    }
+
+    /// Of the last commit that was sent.
+    pub const fn completed_at(&self) -> Option<Timestamp> {
+        self.completed_at
+    }
+
+    fn begin(&mut self, now: Now, order: Order, until: Instant) -> Command {
+        self.tries = Tries::until(until);
+        self.carry_out(now, order)
+    }
+
+    /// A process that has never learned the store's time reads first: an execution without a record may
+    /// not have heard of the store at all.
+    fn carry_out(&mut self, now: Now, order: Order) -> Command {
+        let Some(stamp) = now.stamp() else { return self.learn(now, order) };
+        self.created_at.get_or_insert(stamp.at);
+        self.stamped_at = stamp.made;
+        let (write, aim) = match order {
+            Order::Commit { or, kept_until } => self.commit_write(stamp, or, kept_until),
+            Order::Complete { kept_until } => self.completion(stamp, kept_until),
+            Order::Leave(leaving) => (self.leaving(stamp, leaving), Aim::Leave { in_doubt: false }),
+            Order::Resolve(completed_at, leaving) => {
+                (self.leaving(stamp, leaving), Aim::Resolve { completed_at })
+            }
+        };
+        self.send(now, write, aim)
+    }
+
+    fn learn(&mut self, now: Now, order: Order) -> Command {
+        self.step = Step::Learning(order);
+        Command::Read { is_consistent: true, limit: self.tries.limit(now) }
+    }
+
+    /// The store's time was read; or was to be, and the store has not answered.
+    fn learned(&mut self, now: Now, order: Order) -> Command {
+        if now.stamp().is_some() {
+            return self.carry_out(now, order);
+        }
+        if let Some(bound) = self.tries.pause(now) {
+            self.step = Step::Learning(order);
+            return Command::Pause { bound, max: bound };
+        }
+        match (order, self.knowledge.no_effect()) {
+            (Order::Commit { .. }, Some(proof)) => {
+                Command::Stop(Ended::Reopened(NothingHappened::for_sure(&proof)))
+            }
+            (Order::Resolve(..), _) | (Order::Commit { .. }, None) => self.over(Ended::Unknown),
+            (Order::Complete { .. } | Order::Leave(_), _) => Command::Stop(Ended::Unconfirmed),
+        }
+    }
+
+    fn commit_write(&mut self, stamp: Stamp, or: Leaving, kept_until: i64) -> (Write, Aim) {
+        let completed_at = self.next_completion(stamp.at);
         self.completed_at = Some(completed_at);
         self.has_committed = true;
         let guard = if self.is_protected { Guard::Held } else { Guard::FreeOrHeld(self.attempt) };
         #[cfg(feature = "fault-injection")]
         let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
-        let record = self.header(State::Completed, Some(completed_at), expires_at);
+        let expires_at = self.expires_at(completed_at).max(kept_until);
+        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
         let guard = guard.unless(Mutant::TransactUnfenced);
-        let write = Write { form: Form::Transaction, guard, record };
-        self.begin(now, write, Aim::Commit { completed_at, or }, until)
+        (Write { form: Form::Transaction, guard, record }, Aim::Commit { completed_at, or })
     }
 
-    /// Stores the answer.
-    pub fn complete(
-        &mut self,
-        now: Now,
-        (completed_at, expires_at): (Timestamp, i64),
-        until: Instant,
-    ) -> Command {
-        self.stage = Stage::Closed;
+    fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Aim) {
+        let completed_at = self.next_completion(stamp.at);
         let guard = if self.rules.replaces_completed() {
             // An answer may be replaced, and the record be released after that. A late copy would bring the
             // same version back.
@@ -391,22 +490,14 @@ impl End {
         } else {
             Guard::FreeOrHeld(self.attempt).unless(Mutant::CompleteUnfenced)
         };
-        let record = self.header(State::Completed, Some(completed_at), expires_at);
-        let write = Write { form: Form::Put, guard, record };
-        self.begin(now, write, Aim::Complete { completed_at }, until)
+        let expires_at = self.expires_at(completed_at).max(kept_until);
+        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        (Write { form: Form::Put, guard, record }, Aim::Complete { completed_at })
     }
 
-    /// The handler has failed, or said that it has executed nothing.
-    pub fn leave(&mut self, now: Now, leaving: Leaving) -> Command {
-        self.stage = Stage::Closed;
-        let write = self.leaving(now, leaving);
-        let until = self.tries_until(now);
-        self.begin(now, write, Aim::Leave { in_doubt: false }, until)
-    }
-
-    fn leaving(&self, now: Now, leaving: Leaving) -> Write {
-        let store = now.store();
-        let kept = self.header(State::Failed, Some(store), self.expires_at(store));
+    fn leaving(&self, stamp: Stamp, leaving: Leaving) -> Write {
+        let kept = self.expires_at(stamp.at);
+        let kept = self.header(stamp, State::Failed, Some(stamp.at), kept);
         // The attempt was told, and does not count.
         let released_attempts = self.released_attempts.saturating_add(1);
         let given_back = Header { released_attempts, ..kept.clone() };
@@ -416,8 +507,8 @@ impl End {
             Leaving::GiveBack => as_found(self.taken.as_ref(), &given_back),
         };
         let Some(record) = kept else {
-            let until = released_until(store, self.lease_expires_at());
-            let record = self.header(State::Released, None, until);
+            let until = released_until(stamp.at, self.lease_expires_at());
+            let record = self.header(stamp, State::Released, None, until);
             return Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record };
         };
         let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
@@ -454,7 +545,8 @@ impl End {
     /// A commit whose caller has not waited for its end.
     fn interrupted(&mut self) -> Option<Timestamp> {
         let aim = match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Idle => return None,
+            // Nothing was sent yet, or the end is known.
+            Step::Idle | Step::Learning(_) | Step::Extending(..) => return None,
             Step::Sending(write, aim) => {
                 self.knowledge.lose(&write);
                 aim
@@ -475,16 +567,10 @@ impl End {
         }
         let until = self.tries_until(now);
         if self.is_protected {
-            let write = self.leaving(now, leaving);
-            return self.begin(now, write, aim, until);
+            return self.begin(now, Order::Resolve(completed_at, leaving), until);
         }
         self.tries.until = until;
         self.read(now, None, aim)
-    }
-
-    fn begin(&mut self, now: Now, write: Write, aim: Aim, until: Instant) -> Command {
-        self.tries = Tries::until(until);
-        self.send(now, write, aim)
     }
 
     fn send(&mut self, now: Now, mut write: Write, aim: Aim) -> Command {
@@ -672,10 +758,14 @@ impl Machine for End {
 
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
         self.heard(reply.time);
-        match std::mem::replace(&mut self.step, Step::Idle) {
+        let command = match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Sending(write, aim) => {
                 self.knowledge.learn(reply, Some(&write));
                 self.sent(now, &reply.outcome, write, aim)
+            }
+            Step::Learning(order) => {
+                self.knowledge.learn(reply, None);
+                return self.learned(now, order);
             }
             Step::Reading(write, aim) => {
                 self.knowledge.learn(reply, None);
@@ -684,16 +774,56 @@ impl Machine for End {
                     _ => self.again(now, write, aim),
                 }
             }
-            Step::Pausing(write, aim) => self.send(now, write, aim),
-            Step::Idle => Command::Stop(Ended::Unconfirmed),
-        }
+            Step::Extending(write, ended) => {
+                self.knowledge.learn(reply, Some(&write));
+                return self.extended(now, &reply.outcome, write, ended);
+            }
+            Step::Pausing(write, aim) => return self.send(now, write, aim),
+            Step::Idle => return Command::Stop(Ended::Unconfirmed),
+        };
+        self.verified(now, reply, command)
     }
 
     fn woke(&mut self, now: Now) -> Command {
         match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Learning(order) => self.learn(now, order),
             Step::Sending(write, aim) | Step::Pausing(write, aim) => self.send(now, write, aim),
             Step::Reading(write, aim) => self.read(now, write, aim),
+            Step::Extending(write, ended) => self.extend(now, write, ended),
             Step::Idle => Command::Stop(Ended::Unconfirmed),
+        }
+    }
+}
+
+/// How long what an execution leaves behind is kept.
+impl End {
+    /// Before the execution ends: a finished record that was stamped by a clock that had jumped, and that
+    /// expires too early, is kept for longer by one more write.
+    fn verified(&mut self, now: Now, reply: &Reply, command: Command) -> Command {
+        let Command::Stop(ended) = command else { return command };
+        let shown = self.knowledge.shown_by(reply, false);
+        let extension =
+            shown.and_then(|record| self.rules.extension(record, self.stamped_at, reply.time));
+        match extension {
+            Some(write) => self.extend(now, write, ended),
+            None => Command::Stop(ended),
+        }
+    }
+
+    fn extend(&mut self, now: Now, write: Write, ended: Ended) -> Command {
+        self.knowledge.send(&write);
+        self.step = Step::Extending(write.clone(), ended);
+        Command::Send { write, limit: self.tries.limit(now) }
+    }
+
+    /// How the execution ends does not depend on it.
+    fn extended(&mut self, now: Now, outcome: &Outcome, write: Write, ended: Ended) -> Command {
+        match self.tries.pause(now) {
+            Some(bound) if !outcome.is_final() => {
+                self.step = Step::Extending(write, ended);
+                Command::Pause { bound, max: bound }
+            }
+            _ => Command::Stop(ended),
         }
     }
 }

@@ -72,6 +72,15 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
+    /// The record that this response has shown, where it is this call's own, or one that it has just put.
+    pub fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
+        match reply.outcome {
+            Outcome::Applied if was_put => self.seen.record(),
+            Outcome::Applied | Outcome::Refused(Some(_)) | Outcome::Found(Some(_)) => self.own(),
+            _ => None,
+        }
+    }
+
     /// Whether our own pending record is what was seen last.
     pub fn holds_key(&self) -> bool {
         self.seen.record().is_some_and(|record| record.is_pending_of(&self.me))

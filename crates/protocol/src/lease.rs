@@ -91,7 +91,7 @@ impl Window {
             let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
             (time.received, left)
         } else {
-            let store = now.store();
+            let store = now.guess().0;
             (now.local, bounds.left(lease_expires_at, store, store, Duration::ZERO))
         };
         let left = if mutant(Mutant::OwnersClock) { length } else { left? };

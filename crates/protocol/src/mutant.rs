@@ -19,6 +19,8 @@ pub enum Mutant {
     ReleaseDeletes,
     AttemptMayFall,
     RenewalUnverified,
+    RetentionUnverified,
+    StampUnlearned,
     KeepFailureUnfenced,
     RenewUnfenced,
     TakeOverUnfenced,

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use super::acquire::RELEASED_FOR;
 use super::lease::{LeaseTerm, Window};
-use super::time::{End, Now, StoreTime, Timestamp, Uptime};
+use super::record::{Header, State};
+use super::time::{End, Now, Stamp, StoreTime, Timestamp, Uptime};
+use super::write::{Form, Guard, Write};
 use crate::mutant::{Mutant, mutant};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 
@@ -67,27 +70,58 @@ impl Rules {
         now.left(self.before_answer(End::lasting_from(started, timeout)))
     }
 
-    /// How long an owner that starts now may hold the record.
-    pub fn term(&self, now: Now) -> Result<LeaseTerm, TooLate> {
+    /// How long the lease of an owner is that starts now.
+    pub fn lease_length(&self, now: Now) -> Result<Duration, TooLate> {
         let left = self.deadline.map(|deadline| now.left(deadline));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(TooLate);
         }
-        Ok(self.term_of(now, self.lease.length(left, self.lease_margin())))
+        Ok(self.lease.length(left, self.lease_margin()))
     }
 
-    /// What a lease is renewed to: an invocation's is not, so that no deadline bounds it.
-    pub fn renewed_term(&self, now: Now) -> LeaseTerm {
-        self.term_of(now, self.lease.length(None, self.lease_margin()))
+    /// The length of a renewal. No deadline bounds it, because the lease of an invocation is not renewed.
+    pub fn renewed_length(&self) -> Duration {
+        self.lease.length(None, self.lease_margin())
     }
 
-    fn term_of(&self, now: Now, length: Duration) -> LeaseTerm {
-        let store = now.store();
-        let lease_expires_at = store.plus(length);
+    /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
+    ///
+    /// Where a slow response has told the time, the lease is rather too short than longer than its length:
+    /// the owner may crash before it hears that the lease is wrong.
+    pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
+        let begins = stamp.at.min(stamp.earliest.plus(self.lease_margin()));
+        let lease_expires_at = begins.plus(length);
         // As long as the retention lasts, what was left unfinished is known as that.
-        let begins = if mutant(Mutant::ExpireBeforeLease) { store } else { lease_expires_at };
+        let begins = if mutant(Mutant::ExpireBeforeLease) { stamp.at } else { lease_expires_at };
         let expires_at = begins.plus(self.retention).seconds_up();
         LeaseTerm { lease_expires_at, expires_at }
+    }
+
+    /// The write that corrects `expires_at` of a finished record, where the response that has shown the
+    /// record says that it expires too early. `made`: when the record was stamped.
+    ///
+    /// The monotonic clock alone measures the time since: a wall clock that was corrected meanwhile would
+    /// hide the error.
+    pub(super) fn extension(
+        &self,
+        shown: &Header,
+        made: Uptime,
+        time: Option<StoreTime>,
+    ) -> Option<Write> {
+        let time = time.filter(|_| !mutant(Mutant::RetentionUnverified))?;
+        let kept_for = match shown.state {
+            State::Completed | State::Failed => self.retention,
+            State::Released => RELEASED_FOR,
+            State::Pending { .. } => return None,
+        };
+        let stamped = time.date.minus(time.received.uptime.since(made));
+        let least = stamped.plus(kept_for).minus(self.lease_margin());
+        if shown.expires_at >= least.seconds_up() {
+            return None;
+        }
+        let expires_at = time.latest().plus(kept_for).seconds_up();
+        let record = Header { expires_at, ..shown.clone() };
+        Some(Write { form: Form::Stamp, guard: Guard::Unchanged(shown.version()), record })
     }
 
     /// What a stamp can be wrong by and not be found so: the tolerance, and a `Date`'s resolution.

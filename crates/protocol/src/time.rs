@@ -188,39 +188,83 @@ fn are_apart(before: Local, now: Local) -> bool {
     now.lead().saturating_sub(before.lead()).unsigned_abs() > APART
 }
 
-/// What the responses so far have told.
+/// What the responses so far have told about the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Learned {
     /// How far the store's clock is ahead of the wall clock, in ms.
     pub offset: i64,
+    /// How far it is at least.
+    pub least: i64,
     /// Of the last response.
     pub date: Timestamp,
     pub received: Local,
 }
 
 impl Learned {
-    /// The offset, as long as the two clocks have gone on together since the last response. Where they
-    /// have come apart, nobody can tell which of them is wrong: nothing is known of it any more.
-    pub fn offset(self, now: Local) -> i64 {
-        if are_apart(self.received, now) { 0 } else { self.offset }
+    /// Moves the offset as little as the response asks for: the bounds of many responses close in
+    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
+    pub fn observe(before: Option<Self>, time: StoreTime) -> Self {
+        let StoreTime { date, received, .. } = time;
+        let (least, most) = time.bounds();
+        let offset = before.map_or(0, |learned| learned.offset).clamp(least, most);
+        // Two bounds are of one offset as long as no clock has jumped between the responses.
+        let bounded = before.filter(|learned| !are_apart(learned.received, received));
+        let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
+        Self { offset, least, date, received }
+    }
+
+    /// After a response without a `Date`. The local clock is the only one there is.
+    pub fn undated(received: Local) -> Self {
+        Self { offset: 0, least: 0, date: Timestamp(i64::MIN), received }
+    }
+
+    fn store(self, now: Local) -> Timestamp {
+        let least = self.date.plus(now.uptime.since(self.received.uptime));
+        now.wall.shifted(self.offset).max(least)
     }
 }
 
-/// What the clocks tell at one moment.
+/// A time that may be written into a record. It exists only where a response has told the store's time.
+///
+/// It is the wall clock plus the offset learned last, and never before the last `Date` and the time since.
+/// A clock that has jumped or stood still since that response makes it wrong, so the machines verify each
+/// stamp against the `Date` of the response that shows it, and write it again if it is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    pub at: Timestamp,
+    /// The store's clock shows at least this, if no clock has jumped since the last response.
+    pub earliest: Timestamp,
+    /// When it was made.
+    pub made: Uptime,
+}
+
+/// Store time as well as this machine knows it, even before the first response. It judges what has no
+/// better time, and is never written into a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Guess(pub Timestamp);
+
+/// What the clocks show at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     pub local: Local,
-    /// Nothing before the first response.
+    /// `None` before the first response.
     pub learned: Option<Learned>,
 }
 
 impl Now {
-    /// Store time, as well as it is known here; never before a `Date` and the time since, however the
-    /// wall clock was set.
-    pub fn store(self) -> Timestamp {
-        let Some(learned) = self.learned else { return self.local.wall };
-        let least = learned.date.plus(self.local.uptime.since(learned.received.uptime));
-        self.local.wall.shifted(learned.offset(self.local)).max(least)
+    /// `None` before the first response: the caller has to read first.
+    pub fn stamp(self) -> Option<Stamp> {
+        let learned = match self.learned {
+            None if mutant(Mutant::StampUnlearned) => Learned::undated(self.local),
+            learned => learned?,
+        };
+        let at = learned.store(self.local);
+        let earliest = self.local.wall.shifted(learned.least);
+        Some(Stamp { at, earliest, made: self.local.uptime })
+    }
+
+    pub fn guess(self) -> Guess {
+        Guess(self.learned.map_or(self.local.wall, |learned| learned.store(self.local)))
     }
 
     /// The time by which to judge a record that a response brought: never later than the store's
@@ -229,7 +273,7 @@ impl Now {
         match time {
             Some(_) if mutant(Mutant::TakersClock) => self.local.wall,
             Some(time) => time.date,
-            None => self.store().minus(tolerance),
+            None => self.guess().0.minus(tolerance),
         }
     }
 
@@ -246,17 +290,6 @@ impl Now {
     /// set meanwhile.
     pub fn lasting(self, length: Duration) -> End {
         End::lasting_from(self.local.uptime, length)
-    }
-}
-
-impl Learned {
-    /// Moves the offset as little as the response asks for: the bounds of many responses close in
-    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
-    pub fn observe(before: Option<Self>, time: StoreTime) -> Self {
-        let StoreTime { date, received, .. } = time;
-        let (least, most) = time.bounds();
-        let offset = before.map_or(0, |learned| learned.offset(received)).clamp(least, most);
-        Self { offset, date, received }
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Form {
     /// What the protocol changes of a record: its steps, its fingerprint, `created_at`, and attributes of
     /// a later version stay. Where there is none, the whole of it.
     Update,
-    /// The lease, and until when the record is kept.
+    /// The lease, where there is one, and until when the record is kept.
     Stamp,
     /// What tells a version from others: its owner, its lease, an empty map of steps. It says the same.
     Touch,
@@ -128,6 +128,11 @@ impl Version {
 }
 
 impl Write {
+    /// Whether it only moves the time until when a finished record is kept.
+    pub fn is_extension(&self) -> bool {
+        self.form == Form::Stamp && self.record.state.lease_expires_at().is_none()
+    }
+
     /// The record that it leaves where it lands.
     pub fn applied_to(&self, record: Option<&Header>) -> Header {
         match (self.form, record) {
@@ -227,6 +232,24 @@ pub enum Outcome {
     Unknown,
     /// The items of a transaction do not allow it: nothing of it was written.
     ItemsRefused,
+}
+
+impl Outcome {
+    /// Whether the same write would come to nothing else.
+    pub(super) const fn is_final(&self) -> bool {
+        match self {
+            Self::Applied
+            | Self::Refused(_)
+            | Self::Invalid
+            | Self::ItemsRefused
+            | Self::NotApplied(Cause::Other) => true,
+            Self::Found(_)
+            | Self::Stale(_)
+            | Self::Conflict
+            | Self::NotApplied(Cause::Outage)
+            | Self::Unknown => false,
+        }
+    }
 }
 
 /// Why something did not happen.

@@ -17,7 +17,7 @@ use super::commits::{CommitOutcome, commit_unknown, given_up};
 use super::preview::preview;
 use super::{items, json, token};
 use crate::answer::{Answer, AnswerKind, Draft, InRecord, Packed};
-use crate::clock::{End, Timestamp};
+use crate::clock::End;
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::driver::{Bare, Contents, Unsent, Wire};
 use crate::engine::execution::{Execution, Inner};
@@ -145,45 +145,42 @@ impl Execution {
             return self.commit_items(commit).await;
         }
         let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
-        let begun = self.end().begin_commit(now);
-        let completed_at = begun.map_err(no_commit)?;
+        self.end().may_commit().map_err(no_commit)?;
         let Commit { answer, stored, mut items, .. } = commit;
         let changed = inner.call.answers.stored(&stored);
         let stored = changed.as_ref().map_or(stored, Answer::draft);
-        let Packed { mut response, parts } = self.pack(stored, completed_at)?;
-        let (expires_at, until) = {
-            let end = self.end();
-            let expires_at = match parts {
-                Some(_) => end.parts_expire_at(completed_at),
-                None => end.expires_at(completed_at),
-            };
-            (expires_at, end.tries_until(now))
-        };
+        let Packed { mut response, parts } = self.pack(stored)?;
+        let until = self.end().tries_until(now);
+        let (completed_at, expires_at) = self.end().about(now);
         let whole = |response| {
             record::completed_item(&table.schema, &inner.claim, completed_at, expires_at, response)
         };
         let record = whole(response.attribute());
         let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
         if parts.is_some()
-            && let Some(refusal) = self.preview((completed_at, expires_at), until, &items).await
+            && let Some(refusal) = self.preview(until, &items).await
         {
             return Err(refused(refusal));
         }
-        if let Some(parts) = parts
-            && let Err(error) = self.write_parts(&parts, expires_at, until).await
-        {
-            let in_record = parts.in_record();
-            let fits =
-                |response: &AttributeValue| items::fit(&whole(response.clone()), others).is_ok();
-            match in_record.filter(fits) {
-                Some(in_record) => response = InRecord::Made(in_record),
-                None => return Err(CommitError::NotApplied(error)),
+        let mut kept_until = 0;
+        if let Some(parts) = parts {
+            match self.write_parts(&parts, until).await {
+                Ok(expires_at) => kept_until = expires_at,
+                Err(error) => {
+                    let fits = |response: &AttributeValue| {
+                        items::fit(&whole(response.clone()), others).is_ok()
+                    };
+                    match parts.in_record().filter(fits) {
+                        Some(in_record) => response = InRecord::Made(in_record),
+                        None => return Err(CommitError::NotApplied(error)),
+                    }
+                }
             }
         }
         inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
         let mut committing = Committing { execution: self, response, items: &items };
         let now = table.clock.moment();
-        let command = self.end().commit(now, (completed_at, expires_at), self.given_up(), until);
+        let command = self.end().commit(now, self.given_up(), kept_until, until);
         let mut wire = self.wire();
         let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
         self.committed(ended, &mut wire, answer).await
@@ -191,14 +188,9 @@ impl Execution {
 
     /// What a commit would be refused for. Not where an earlier one may have landed: then its effect is
     /// what the conditions meet.
-    async fn preview(
-        &self,
-        finished: (Timestamp, i64),
-        until: End,
-        items: &[TransactWriteItem],
-    ) -> Option<ItemsRefusal> {
+    async fn preview(&self, until: End, items: &[TransactWriteItem]) -> Option<ItemsRefusal> {
         let Inner { core, call, claim, .. } = &*self.inner;
-        let record = self.end().preview(finished)?;
+        let record = self.end().preview(core.table.clock.moment())?;
         let is_held = |item: Option<Item>| {
             let schema = &core.table.schema;
             let record = item.and_then(|item| Record::decode(schema, item).ok());

@@ -63,7 +63,7 @@ pub(crate) fn look_up(
     call: Call,
 ) -> BoxFuture<'_, Result<Option<Acquisition>, Error>> {
     let looking = async move {
-        let mut caller = Caller::new(core, &call, |_| Goal::LookUp)?;
+        let mut caller = Caller::new(core, &call, Goal::LookUp)?;
         let found = caller.find().await;
         let ending = match &found {
             Ok(Some(found)) => found.ending(),
@@ -81,6 +81,7 @@ pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
     call: &'a Call,
     claim: Claim,
+    /// About when the operation is completed: for the size of its record.
     completed_at: Timestamp,
     machine: Acquire,
     wire: Wire<'a>,
@@ -156,13 +157,9 @@ impl Contents for Carried<'_> {
 }
 
 impl<'a> Caller<'a> {
-    fn new(
-        core: &'a Arc<Core>,
-        call: &'a Call,
-        goal: impl FnOnce(Timestamp) -> Goal,
-    ) -> Result<Self, Error> {
+    fn new(core: &'a Arc<Core>, call: &'a Call, goal: Goal) -> Result<Self, Error> {
         let now = core.table.clock.moment();
-        let (completed_at, owner) = (now.store(), random_owner()?);
+        let (completed_at, owner) = (now.guess().0, random_owner()?);
         let claim = Claim {
             key: call.key.clone(),
             owner: owner.clone(),
@@ -170,7 +167,7 @@ impl<'a> Caller<'a> {
             fingerprint: call.fingerprint.to_store(),
             created_at: completed_at,
         };
-        let machine = Acquire::new(owner.clone(), goal(completed_at), call.rules(core, false), now);
+        let machine = Acquire::new(owner.clone(), goal, call.rules(core, false), now);
         if machine.is_too_late(now) {
             return Err(too_late());
         }
@@ -181,8 +178,7 @@ impl<'a> Caller<'a> {
 
     /// With a transaction of its own to write.
     pub(crate) fn of_items(core: &'a Arc<Core>, call: &'a Call) -> Result<Self, Error> {
-        let form = Form::Transaction;
-        Self::new(core, call, |completed_at| Goal::Transact { completed_at, form })
+        Self::new(core, call, Goal::Transact { form: Form::Transaction })
     }
 
     /// Writes `items` and the completed record, unless the record shows that this has been done. Boxed, as
@@ -269,14 +265,12 @@ impl<'a> Caller<'a> {
     /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
     /// of the transaction has.
     async fn store_instead(&mut self, stored: Answer) -> Result<Once, Error> {
-        let now = self.core.table.clock.moment();
-        self.completed_at = self.machine.next_completion(now);
         let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
         let packed = match self.pack(stored.draft()) {
             Ok(packed) => packed,
             Err(unstorable) => return self.refused(Once::Invalid(unstorable.into())).await,
         };
-        let command = self.machine.instead(now, self.completed_at);
+        let command = self.machine.instead(self.core.table.clock.moment());
         let claim = self.claim.clone();
         let mut carried =
             Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
@@ -407,7 +401,7 @@ impl<'a> Carried<'a> {
 
 /// As [`look_up`], of a call that is told of elsewhere.
 async fn look_up_quietly(core: &Arc<Core>, call: &Call) -> Result<Option<Acquisition>, Error> {
-    Caller::new(core, call, |_| Goal::LookUp)?.find().await
+    Caller::new(core, call, Goal::LookUp)?.find().await
 }
 
 fn unknown() -> Error {

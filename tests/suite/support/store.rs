@@ -136,7 +136,13 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
-    /// A caller on this connection, with choices; a busy machine may take its time.
+    /// As [`builder`](Self::builder), of a process whose first request is still to come.
+    pub(crate) fn starting(&self, link: &Link) -> Builder {
+        self.builder(link).knows_time(false)
+    }
+
+    /// A caller on this connection, with choices, in a process that has heard of the store before; a busy
+    /// machine may take its time.
     pub(crate) fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
         let clock = link.clock.clone();
@@ -144,6 +150,7 @@ impl Store {
             .schema(self.schema.clone())
             .request_timeout(PATIENCE)
             .shift_monotonic_clock(move || clock.lived())
+            .knows_time(true)
     }
 
     /// A person's tool on this connection, who may do what functions may not.

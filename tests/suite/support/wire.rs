@@ -228,6 +228,35 @@ impl Wire {
         rule.cloned().unwrap_or(Act::Deliver)
     }
 
+    /// DynamoDB's answer to a request that was signed more than five minutes before or after its own time.
+    /// Neither engine checks that. The SDK corrects the signature and sends the same body again; the
+    /// denied try is not counted.
+    fn denied(&self, request: &HttpRequest) -> Option<HttpResponse> {
+        let is_deaf = {
+            let state = self.state();
+            state.no_date || state.down.is_some()
+        };
+        let signed = request.headers().get("x-amz-date").filter(|_| !is_deaf)?;
+        let signed = format!(
+            "{}-{}-{}T{}:{}:{}Z",
+            &signed[..4],
+            &signed[4..6],
+            &signed[6..8],
+            &signed[9..11],
+            &signed[11..13],
+            &signed[13..15]
+        );
+        let signed = DateTime::from_str(&signed, DateTimeFormat::DateTime).expect("it is a time");
+        let now = DateTime::from(made_up_time::now()).secs() + self.state().date_shift;
+        if signed.secs().abs_diff(now) <= 300 {
+            return None;
+        }
+        let mut denied = answer(400, "InvalidSignatureException");
+        let date = DateTime::from_secs(now).fmt(DateTimeFormat::HttpDate).expect("it is a date");
+        denied.headers_mut().insert("date", date);
+        Some(denied)
+    }
+
     fn redate(&self, response: &mut HttpResponse) {
         let (shift, no_date) = {
             let state = self.state();
@@ -282,6 +311,9 @@ impl Connector {
         let body = request.body().bytes().expect("the SDK sends no streams");
         let access = Access::of(&operation, body);
         self.wire.note(&access);
+        if let Some(denied) = self.wire.denied(&request) {
+            return Ok(denied);
+        }
         match self.wire.take(&operation, &access) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
