@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those of the tables in `docs/cost.md`.
+    /// Those of the tables in `tests/cost/figures.md`.
     pub(crate) const ALL: [Self; 3] = [Self::Json, Self::Html, Self::Random];
 
     pub(crate) const fn media_type(self) -> &'static str {

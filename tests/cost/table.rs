@@ -1,5 +1,5 @@
-//! What each way costs, in units and in dollars: the table of `docs/cost.md`, and the bars that it
-//! must stay under.
+//! What each way costs, in units and in dollars: the tables of `tests/cost/figures.md`, and the bars
+//! that it must stay under.
 
 use dynamodb_idempotency::{Acquire, Compression, Idempotency, LargeAnswers, Policy};
 use serde_json::json;

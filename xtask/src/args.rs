@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Bench(MeasureOptions),
     /// Formatting, links, lints, docs, doc tests, feature promises, package, dependencies, infra
     Check(CheckOptions),
-    /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart. By `benches/measure`
+    /// What answers cost, measured on DynamoDB Local, into tests/cost/figures.md and its chart. By `benches/measure`
     #[command(disable_help_flag = true)]
     Cost(MeasureOptions),
     /// The example's two functions as Lambda runs them, and the commands of the README and the guide

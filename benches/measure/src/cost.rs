@@ -1,5 +1,5 @@
 //! `cargo xtask cost`: what each way of storing and replaying answers costs, measured on DynamoDB Local
-//! by the test target `cost`, and written into `docs/cost.md` and its chart.
+//! by the test target `cost`, and written into `tests/cost/figures.md` and its chart.
 
 mod chart;
 
@@ -45,9 +45,9 @@ pub(crate) fn run(options: &CostOptions) -> Result<bool> {
     let tables = tables(&rows);
     let Some(text) = measure(&workspace, server, &["memory::"])? else { return Ok(false) };
     let memory = memory_table(&text)?;
-    let mut document = Document::open(&workspace.root.join("docs/cost.md"))?;
+    let mut document = Document::open(&workspace.root.join("tests/cost/figures.md"))?;
     if options.smoke {
-        document.move_to(&workspace.target.join("smoke"))?;
+        document.move_to(&workspace.target.join("smoke/cost"))?;
     }
     document.replace("costs", &tables)?;
     document.replace("memory", &memory)?;

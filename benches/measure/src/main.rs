@@ -1,5 +1,5 @@
 //! What the crate costs: `cargo xtask bench` and `cargo xtask cost` run this program, which runs the
-//! others of `benches/` and the test target `cost`, and writes `benches/figures.md` and `docs/cost.md`.
+//! others of `benches/` and the test target `cost`, and writes `benches/figures.md` and `tests/cost/figures.md`.
 
 mod bench;
 mod cost;
@@ -17,7 +17,7 @@ enum Command {
     ///
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
     Bench(BenchOptions),
-    /// What answers cost, measured on DynamoDB Local, into docs/cost.md and its chart
+    /// What answers cost, measured on DynamoDB Local, into tests/cost/figures.md and its chart
     Cost(CostOptions),
 }
 
@@ -79,6 +79,7 @@ mod tests {
             include_str!("../../../docs/benchmarks.md"),
             include_str!("../../figures.md"),
             include_str!("../../../docs/cost.md"),
+            include_str!("../../../tests/cost/figures.md"),
         ];
         let calls = files.iter().flat_map(|file| file.split("`cargo xtask ").skip(1));
         let calls = calls.filter_map(|rest| rest.split('`').next());

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use zstd::stream::write::Encoder;
 
-/// Measured in `docs/cost.md`: higher levels take longer, and save little or nothing.
+/// See `docs/cost.md`: higher levels take longer, and save little or nothing.
 const LEVEL: i32 = 1;
 
 /// What is compressed so far. A `Vec` by itself would make room for twice of what it has.

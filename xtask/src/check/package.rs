@@ -67,7 +67,9 @@ mod tests {
         for file in ["src/lib.rs", "src/http/mod.rs", "docs/protocol.md", "docs/guide/faq.md"] {
             assert!(belongs(file), "{file}");
         }
-        for file in ["tests/suite/main.rs", "docs/cost-replays.svg", "clippy.toml", "docs/a/b.md"] {
+        for file in
+            ["tests/suite/main.rs", "tests/cost/figures-replays.svg", "clippy.toml", "docs/a/b.md"]
+        {
             assert!(!belongs(file), "{file}");
         }
     }

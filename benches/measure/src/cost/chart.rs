@@ -1,4 +1,4 @@
-//! The chart of `docs/cost.md`: what a replay costs by the answer's size, both on logarithmic scales.
+//! The chart of `tests/cost/figures.md`: what a replay costs by the answer's size, both on logarithmic scales.
 
 use anyhow::Result;
 use plotters::element::DashedPathElement;
