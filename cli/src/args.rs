@@ -29,20 +29,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which table, and how it looks.
+/// The table to read, and its layout.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The table")]
 pub(crate) struct Target {
     /// The table's name
     #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
     pub(crate) table: Option<String>,
-    /// The DynamoDB to talk to, such as `http://127.0.0.1:8000` for DynamoDB Local
+    /// The DynamoDB endpoint, such as `http://127.0.0.1:8000` for DynamoDB Local
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint_url: Option<String>,
     /// The AWS region
     #[arg(long, global = true)]
     pub(crate) region: Option<String>,
-    /// The profile in the AWS configuration files, before any credentials in the environment
+    /// The profile in the AWS configuration files; takes precedence over credentials in the environment
     #[arg(long, global = true)]
     pub(crate) profile: Option<String>,
     /// The partition key that holds `scope#key` [default: pk]
@@ -61,7 +61,7 @@ pub(crate) struct Target {
 pub(crate) struct Renamed {
     pub(crate) attribute: Attribute,
     pub(crate) other: String,
-    /// As it was given.
+    /// The argument as typed.
     pub(crate) text: String,
 }
 
@@ -74,18 +74,18 @@ pub(crate) struct CompositeKey {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Create the table, on demand and with its time to live on
+    /// Create the table, billed on demand and with time to live enabled
     CreateTable,
     /// Check the table, its settings, permissions, the clock and the latency
     ///
-    /// Nothing is written. The exit code is 1 if something is an error.
+    /// Nothing is written. The exit code is 1 if a finding is an error.
     Doctor {
-        /// Also try whether records of this scope may be read and written; may be repeated
+        /// Also check the permission to read and write records of this scope; may be repeated
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
         #[command(flatten)]
         tenant: Tenant,
-        /// Let warnings count as errors
+        /// Treat warnings as errors
         #[arg(long)]
         strict: bool,
     },
@@ -96,7 +96,7 @@ pub(crate) enum Command {
     },
     /// Show the record whose key has this hash in the logs
     ///
-    /// It reads the table until it finds the record.
+    /// Reads the table until the record is found.
     Find {
         /// The field `key` of a log line: 16 hex digits
         #[arg(long, value_name = "HASH", value_parser = key_hash)]
@@ -104,9 +104,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// List operations whose owners died: pending, and their leases are over
+    /// List abandoned operations: PENDING with an expired lease
     Stuck {
-        /// Only those whose lease has been over for at least this long: 90s, 10m, 2h, 3d
+        /// Only those whose lease expired at least this long ago: 90s, 10m, 2h, 3d
         #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
         older_than: Duration,
         #[command(flatten)]
@@ -120,11 +120,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// Delete what has been expired for more than an hour, for tables without a time to live
+    /// Delete records whose retention ended more than an hour ago, for tables without time to live
     ///
-    /// It deletes only what has not changed since it was read. Without `--delete` it only counts.
+    /// Deletes only items that have not changed since they were read. Without `--delete`, only counts
+    /// them.
     Sweep {
-        /// Delete it
+        /// Delete the items
         #[arg(long)]
         delete: bool,
         #[command(flatten)]
@@ -132,7 +133,7 @@ pub(crate) enum Command {
     },
     /// Release the record of a key, so that its next request runs again
     ///
-    /// It is shown first, and released only if it has not changed since.
+    /// The record is shown first, and released only if it has not changed since.
     Release {
         #[command(flatten)]
         key: Key,
@@ -148,16 +149,16 @@ pub(crate) enum Command {
         /// How often to look: 500ms, 1s, 1m
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
         interval: Duration,
-        /// How long to wait: 0s without a limit
+        /// How long to wait; 0s waits without a limit
         #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
         timeout: Duration,
-        /// Continue when it has ended
+        /// Continue after the operation has ended
         #[arg(long)]
         follow: bool,
     },
     /// Print a completion script for a shell
     Completions {
-        /// Which one
+        /// The shell
         shell: Shell,
     },
     /// Print the manual page, or write all of them into a folder
@@ -167,25 +168,25 @@ pub(crate) enum Command {
     },
 }
 
-/// A record's name.
+/// Scope and key of a record.
 #[derive(Debug, Args)]
 pub(crate) struct Key {
     /// The operation, and what is below it: `payments`, `payments/v2`, `payments/%t/acme`
     ///
-    /// As it is in the table, before the `#`: a tenant follows `%t` (or use --tenant), and in each
-    /// segment `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
+    /// The encoded form, which precedes the `#` in the table: a tenant follows `%t` (or use --tenant),
+    /// and in each segment `%`, `#` and `/` are written `%25`, `%23` and `%2F`.
     pub(crate) scope: String,
     #[command(flatten)]
     pub(crate) tenant: Tenant,
     /// The idempotency key
     #[arg(value_name = "KEY")]
     pub(crate) text: String,
-    /// The table has the SHA-256 of keys (`KeyForm::Sha256`)
+    /// The table stores the SHA-256 of keys (`KeyForm::Sha256`)
     #[arg(long)]
     pub(crate) sha256: bool,
 }
 
-/// Whose records of a scope.
+/// The tenant whose records of a scope are read.
 #[derive(Debug, Args)]
 pub(crate) struct Tenant {
     /// The tenant of the scope, as the service names it: `acme`
@@ -194,7 +195,7 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// The scope of an encoded form, with the tenant.
+    /// Parses an encoded scope and adds the tenant.
     pub(crate) fn scope(&self, encoded: &str) -> Result<Scope, Error> {
         let scope = Scope::from_encoded(encoded)?;
         Ok(match &self.tenant {
@@ -203,7 +204,7 @@ impl Tenant {
         })
     }
 
-    /// These encoded scopes, with the tenant.
+    /// Parses encoded scopes and adds the tenant to each.
     pub(crate) fn scopes(&self, encoded: &[String]) -> Result<Vec<Scope>, Failure> {
         if encoded.is_empty() && self.tenant.is_some() {
             return Err(without_scope());
@@ -212,25 +213,25 @@ impl Tenant {
     }
 }
 
-/// What the caller has agreed to beforehand.
+/// What the user agrees to in advance.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Consent {
-    /// Also if its owner's lease is live, or its operation or some of its steps are done
+    /// Release even if the lease has not expired, or the operation or some of its steps are done
     #[arg(long)]
     pub(crate) force: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
-/// What is left behind for those who ask later.
+/// The audit log of releases.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
-    /// Why: writes an audit line, a JSON document, to the audit log
+    /// The reason; writes an audit line, a JSON document, to the audit log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The file to which audit lines are added; without it they go to the standard error. If it is
-    /// set, a reason is required
+    /// The file that audit lines are appended to [default: standard error]. If it is set, a reason
+    /// is required
     #[arg(long, value_name = "FILE", env = "IDEMPOTENCY_AUDIT_LOG", requires = "reason")]
     pub(crate) audit_log: Option<PathBuf>,
 }
@@ -238,32 +239,32 @@ pub(crate) struct Audit {
 /// How the whole table is read.
 #[derive(Debug, Args)]
 pub(crate) struct Scan {
-    /// Only this scope and what is below it
+    /// Only this scope and the scopes below it
     ///
-    /// In a table with a composite key, nothing else is read; in others, all is read and paid for.
+    /// With a composite key only these items are read. Otherwise the whole table is read and billed.
     #[arg(long, value_name = "SCOPE")]
     scope: Option<String>,
     #[command(flatten)]
     tenant: Tenant,
-    /// Stop after about this many items, and print how to continue
+    /// Stop after about this many items and print how to continue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Continue a scan that has stopped, at the place that it has printed
+    /// Continue a stopped scan at the place that it printed
     #[arg(long, value_name = "PLACE", conflicts_with = "parts")]
     pub(crate) resume: Option<Resume>,
-    /// Print what reading the table would take and cost, and read nothing
+    /// Print how long reading the table would take and what it would cost, and read nothing
     #[arg(long)]
     pub(crate) estimate: bool,
-    /// How many parts of the table are read side by side
+    /// How many parts of the table are read in parallel
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) parts: u32,
-    /// The most read units to use in a second; 0 for no limit. One is 8 KB.
+    /// Read units to use per second, at most; 0 for no limit. One read unit is 8 KB.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) max_units: u32,
 }
 
 impl Scan {
-    /// What the scan is narrowed to.
+    /// The scope that the scan is restricted to.
     pub(crate) fn scope(&self) -> Result<Option<Scope>, Failure> {
         match (&self.scope, &self.tenant.tenant) {
             (Some(scope), _) => Ok(Some(self.tenant.scope(scope)?)),
@@ -273,7 +274,7 @@ impl Scan {
     }
 }
 
-/// A tenant without the scope that it is of.
+/// The error for `--tenant` without `--scope`.
 fn without_scope() -> Failure {
     Failure::Usage("--tenant names a tenant of a scope: add --scope".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The way to the table.
+//! Connects to the table.
 
 use std::time::Duration;
 
@@ -61,12 +61,12 @@ pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency,
     }
     let client = Client::new(&config);
     let builder = Idempotency::builder(client, table).schema(schema(target));
-    // The switch is for handlers: whoever looks wants to see what is there.
+    // Switching idempotency off affects handlers; this program always reads the records.
     let builder = builder.disabled(false);
     Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
 }
 
-/// Of its own accord the SDK takes credentials in the environment before those of a profile that is named.
+/// Credentials of the named profile. By default the SDK prefers credentials in the environment.
 fn with_credentials_of(profile: &str, config: &SdkConfig) -> SdkConfig {
     let mut provider = ProviderConfig::without_region().with_region(config.region().cloned());
     if let Some(client) = config.http_client() {

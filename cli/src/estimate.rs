@@ -1,4 +1,4 @@
-//! What reading a whole table takes and costs, told before it begins.
+//! Estimates how long reading a whole table takes and what it costs, before reading it.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -16,14 +16,14 @@ use crate::words::{count, span};
 /// On demand in us-east-1 (docs/cost.md).
 const DOLLARS_PER_MILLION_UNITS: f64 = 0.125;
 
-/// What takes longer is told unasked.
+/// A scan that takes longer prints its estimate even without `--estimate`.
 const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
     size: TableSize,
     units: u64,
-    /// Nobody knows without a limit.
+    /// `None` without a limit on read units.
     time: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What ends a command: one line that says what is wrong and what to do, and a code for scripts.
+//! Why a command failed: one line that says what is wrong and what to do, and an exit code.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,25 +14,25 @@ use crate::words::plain;
 /// Why a command did not do its work, in a sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The crate says so.
+    /// An error of the library.
     Crate(Error),
-    /// This command line cannot be followed.
+    /// The command line is invalid.
     Usage(String),
-    /// There is no such record.
+    /// The record does not exist.
     Absent(String),
-    /// It would do harm, or nobody has agreed to it: nothing was written.
+    /// The release is dangerous or was not confirmed. Nothing was written.
     Refused(String),
-    /// The record is not any more what was shown: nothing was written.
+    /// The record has changed since it was shown. Nothing was written.
     Changed(String),
-    /// The operation has not ended in the time that was given.
+    /// The operation did not end before the timeout.
     TimeUp(String),
-    /// As this says.
+    /// Any other cause, described by the message.
     Other(String),
-    /// A scan has stopped for this reason, before its end.
+    /// A scan stopped before its end.
     Stopped { cause: Box<Failure>, resume: Resume },
 }
 
-/// Where the command line itself is wrong: clap's own code too.
+/// The exit code for an invalid command line; clap uses the same.
 pub(crate) const USAGE: u8 = 2;
 
 impl Failure {
@@ -87,7 +87,7 @@ impl fmt::Display for Failure {
             Self::Crate(error) => {
                 f.write_str(&plain(&error.to_string()))?;
                 match (error.kind(), root(error)) {
-                    // Which name does not resolve, or who refused the connection.
+                    // The root cause names the host that does not resolve or refuses the connection.
                     (ErrorKind::Unavailable | ErrorKind::OutcomeUnknown, Some(root)) => {
                         write!(f, " ({})", plain(&root))
                     }
@@ -107,7 +107,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The last cause, which names the thing itself.
+/// The last error in the source chain.
 fn root(error: &Error) -> Option<String> {
     let mut cause = error.source()?;
     while let Some(next) = cause.source() {

@@ -59,8 +59,8 @@ fn name(scope: &str, key: &str) -> String {
     format!("{end_of_options}{} {}", word(scope), word(key))
 }
 
-/// One word for a shell: as it is, or quoted. A character that could drive a terminal is escaped, as
-/// bash, zsh and ksh read it.
+/// Quotes text as one shell word, if necessary. Control characters are escaped in the form that
+/// bash, zsh and ksh read.
 fn word(text: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-./%:@+,".contains(c);
     if !text.is_empty() && text.chars().all(is_bare) {

@@ -1,7 +1,7 @@
-//! The standard output and the standard error, for people, programs and pipes.
+//! Standard output and standard error, for people, programs and pipes.
 //!
-//! A reader that closes its end early, as `head` and `grep -q` do, changes nothing about the work and
-//! its exit code: what is printed after that is dropped.
+//! A reader that closes its end early, as `head` and `grep -q` do, does not change the work or the
+//! exit code: later output is dropped.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// The number of the layout of what programs get; it changes when a member goes or changes its meaning,
-/// and not when one is new.
+/// The version of the JSON layout. It changes when a member is removed or changes its meaning, not
+/// when one is added.
 const SCHEMA: u32 = 1;
 
-/// A document for programs, with the number of its layout.
+/// Adds the layout version to a JSON document.
 pub(crate) fn versioned(mut document: Value) -> Value {
     if let Some(members) = document.as_object_mut() {
         members.insert("schema".to_owned(), json!(SCHEMA));
@@ -23,7 +23,7 @@ pub(crate) fn versioned(mut document: Value) -> Value {
     document
 }
 
-/// Prints a document for programs.
+/// Prints a JSON document.
 pub(crate) fn document(document: Value) -> Result<(), Failure> {
     line(versioned(document))
 }
@@ -33,7 +33,7 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(format!("{text}\n"))
 }
 
-/// Prints text as it is.
+/// Prints text without adding a line break.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_closed() {
         return Ok(());
@@ -57,8 +57,7 @@ pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
-/// Prints a line to the standard error. A note that nobody can read changes nothing, and `eprintln!`
-/// would panic.
+/// Prints a line to standard error. Write errors are ignored; `eprintln!` would panic.
 pub(crate) fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -38,7 +38,7 @@ impl Name {
 /// How many scopes are suggested.
 const SUGGESTIONS: usize = 5;
 
-/// Says that a record does not exist.
+/// The message that a record does not exist.
 pub(crate) fn no_record(name: &Name) -> String {
     let mut hints = Vec::new();
     if !name.scope.as_str().contains("/%t/") {
@@ -69,7 +69,7 @@ async fn scopes(admin: Admin<'_>) -> Result<BTreeSet<String>, Error> {
     Ok(page.records.into_iter().map(|record| record.scope).collect())
 }
 
-/// Those that begin most like what was asked for.
+/// The scopes that share the longest prefix with the requested one.
 fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
     let alike = |scope: &String| {
         let pairs = asked.chars().zip(scope.chars());
@@ -81,7 +81,7 @@ fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
     scopes.iter().map(|scope| format!("`{}`", plain(scope))).collect()
 }
 
-/// Shows it to people or to a program.
+/// Prints the record as text or as JSON.
 pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(), Failure> {
     if json {
         output::document(document(record))
@@ -90,7 +90,7 @@ pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(
     }
 }
 
-/// What to do now.
+/// What the user can do next.
 fn next(record: &StoredRecord, hints: &Hints) -> String {
     let command = |command| hints.command(command, record);
     let what = match &record.state {
@@ -114,11 +114,11 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
     format!("next: {what}\n")
 }
 
-/// What people have to do after an owner died.
+/// What a person has to check after an owner died.
 pub(crate) const LOOK: &str =
     "look in the system that it writes to whether its effect has happened";
 
-/// Where the operation is, in words.
+/// The state of the operation, in words.
 pub(crate) fn state(record: &StoredRecord) -> String {
     let words = match (&record.state, record.lease_left(), record.abandoned_for()) {
         _ if record.is_expired() => "its retention is over: it counts as absent".to_owned(),
@@ -138,7 +138,7 @@ pub(crate) fn state(record: &StoredRecord) -> String {
     format!("{}, {words}", record.status())
 }
 
-/// The whole record, for people.
+/// The whole record as text.
 pub(crate) fn text(record: &StoredRecord) -> String {
     let now = record.seen_at;
     let mut fields = vec![
@@ -231,7 +231,7 @@ pub(crate) fn summary(record: &StoredRecord) -> Value {
     })
 }
 
-/// The whole record, for programs; with the item as it is.
+/// The whole record as JSON, with the raw item.
 pub(crate) fn document(record: &StoredRecord) -> Value {
     let (finished_at, answer) = match &record.state {
         StoredState::Completed { completed_at, answer } => (*completed_at, Some(answer)),
@@ -294,7 +294,7 @@ fn fingerprint(record: &StoredRecord) -> String {
     })
 }
 
-/// A danger, for programs.
+/// The name of a danger in JSON.
 fn danger(danger: Danger) -> &'static str {
     match danger {
         Danger::LiveLease => "live_lease",
@@ -303,7 +303,7 @@ fn danger(danger: Danger) -> &'static str {
     }
 }
 
-/// What would come of a release, for people.
+/// What a release would cause, as text.
 pub(crate) fn warning(danger: Danger) -> &'static str {
     match danger {
         Danger::LiveLease => "its owner's lease is live: the operation may run twice at once",

@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let Some(record) = name.record(admin).await? else {
         return Err(Failure::Absent(record::absent(admin, name).await));
     };
-    // What is shown is what is agreed to; programs get one document, at the end.
+    // The user confirms exactly the record that is printed. JSON output is one document, at the end.
     if !json {
         output::print(record::text(&record))?;
     }
@@ -43,7 +43,7 @@ pub(crate) async fn run(
     report(admin, &record, consent, audit, json).await
 }
 
-/// What to think of before the record of a vanished owner is released.
+/// What to consider before an abandoned record is released.
 fn abandoned(record: &StoredRecord) -> Vec<String> {
     if record.is_expired() || record.abandoned_for().is_none() {
         return Vec::new();
@@ -54,7 +54,7 @@ fn abandoned(record: &StoredRecord) -> Vec<String> {
         format!("First {}: by the key, the time it started, or a derived key.", record::LOOK),
     ];
     notes.push(
-        "A release is needed under Takeover::Reject only: else the next request takes over by itself."
+        "A release is needed only under Takeover::Reject: by default the next request takes over."
             .to_owned(),
     );
     notes.push("Either way the next request runs it again.".to_owned());
@@ -101,17 +101,17 @@ async fn report(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks, where there is somebody to ask.
+/// Asks for confirmation on a terminal. Fails if standard input is not a terminal.
 fn agreed(notes: &[String]) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        let message = "there is nobody to ask, so nothing was written: add --yes";
+        let message = "standard input is not a terminal, so nothing was written: add --yes";
         return Err(Failure::Refused(message.to_owned()));
     }
     Ok(ask(notes, &mut input.lock(), &mut std::io::stderr())?)
 }
 
-/// Nothing but a yes is one; nor is the end of the input.
+/// Returns true only for `y`, `Y` or `yes`; the end of the input is a no.
 fn ask(
     notes: &[String],
     input: &mut impl BufRead,
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_a_yes_is_one() {
+    fn only_a_typed_yes_confirms() {
         for (typed, is_yes) in [
             ("y\n", true),
             ("Y\n", true),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_cannot_be_read_is_no_yes() {
+    fn unreadable_input_does_not_confirm() {
         let answer = ask(&[], &mut b"\xff\n".as_slice(), &mut Vec::new());
         assert!(answer.is_err(), "{answer:?}");
     }

@@ -1,5 +1,5 @@
-//! Reading the whole table: in parts side by side, no faster and no further than allowed, with progress
-//! for those who watch.
+//! Reads the whole table in parallel parts, within the limits on items and read units, with a
+//! progress bar on a terminal.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use crate::failure::Failure;
 use crate::output;
 use crate::resume::Resume;
 
-/// What came of a scan.
+/// The result of a scan.
 #[derive(Debug)]
 pub(crate) struct Read {
-    /// How many items were read, and for how many read units.
+    /// How many items were read.
     pub(crate) items: u64,
     pub(crate) units: f64,
-    /// Where the next one goes on, if this one was not read to its end.
+    /// Where the next scan continues, if this one did not reach the end.
     pub(crate) resume: Option<Resume>,
-    /// What ended it before.
+    /// The error that stopped the scan.
     failed: Option<Error>,
 }
 
 impl Read {
-    /// After the result is printed: why the scan did not reach its end, and where the next one
-    /// continues.
+    /// Returns the error that stopped the scan, and where to continue. Called after the result is
+    /// printed.
     pub(crate) fn end(self) -> Result<(), Failure> {
         self.failed.map_or(Ok(()), |error| Err(stopped(error.into(), self.resume)))
     }
@@ -43,14 +43,14 @@ pub(crate) fn stopped(cause: Failure, resume: Option<Resume>) -> Failure {
     }
 }
 
-/// Whether a scan goes on.
+/// Whether a scan continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     GoesOn,
     IsEnough,
 }
 
-/// What the parts have in common.
+/// State shared by the parts.
 struct Progress<F> {
     items: u64,
     units: f64,
@@ -84,8 +84,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands every page of the table to `take`, until that says that it has what it wants, or a limit is
-/// reached. An error that comes before anything was read is returned; a later one is part of the result.
+/// Passes each page of the table to `take` until it returns [`Next::IsEnough`] or a limit is
+/// reached. An error before the first page is returned; a later one is part of the result.
 pub(crate) async fn scan(
     idempotency: &Idempotency,
     options: &Scan,
@@ -95,8 +95,8 @@ pub(crate) async fn scan(
     scan_after(idempotency, options, select, async |_| Ok(()), take).await
 }
 
-/// As [`scan`], with something to be done about each page first. A page of which that fails is not handed
-/// over: who goes on reads it again.
+/// Like [`scan`], but awaits `work` for each page first. If `work` fails, the page is not passed to
+/// `take`, and a resumed scan reads it again.
 pub(crate) async fn scan_after(
     idempotency: &Idempotency,
     options: &Scan,
@@ -152,7 +152,7 @@ pub(crate) async fn scan_after(
     let Progress { items, units, resume, failed, .. } =
         progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failed {
-        // A place that the caller has named is kept.
+        // The place given with --resume is kept.
         Some(error) if items == 0 => {
             Err(stopped(error.into(), options.resume.is_some().then_some(resume)))
         }
@@ -163,9 +163,9 @@ pub(crate) async fn scan_after(
     }
 }
 
-/// Tells what is to come, and draws a bar on the terminal, if there is one.
+/// Prints the estimate of a long scan and shows a progress bar on a terminal.
 async fn begin(admin: Admin<'_>, options: &Scan) -> ProgressBar {
-    // Who may not describe the table sees a count.
+    // Without the permission to describe the table, only a count is shown.
     let size = admin.approximate_size().await.unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
@@ -182,10 +182,10 @@ async fn begin(admin: Admin<'_>, options: &Scan) -> ProgressBar {
     }
 }
 
-/// Keeps all parts together below so many read units in a second.
+/// Limits the read units that all parts together use per second.
 struct Pace {
     units_per_second: f64,
-    /// When the units that were used so far are paid for.
+    /// The time at which the units used so far are within the limit.
     paid: Mutex<Instant>,
 }
 
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_paid_for_one_after_the_other() {
+    fn units_delay_the_next_page_in_sum() {
         let pace = Pace::new(100);
         let before = Instant::now();
         pace.used(50.0);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_waits() {
+    fn without_a_limit_no_page_is_delayed() {
         let pace = Pace::new(0);
         pace.used(1e9);
         assert!(*pace.paid.lock().unwrap() <= Instant::now());

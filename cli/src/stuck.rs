@@ -26,7 +26,7 @@ pub(crate) async fn run(
     let (mut stuck, mut left_out) = (Vec::new(), LeftOut::default());
     let read = scan(idempotency, options, Select::Pending, |page| {
         let is_stuck = |record: &StoredRecord| {
-            // Past its retention it counts as absent: no request meets it any more.
+            // After its retention a record counts as absent and affects no request.
             !record.is_expired() && record.abandoned_for().is_some_and(|over| over >= older_than)
         };
         stuck.extend(page.records.into_iter().filter(is_stuck));

@@ -24,7 +24,7 @@ pub(crate) fn render(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Lines of a name and a value, which may have lines of its own.
+/// One line per name and value. The lines of a multi-line value are indented.
 pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
     let mut text = String::new();

@@ -13,16 +13,16 @@ use crate::record::Name;
 use crate::words::{count, plain, span, time};
 use crate::{output, record};
 
-/// The least time between two looks: each is a read.
+/// The minimum time between two reads.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long is looked, and how often.
+/// How long to watch, and how often to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) interval: Duration,
-    /// Without it, for ever.
+    /// `None` waits without a limit.
     pub(crate) timeout: Option<Duration>,
-    /// On when the operation has ended.
+    /// Continue after the operation has ended.
     pub(crate) follow: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn run(
         }
         let pause = pace.interval.max(LEAST_INTERVAL);
         let left = pace.timeout.map_or(pause, |timeout| timeout.saturating_sub(began.elapsed()));
-        // Nobody follows any more, as `head` when it has its lines.
+        // The reader has closed the pipe, as `head` does when it has its lines.
         let is_left = pace.follow && output::is_closed();
         if left.is_zero() || is_left {
             let after = began.elapsed();
@@ -68,7 +68,7 @@ fn show(found: Option<&StoredRecord>, name: &Name, json: bool) -> Result<(), Fai
     }
 }
 
-/// What is wrong when the time is up; nothing if the operation has ended, and was followed.
+/// The failure when the time is up; `None` if the operation has ended while following.
 fn time_up(found: Option<&StoredRecord>, name: &Name, after: Duration) -> Option<Failure> {
     let after = span(after);
     match found {
@@ -85,7 +85,7 @@ fn has_ended(record: &StoredRecord) -> bool {
     !matches!(record.state, StoredState::Pending { .. })
 }
 
-/// What has to change for a record to be shown again: a lease that merely runs out is news too.
+/// The fields whose change prints the record again. An expired lease counts as a change.
 fn face(record: &StoredRecord) -> (StoredState, u32, String, usize, bool) {
     let steps = record.steps.as_ref().map_or(0, BTreeMap::len);
     let is_live = record.lease_left().is_some();

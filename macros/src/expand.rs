@@ -237,7 +237,7 @@ mod tests {
         for value in ["\"charge\"", "id", "other"] {
             let here = places(value, tokens(arguments));
             let there = places(value, expanded.clone());
-            // Lines and columns within a text of its own each.
+            // Lines and columns are relative to each parsed text.
             assert_eq!(here[0].1, there[0].1, "{value}");
         }
     }

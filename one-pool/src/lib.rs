@@ -1,8 +1,8 @@
-//! An engine behind a port that counts the connections to it, and the AWS SDK's configuration as a
-//! user has it: with the SDK's own HTTP client, which nobody names.
+//! An engine behind a port that counts connections, and the AWS SDK's default configuration, which
+//! uses the SDK's own HTTP client.
 //!
-//! A crate of its own, since cargo would unify the features: in one workspace with the rest this HTTP
-//! client, and aws-lc with it, would be part of all that is built there.
+//! This crate is outside the workspace because cargo unifies features: inside, every build would
+//! include this HTTP client and aws-lc.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,16 +1,17 @@
-//! What must be true of every key, whatever was done to the processes.
+//! The properties that every key must have, whatever faults struck the processes.
 //!
-//! 1. Its record is COMPLETED, with the answer of the owner that it names.
-//! 2. Every answer that was ever handed out as stored is that answer, and it was executed once.
+//! 1. Its record is COMPLETED, with the answer of the owner named in the record.
+//! 2. Every replayed answer equals that answer, and its owner executed the operation once.
 //! 3. At most one owner at a time held a live lease, and attempts count upwards.
-//! 4. Nothing starts any more once an answer was handed out as stored.
-//! 5. It has an effect, and so has every owner that answered. Each further one is the work of an attempt before whose start every earlier
-//!    lease had run out, or whose own had run out before it could start.
-//! 6. If its effect is committed with its answer, there is exactly one, the stored answer's owner's.
+//! 4. No attempt starts after a stored answer was returned.
+//! 5. It has an effect, and so has every owner that answered. Each further effect belongs to an attempt
+//!    that started after every earlier lease had expired, or whose own lease expired before it started.
+//! 6. If the effect is committed with the answer, there is exactly one: that of the owner of the stored
+//!    answer.
 //!
-//! All processes read one clock, so times are compared as they are. The store's time, by which
-//! leases are judged, is cut to the second: that can only make a taker later, so nothing is
-//! allowed for it.
+//! All processes read one clock, so times are compared without a margin. The store's time, which
+//! decides when a lease expires, is truncated to the second. That only delays a takeover, so it needs
+//! no margin either.
 
 mod attempt;
 
@@ -130,7 +131,7 @@ impl Checker<'_> {
             }
         }
         if executed > 1 {
-            self.wrong(format!("{executed} calls were told that they have executed it"));
+            self.wrong(format!("{executed} calls reported that they executed it"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! When the next fault strikes: drawn from the seed.
+//! When the next fault strikes, chosen at random from the seed.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -33,17 +33,17 @@ impl Faults {
         Self { rng, kill, stop, server }
     }
 
-    /// Whether a worker is to be killed; then also for how long it stays away.
+    /// For how long a worker stays dead, if one is to be killed now.
     pub(crate) fn kill(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.kill, &mut self.rng, now, KILLS, DEAD_FOR)
     }
 
-    /// Whether a worker is to be stopped, and for how long.
+    /// For how long a worker stays stopped, if one is to be stopped now.
     pub(crate) fn stop(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.stop, &mut self.rng, now, STOPS, STOPPED_FOR)
     }
 
-    /// Whether the server is to be killed; then also for how long it stays away.
+    /// For how long the server stays down, if it is to be killed now.
     pub(crate) fn server(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.server, &mut self.rng, now, SERVER_KILLS, SERVER_DOWN_FOR)
     }

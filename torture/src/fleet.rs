@@ -22,7 +22,7 @@ impl Process {
         Ok(Self(child))
     }
 
-    /// How it ended, if nobody here has ended it.
+    /// The exit status, if the process has ended.
     pub(crate) fn end(&mut self) -> Result<Option<String>> {
         Ok(self.0.try_wait()?.map(|status| status.to_string()))
     }
@@ -84,7 +84,9 @@ impl Fleet {
                 State::Running(process) | State::Stopped(process, _) => {
                     if let Some(end) = process.end()? {
                         let folder = self.folder.display();
-                        bail!("a worker ended by itself ({end}): see the .err files in {folder}");
+                        bail!(
+                            "a worker ended unexpectedly ({end}): see the .err files in {folder}"
+                        );
                     }
                 }
                 State::Dead(_) => {}

@@ -56,9 +56,9 @@ impl Plan {
             _ => (Lease::Fixed(Duration::from_secs(4)), wait),
         };
         let fails = rng.u8(..16) == 0;
-        // Some work for longer than their lease: with a renewed one that is allowed, with a fixed
-        // one the owner is stopped, or goes on beside whoever takes over. Most interesting is one that
-        // fails then.
+        // Some handlers run longer than their lease. A renewed lease allows that; with a fixed one the
+        // owner is stopped, or continues while another owner takes over. More of those that fail run
+        // long, because a failure after the lease has expired is the most interesting case.
         let lease_expired = if rng.bool() { LeaseExpired::Continue } else { LeaseExpired::Stop };
         let is_long = rng.u8(..if fails { 2 } else { 8 }) == 0;
         let work = Duration::from_millis(rng.u64(if is_long { 3_000..5_000 } else { 20..800 }));
@@ -74,7 +74,7 @@ impl Plan {
     }
 
     fn policy(self, key: &str) -> impl FnOnce(Policy) -> Policy {
-        // Every fourth key keeps its failures, so that its attempts never start anew.
+        // Every fourth key retains its failures, so that its attempts are counted from the first.
         let failure = if keeps_failures(key) {
             Failure::Retain { max_attempts: u32::MAX }
         } else {
@@ -106,7 +106,7 @@ impl Caller {
         Ok(Self { idempotency: store.idempotency()?, store, log })
     }
 
-    /// Makes one call and writes down what it came to; whether that was a stored answer.
+    /// Makes one call and logs its outcome. Returns whether it was a replay.
     pub(crate) async fn call(&self, key: &str, plan: Plan) -> Result<bool> {
         let operation =
             self.idempotency.operation(SCOPE).key(key).payload(key).policy(plan.policy(key));

@@ -1,13 +1,13 @@
-//! Torture by real faults: worker processes share a stream of keys on a real DynamoDB Local, and are
-//! killed, stopped past their leases and restarted, as is the server itself. What they did is
-//! checked afterwards.
+//! Torture test with real faults: worker processes share a stream of keys on DynamoDB Local. Workers
+//! and the server are killed, stopped past the leases, and restarted. Afterwards the history is
+//! checked.
 //!
-//! `torture run` is the whole of it, and starts `torture worker` many times. It is made to be
-//! called by `cargo xtask torture`, which provides the server.
+//! `torture run` is the whole test; it starts many `torture worker` processes. `cargo xtask torture`
+//! calls it and provides the server.
 //!
-//! What the processes do is in [`job`], what is done to them in [`run`], and what must be true in
-//! spite of it in [`check`]. The faults are drawn from a seed; when they strike is real time, so a
-//! seed gives a similar run, not the same one. The schedule search is for that.
+//! The work of the processes is in [`job`], the faults in [`run`], and the properties that must hold
+//! in [`check`]. Faults are generated from a seed but strike in real time, so a seed gives a similar
+//! run, not the same one. For repeatable runs there is the schedule search.
 
 mod args;
 mod check;
@@ -30,8 +30,7 @@ use args::Command;
 /// The command line itself was wrong, as opposed to what it asked for having failed.
 const USAGE_ERROR: u8 = 2;
 
-/// One thread: a process that is killed or stopped shall be killed or stopped in the middle of
-/// something, not beside it.
+/// One thread, so that a kill or stop always interrupts the work in progress.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let command = match args::parse(std::env::args().skip(1)) {

@@ -23,9 +23,10 @@ use crate::worker::{key, newest_key};
 use crate::{now, report};
 
 const TICK: Duration = Duration::from_millis(20);
-/// In peace, a key has this long to come to its answer: a lease, and what is left of an outage.
+/// After the faults end, each key must have its answer within this time: a lease, and the rest of an
+/// outage.
 const FINISH: Duration = Duration::from_secs(20);
-/// Calls at a time in peace.
+/// Concurrent calls after the faults end.
 const LANES: u64 = 8;
 
 /// What was done to the processes.

@@ -49,7 +49,7 @@ impl Server {
         match &mut self.state {
             State::Up(process) => {
                 if let Some(end) = process.end()? {
-                    bail!("the server ended by itself ({end}): see {}", self.log.display());
+                    bail!("the server ended unexpectedly ({end}): see {}", self.log.display());
                 }
             }
             State::Down { until } if *until <= now => {

@@ -36,7 +36,7 @@ pub(crate) struct Effect {
     pub(crate) lease_ends: i64,
 }
 
-/// A record of the crate's, as it stands in the table.
+/// A record of the crate, as read from the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) status: String,
@@ -137,7 +137,7 @@ impl Store {
             }
             Sabotage::Status => self.set(&effect.key, "status", text("PENDING")).await,
             Sabotage::Effect => {
-                self.put_effect(&Effect { owner: "nobody".into(), ..effect.clone() }).await
+                self.put_effect(&Effect { owner: "unknown".into(), ..effect.clone() }).await
             }
             Sabotage::LostEffect => {
                 let delete = self.client.delete_item().table_name(EFFECTS);

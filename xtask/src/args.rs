@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// By cargo-lambda and zig, which are fetched once; needs Python, and rustup or Rust's standard library
     /// for aarch64-unknown-linux-gnu.
     Arm64(Arm64Options),
-    /// What a call costs, beside the SDK calls by hand; writes benches/figures.md. By `benches/measure`
+    /// Cost of a call compared with plain SDK calls; writes benches/figures.md. Runs `benches/measure`
     #[command(disable_help_flag = true)]
     Bench(MeasureOptions),
     /// Formatting, links, lints, docs, doc tests, feature promises, package, dependencies, infra

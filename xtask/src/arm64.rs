@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Arm64Options) -> Result<bool> {
     }
 }
 
-/// Installs what is not there; tells what could not be had.
+/// Installs missing tools. Returns a message that names those that cannot be installed.
 fn missing(workspace: &Workspace, venv: &Path) -> Result<Option<String>> {
     if let Some(missing) = tools::missing(&[PYTHON]) {
         return Ok(Some(missing));

@@ -1,9 +1,9 @@
 //! `cargo xtask check`: the one list of checks.
 //!
-//! What builds nothing comes first. Of the rest, steps with the same set of features follow each
-//! other, and no step changes `RUSTFLAGS`: either would build the AWS SDK once more. The doc tests
-//! are here and not in `cargo xtask test`: `cargo test --all-targets` leaves them out, and as the
-//! last step they leave behind the very artefacts that `test` starts from.
+//! Steps that build nothing come first. Of the rest, steps with the same features are adjacent, and
+//! no step changes `RUSTFLAGS`: otherwise the AWS SDK would be built again. The doc tests are here
+//! and not in `cargo xtask test`, because `cargo test --all-targets` skips them; as the last step
+//! they leave the build artifacts that `test` reuses.
 
 mod commands;
 mod deny;
@@ -170,7 +170,7 @@ fn checks(features: &[String]) -> Vec<Check> {
         action: Action::Promise(promise),
     }));
     checks.push(Check { name: "the core's crates".into(), action: Action::CoreCrates });
-    let shared = "the tests build no SDK beside the example's";
+    let shared = "the tests and the example build the SDK once";
     checks.push(Check { name: shared.into(), action: Action::SharedBuild });
     checks.push(Check { name: "package".into(), action: Action::Package });
     checks.push(Check { name: "rust-version".into(), action: Action::RustVersion });

@@ -49,7 +49,7 @@ impl Stack {
     /// Makes the tables.
     ///
     /// # Errors
-    /// Where the tools are not to be had, or DynamoDB does not make a table.
+    /// If the tools are not available, or DynamoDB does not create a table.
     pub fn deploy(workspace: &Workspace, server: &Server) -> Result<Self> {
         let sam = infra::sam(workspace)?;
         let template = Template::new(sam.template, &PARAMETERS);

@@ -23,7 +23,7 @@ use crate::{
 /// What a machine must have. The rest is installed below `target` and `infra/cdk`.
 const TOOLS: &[Tool] = &[PYTHON, NODE, NPM];
 
-/// Tells what is not there, and would be needed.
+/// The message that names the missing tools, if any are missing.
 pub(crate) fn missing() -> Option<String> {
     tools::missing(TOOLS)
 }
@@ -132,7 +132,7 @@ impl Infra {
             && self.check_template(&managed)?)
     }
 
-    /// As it is written, and what is deployed of it.
+    /// Checks the template, and the template that SAM's transform makes of it.
     fn check_template(&self, template: &Path) -> Result<bool> {
         let validate = ["validate", "--lint", "--region", "us-east-1", "--template"];
         if !succeeds(self.python_tool("sam").args(validate).arg(template))?
@@ -215,7 +215,7 @@ fn command(program: impl AsRef<Path>, directory: &Path) -> Command {
         .env("SAM_CLI_TELEMETRY", "0")
         .env("CDK_DISABLE_CLI_TELEMETRY", "true")
         .env("AWS_EC2_METADATA_DISABLED", "true")
-        // A snapshot that is not there is a failure, not a new one.
+        // In CI mode a missing snapshot fails instead of being written.
         .env("CI", "true");
     command
 }

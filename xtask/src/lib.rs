@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
     ended(run(Cli::parse().command))
 }
 
-/// How a program of ours ends; an error is told.
+/// The exit code of a tool. An error is printed.
 #[must_use]
 pub fn ended(done: anyhow::Result<bool>) -> ExitCode {
     match done {

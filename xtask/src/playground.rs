@@ -29,7 +29,7 @@ const CHROMIUM: &str = "CHROMIUM";
 const KEPT: &str = "docs/playground.png";
 const TAKEN: &str = "playground.png";
 
-/// Tells what is not there, and would be needed.
+/// The message that names the missing tools, if any are missing.
 pub(crate) fn missing() -> Option<String> {
     tools::missing(&[NODE, NPM]).or_else(|| {
         let none = format!("this machine has no Chromium ({CHROMIUM} names one that is elsewhere)");

@@ -21,7 +21,7 @@ pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
         Some(seed) => seed,
         None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 32,
     };
-    // In a profile of its own, which shares nothing with the tests': so it builds no more than it needs.
+    // The profile `torture` shares no artifacts with the tests, so only this package is built.
     let package = ["--profile", "torture", "--package", PACKAGE, "--all-features"];
     let tested = ["--workspace", "--all-features"];
     let selection = if options.smoke { &tested[..] } else { &package[..] };

@@ -13,7 +13,7 @@ use crate::{
     workspace::{PACKAGE, Workspace},
 };
 
-/// The function that the README tells of, and what it may be, in MB.
+/// The function whose size the README states, and its limit in MB.
 const WATCHED: &str = "payments";
 const MAX_MEGABYTES: f64 = 3.0;
 
@@ -31,21 +31,21 @@ pub(crate) fn run(options: &SizeOptions) -> Result<bool> {
     let build = build.iter().copied();
     ensure!(succeeds(&mut workspace.cargo(build))?, "the functions could not be built");
     let mut is_small = true;
-    let mut told = Vec::new();
+    let mut sizes = Vec::new();
     for function in FUNCTIONS {
         let size = megabytes(zipped(&[&workspace.target.join(profile).join(function)])?);
         is_small &= options.smoke || function != WATCHED || size <= MAX_MEGABYTES;
-        told.push(format!("{function} {size:.3} MB zipped"));
+        sizes.push(format!("{function} {size:.3} MB zipped"));
     }
     let core = promise::crates(&workspace, &["--no-default-features"])?;
-    told.push(format!(
+    sizes.push(format!(
         "{core} crates in the core, {} by default",
         promise::crates(&workspace, &[])?
     ));
     if !options.smoke {
-        told.push(format!("a clean build by default {} s of CPU", clean_build(&workspace)?));
+        sizes.push(format!("a clean build by default {} s of CPU", clean_build(&workspace)?));
     }
-    println!("\nsize: {}", told.join("; "));
+    println!("\nsize: {}", sizes.join("; "));
     if !is_small {
         println!("size: {WATCHED} may have {MAX_MEGABYTES:.1} MB");
     }

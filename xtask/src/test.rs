@@ -1,9 +1,9 @@
-//! `cargo xtask test`: everything on the embedded engine, every state of the protocol's machines, the connections of a program with the SDK's own
-//! HTTP client, the local example's page in a browser, then the suites that speak to a store once more on DynamoDB Local, and last some kills.
+//! `cargo xtask test`: all tests on the embedded engine, every state of the protocol's machines, the
+//! connections of a program with the SDK's own HTTP client, and the local example's page in a browser.
+//! Then the suites that use a store run again on DynamoDB Local, and last a short torture run.
 //!
-//! Both runs select the whole workspace with all its features, and narrow what runs by target. A
-//! narrower selection of packages would be another set of features for tokio and hyper, and build
-//! the AWS SDK again for the second run.
+//! Both runs select the whole workspace with all features, and restrict the targets. Selecting fewer
+//! packages would change the features of tokio and hyper, and build the AWS SDK again.
 
 mod report;
 
@@ -41,7 +41,7 @@ struct Run {
 /// and could not be had.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    // Before anything is built: whoever names a server wants to hear at once that it is not there.
+    // Checked before the build: a wrong endpoint fails at once.
     let running = match dynamodb_local::endpoint_from_environment() {
         Some(endpoint) if !options.embedded_only => Some(dynamodb_local::running(&endpoint)?),
         _ => None,
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     Ok(passed && !missing_but_required)
 }
 
-/// What became of the local example's page.
+/// The result of the tests of the local example's page.
 enum Page {
     Passed,
     Failed,
@@ -141,8 +141,8 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
     run_on("embedded engine", command, SUITES)
 }
 
-/// The connections of programs that use the SDK's own HTTP client: a crate beside the workspace, so that
-/// nothing else is built with that client.
+/// Counts the connections of programs that use the SDK's own HTTP client. The crate is outside the
+/// workspace so that nothing else is built with that client.
 fn run_one_pool(workspace: &Workspace) -> Result<Run> {
     let mut command = workspace.cargo(["test", "--manifest-path", "one-pool/Cargo.toml"]);
     command.args(["--test", "one_connection", "--target-dir"]).arg(&workspace.target);
@@ -175,7 +175,7 @@ fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -
     if options.binary_args.is_empty() {
         let mut command = cargo_test(workspace, &["--test", "faults"], options);
         command.args(["--", "differential"]).env(ENDPOINT, server.endpoint());
-        let mut model = run_on("the model store beside DynamoDB Local", command, &[])?;
+        let mut model = run_on("the model store compared with DynamoDB Local", command, &[])?;
         model.passed &= model.report.executed() > 0;
         runs.push(model);
     }
@@ -215,10 +215,10 @@ fn run_on(engine: &str, command: Command, suites: &[&str]) -> Result<Run> {
     Ok(Run { engine: engine.to_owned(), report, took: watch.to_string(), passed })
 }
 
-/// Runs a `cargo test`, shows what it says, and counts what it did.
+/// Runs `cargo test`, forwards its output, and counts its tests.
 ///
-/// One pipe takes both its streams: cargo names the test binary on standard error, and the binary
-/// tells its counts on standard output. Only their order says which count belongs to which.
+/// Both streams go to one pipe: cargo names the test binary on standard error, and the binary prints
+/// its counts on standard output. Their order assigns each count to its binary.
 fn tee(mut command: Command) -> Result<(ExitStatus, Report)> {
     let (reader, writer) = io::pipe()?;
     if io::stdout().is_terminal() {

@@ -38,7 +38,7 @@ impl Tool {
         quiet(Command::new(self.program).args(self.test)).is_ok_and(|status| status.success())
     }
 
-    /// What is wanted, and what is there in its place.
+    /// The required version, and the version found instead.
     fn wanted(&self) -> String {
         let version = Command::new(self.program).arg("--version").output();
         match version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()) {
@@ -48,14 +48,14 @@ impl Tool {
     }
 }
 
-/// Tells which of these are not there.
+/// The message that names the missing tools, if any are missing.
 pub(crate) fn missing(tools: &[Tool]) -> Option<String> {
     let missing: Vec<_> = tools.iter().filter(|tool| !tool.is_there()).map(Tool::wanted).collect();
     (!missing.is_empty()).then(|| format!("this machine has no {}", missing.join(", and no ")))
 }
 
 /// A virtual environment at `venv` with the packages of `requirements`, in the versions of
-/// `constraints`; made anew when one of these files has changed.
+/// `constraints`. It is created again when one of these files has changed.
 pub(crate) fn install_python(
     venv: &Path,
     requirements: &Path,
@@ -136,12 +136,12 @@ mod tests {
     fn a_tool_of_another_version_is_told() {
         let old = Tool { program: "sh", test: &["-c", "exit 1"], name: "sh 99" };
         let absent = Tool { program: "no-such-program", test: &[], name: "a program" };
-        let told = missing(&[old, absent]).unwrap();
-        assert!(told.starts_with("this machine has no sh 99"), "{told}");
-        assert!(told.ends_with(", and no a program"), "{told}");
+        let message = missing(&[old, absent]).unwrap();
+        assert!(message.starts_with("this machine has no sh 99"), "{message}");
+        assert!(message.ends_with(", and no a program"), "{message}");
         let cargo = Tool { program: "cargo", test: &["no-such-command"], name: "Cargo 99" };
-        let told = missing(&[cargo]).unwrap();
-        assert!(told.contains("Cargo 99 (it has cargo 1."), "{told}");
+        let message = missing(&[cargo]).unwrap();
+        assert!(message.contains("Cargo 99 (it has cargo 1."), "{message}");
     }
 
     #[test]

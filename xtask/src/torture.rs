@@ -34,8 +34,8 @@ fn run_on(workspace: &Workspace, options: &TortureOptions) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// The example is named because it makes cargo count the development dependencies, as it does for
-/// the tests: without them the AWS SDK would be built once more, with other features.
+/// The example is selected because it activates the development dependencies, as the tests do.
+/// Without them the AWS SDK would be built again, with other features.
 fn build(workspace: &Workspace) -> Result<()> {
     let args = ["--workspace", "--all-features", "--bin", "torture", "--example", "local"];
     let mut command = workspace.cargo(["build", "--quiet"].into_iter().chain(args));

@@ -52,7 +52,7 @@ async fn no_credentials() {
     }
 }
 
-/// As by the AWS CLI: whoever names a profile means it.
+/// The same precedence as in the AWS CLI.
 #[tokio::test]
 async fn a_profile_goes_before_credentials_in_the_environment() {
     let store = Store::open().await;
@@ -76,9 +76,9 @@ async fn no_region() {
     }
 }
 
-/// At a desk nobody has a function to give a role to.
+/// On a developer's machine there is no Lambda function whose role could be changed.
 #[tokio::test]
-async fn a_hint_knows_a_desk_from_a_function() {
+async fn a_hint_depends_on_where_the_program_runs() {
     let store = Store::open().await;
     let target = ["--endpoint-url", &store.endpoint, "--table", &store.table, "show", "a", "b"];
     for (function, hint) in [(None, "aws sso login"), (Some("pay"), "give the function a role")] {
@@ -230,8 +230,8 @@ async fn a_wrong_command_line_is_code_2() {
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
         assert_eq!(ended.json_error()["kind"], "usage", "{ended:?}");
     }
-    let nobody = run(&["--table", "table", "--json", "release", "payments", "k"]).await;
-    assert_eq!(nobody.json_error()["exit_code"], 2, "{nobody:?}");
+    let unconfirmed = run(&["--table", "table", "--json", "release", "payments", "k"]).await;
+    assert_eq!(unconfirmed.json_error()["exit_code"], 2, "{unconfirmed:?}");
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn what_is_no_tables_name_is_called_that() {
 #[tokio::test]
 async fn what_is_no_scope_or_no_key_is_said() {
     let store = Store::open().await;
-    for (scope, key, told) in [
+    for (scope, key, message) in [
         ("payments#1", "k", "is no scope"),
         ("", "k", "is no scope"),
         ("100%", "k", "is no scope"),
@@ -276,7 +276,7 @@ async fn what_is_no_scope_or_no_key_is_said() {
         ("payments", &"k".repeat(3_000), "2048"),
     ] {
         let ended = store.run(&["show", scope, key]).await;
-        assert!(ended.error(2).contains(told), "{ended:?}");
+        assert!(ended.error(2).contains(message), "{ended:?}");
     }
     let doctor = store.run(&["doctor", "--scope", "a#b"]).await;
     assert!(doctor.error(2).contains("is no scope"), "{doctor:?}");

@@ -57,7 +57,7 @@ async fn scopes_that_are_not_named_are_told() {
     assert_eq!(of(&findings, "records")["verdict"], "warning");
 }
 
-/// Other keys are an error with its fix, and the rest is told all the same.
+/// A wrong partition key is an error with a fix, and the other findings are still reported.
 #[tokio::test]
 async fn a_wrong_table_is_an_error_for_pipelines() {
     let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
@@ -103,7 +103,7 @@ async fn settings_that_cost_requests_are_warnings() {
     let create = create.attribute_definitions(attribute.unwrap()).key_schema(key.unwrap());
     let create = create.billing_mode(BillingMode::Provisioned);
     create.provisioned_throughput(throughput.build().unwrap()).send().await.unwrap();
-    store.put([("pk".to_owned(), s("somebody's"))].into()).await;
+    store.put([("pk".to_owned(), s("foreign"))].into()).await;
     let findings = store.json(&["doctor"]).await;
     for (subject, word) in [("billing", "provisioned"), ("time to live", "is off")] {
         let finding = of(&findings, subject);

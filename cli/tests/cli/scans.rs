@@ -148,7 +148,7 @@ async fn a_scope_has_what_is_below_it_and_nothing_beside_it() {
         let read = |fewer| if is_composite { fewer } else { 4 };
         assert_eq!(within("payments").await, ("ab".to_owned(), read(3)));
         assert_eq!(within("payments/%t/acme").await, ("b".to_owned(), read(1)));
-        assert_eq!(within("nobody").await, (String::new(), read(0)));
+        assert_eq!(within("absent").await, (String::new(), read(0)));
         let stats = store.json(&[shape, &["stats", "--scope", "refunds"]].concat()).await;
         let operations = stats["operations"].as_object().unwrap();
         assert_eq!(operations.keys().collect::<Vec<_>>(), ["refunds"]);
@@ -212,14 +212,14 @@ async fn items_of_other_programs_are_counted_in_one_line() {
 #[tokio::test]
 async fn an_error_keeps_the_place_of_a_scan() {
     let place = "1.0:eyJwayI6InBheW1lbnRzIzEifQ";
-    let nobody =
+    let unreachable =
         Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
     let hash = ["find", "--hash", "0123456789abcdef"];
     for command in [&hash[..], &["stuck"], &["stats"], &["sweep"]] {
-        let failed = nobody.run(&[command, &["--resume", place]].concat()).await;
+        let failed = unreachable.run(&[command, &["--resume", place]].concat()).await;
         let error = failed.error(6);
         assert!(error.ends_with(&format!("continue with --resume {place}")), "{error}");
-        let failed = nobody.run(&[&["--json"], command, &["--resume", place]].concat()).await;
+        let failed = unreachable.run(&[&["--json"], command, &["--resume", place]].concat()).await;
         assert_eq!(failed.json_error()["resume"], place, "{failed:?}");
     }
 
@@ -295,17 +295,17 @@ async fn who_does_not_watch_sees_no_progress() {
     }
 }
 
-/// The other way round: on a terminal something is drawn, and gone at the end.
+/// On a terminal the progress bar appears and is removed at the end.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn who_watches_sees_progress() {
+async fn a_terminal_shows_progress() {
     let store = filled().await;
     let ended = store.run_on_a_terminal(&["stats"], "").await;
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.out.contains('\u{1b}') && ended.out.contains("6 items were read"), "{ended:?}");
 }
 
-/// The items beside a record are read, and are none themselves.
+/// Answer parts are read by a scan but are not counted as records.
 #[tokio::test]
 async fn the_parts_of_an_answer_are_no_records() {
     let store = Store::open().await;

@@ -202,7 +202,7 @@ async fn an_answer_that_a_codec_wrote_is_said_to_be_encoded() {
     for (key, length) in [("small", 10), ("large", 70_000)] {
         let builder = store.builder().policy(in_parts).answer_codec(Inverted);
         store.done(builder, key, &"x".repeat(length)).await;
-        // Two quotation marks, five bytes that say what it is, and five of its length and codec.
+        // Two quotation marks, five bytes of format, and five of length and codec.
         let bytes = length + 2 + 5 + 5;
         let shown = store.run(&["show", "payments", key]).await;
         assert_eq!((shown.code, shown.err.as_str()), (0, ""), "{shown:?}");

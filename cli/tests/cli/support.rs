@@ -35,7 +35,7 @@ pub(crate) fn now() -> i64 {
     now.as_millis().try_into().unwrap()
 }
 
-/// Somebody's running operation: ten minutes of lease left, one day of retention.
+/// A PENDING record of another owner: ten minutes of lease left, one day of retention.
 pub(crate) fn pending(pk: &str) -> Item {
     [
         ("pk", s(pk)),
@@ -52,12 +52,12 @@ pub(crate) fn pending(pk: &str) -> Item {
     .into()
 }
 
-/// Somebody's operation whose lease ended so long ago.
+/// An abandoned record whose lease expired `seconds` ago.
 pub(crate) fn abandoned(pk: &str, seconds: i64) -> Item {
     with(pending(pk), "lease_expires_at", n(now() - seconds * 1000))
 }
 
-/// Somebody's finished operation, with an answer of HTTP.
+/// A COMPLETED record of another owner with an HTTP answer.
 pub(crate) fn completed(pk: &str) -> Item {
     let headers = AttributeValue::L(vec![AttributeValue::L(vec![s("location"), s("/payments/1")])]);
     let answer = map(&[("status", n(201)), ("headers", headers), ("body", s(r#"{"id":"re_1"}"#))]);
@@ -71,7 +71,7 @@ pub(crate) fn with(mut item: Item, name: &str, value: AttributeValue) -> Item {
     item
 }
 
-/// A table of its own, and the program beside it.
+/// A table of one test, and the program that reads it.
 pub(crate) struct Store {
     pub(crate) endpoint: String,
     pub(crate) table: String,
@@ -114,7 +114,7 @@ impl Store {
         get.consistent_read(true).send().await.expect("the store is there").item
     }
 
-    /// Whether the record with this `pk` is in nobody's hands.
+    /// Whether the record with this `pk` is RELEASED.
     pub(crate) async fn is_released(&self, pk: &str) -> bool {
         self.item(pk).await.is_some_and(|item| item["status"] == s("RELEASED"))
     }
@@ -125,7 +125,7 @@ impl Store {
         scan.send().await.expect("the store is there").items.unwrap_or_default()
     }
 
-    /// The same table by a way on which `item` is written whenever a release is under way to it.
+    /// The same table through a proxy that writes `item` before it forwards a release.
     pub(crate) async fn changing(&self, item: Item) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -193,7 +193,7 @@ impl Store {
         with_a_closed_output(&[&table[..], args].concat()).await
     }
 
-    /// As [`run`](Self::run), of somebody who sits at a terminal and types this, and then nothing more.
+    /// Like [`run`](Self::run), on a terminal at which `typed` is entered.
     #[cfg(target_os = "linux")]
     pub(crate) async fn run_on_a_terminal(&self, args: &[&str], typed: &str) -> Ended {
         let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
@@ -292,7 +292,7 @@ pub(crate) async fn with_a_closed_output(args: &[&str]) -> (i32, String) {
     let running = program.spawn().expect("it starts").wait_with_output();
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
     let ended = ended.expect("it ends").expect("it ran");
-    let code = ended.status.code().expect("it ends by itself");
+    let code = ended.status.code().expect("no signal ended it");
     (code, String::from_utf8(ended.stderr).expect("text"))
 }
 
@@ -304,13 +304,13 @@ pub(crate) async fn ended(program: &mut Command) -> Ended {
     let output = tokio::time::timeout(Duration::from_secs(60), program.output()).await;
     let output = output.expect("it ends").expect("it starts");
     Ended {
-        code: output.status.code().expect("it ends by itself"),
+        code: output.status.code().expect("no signal ended it"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     }
 }
 
-/// Runs the program on a terminal of its own (`script`, of util-linux), where output and errors are one.
+/// Runs the program on a pseudo-terminal (`script` of util-linux), which merges output and errors.
 #[cfg(target_os = "linux")]
 async fn on_a_terminal(args: &[&str], typed: &str) -> Ended {
     let quoted = |arg: &&str| format!("'{arg}'");
@@ -331,7 +331,7 @@ async fn on_a_terminal(args: &[&str], typed: &str) -> Ended {
     let output = tokio::time::timeout(Duration::from_secs(60), script.wait_with_output()).await;
     let output = output.expect("it ends").expect("it ran");
     Ended {
-        code: output.status.code().expect("it ends by itself"),
+        code: output.status.code().expect("no signal ended it"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     }

@@ -59,9 +59,9 @@ async fn a_watch_ends_when_its_time_is_up() {
     assert_eq!(error["error"]["kind"], "time_up");
 }
 
-/// It is told at once, and may still come.
+/// An absent record is reported at once; watching continues, since it may be created later.
 #[tokio::test]
-async fn an_absent_key_is_told_and_is_a_code_of_its_own() {
+async fn watching_an_absent_key_reports_it_and_exits_with_3() {
     let store = Store::open().await;
     let seen = store.run(&["watch", "payments", "k", "--timeout", "200ms"]).await;
     assert!(seen.out.contains("there is no record `payments#k`"), "{seen:?}");

@@ -48,7 +48,7 @@ fn checked(history: History) -> Findings {
     check(&gather([KEY.to_owned()], history.entries, history.effects, records))
 }
 
-/// A change for the worse, and what is to be said of it.
+/// The violation that the check must report, and the change of the history that causes it.
 type Case = (&'static str, fn(&mut History));
 
 #[test]
@@ -67,7 +67,9 @@ fn every_violation_is_found() {
         ("has the answer None", |h| h.record.as_mut().unwrap().answer = Some("{}".into())),
         ("has the answer Some", |h| h.record.as_mut().unwrap().owner = "A".into()),
         ("was given another answer", |h| h.entries.push(answered(9_000, How::Replayed, "A", 1))),
-        ("calls were told", |h| h.entries.push(answered(4_100, How::Executed, "B", 2))),
+        ("calls reported that they executed it", |h| {
+            h.entries.push(answered(4_100, How::Executed, "B", 2))
+        }),
         ("was refused with Mismatch", |h| {
             h.entries.push(entry(4_100, Event::Refused { kind: "Mismatch".into() }));
         }),

@@ -36,19 +36,19 @@ fn findings(imports: &Imports) -> Vec<String> {
     let wrong = each.filter(|(from, to)| between_adapters(from, to));
     let adapters = wrong
         .map(|(from, to)| format!("{}: an adapter imports another one", step(from, to, imports)));
-    adapters.chain(circles::knots(imports).iter().flat_map(|knot| told(knot, imports))).collect()
+    adapters.chain(circles::knots(imports).iter().flat_map(|knot| report(knot, imports))).collect()
 }
 
-fn told(knot: &Knot<'_>, imports: &Imports) -> Vec<String> {
+fn report(knot: &Knot<'_>, imports: &Imports) -> Vec<String> {
     let files: Vec<_> = knot.files.iter().map(|file| shown(file)).collect();
-    let mut told = vec![format!("{} files import each other: {}", files.len(), files.join(", "))];
+    let mut lines = vec![format!("{} files import each other: {}", files.len(), files.join(", "))];
     for circle in &knot.circles {
-        told.push(format!("  a circle over {}:", circle.len()));
+        lines.push(format!("  a circle over {}:", circle.len()));
         let next = circle.iter().cycle().skip(1);
         let steps = circle.iter().zip(next);
-        told.extend(steps.map(|(from, to)| format!("    {}", step(from, to, imports))));
+        lines.extend(steps.map(|(from, to)| format!("    {}", step(from, to, imports))));
     }
-    told
+    lines
 }
 
 fn step(from: &Path, to: &Path, imports: &Imports) -> String {

@@ -192,7 +192,7 @@ impl Promise {
         let broken = self.broken_by(&tree);
         for word in &broken {
             println!(
-                "    {word}; `cargo tree -p {} {} -i` tells why",
+                "    {word}; `cargo tree -p {} {} -i` shows why",
                 self.package,
                 self.features.join(" ")
             );
@@ -237,10 +237,10 @@ mod tests {
         let tree =
             "dynamodb-idempotency v0.1.0 (/w)\nserde v1.0.0\nserde v1.0.0 (*)\nsha2 v0.11.0\n";
         assert!(differences("# Names\nserde\nsha2\n", tree).is_empty());
-        let told = differences("serde\nsha1\n", tree);
+        let found = differences("serde\nsha1\n", tree);
         assert!(
-            told[0].starts_with("sha2 is new") && told[1].starts_with("sha1 is gone"),
-            "{told:?}"
+            found[0].starts_with("sha2 is new") && found[1].starts_with("sha1 is gone"),
+            "{found:?}"
         );
     }
 
@@ -251,8 +251,8 @@ mod tests {
         let same = " aws-sdk-dynamodb v1.136.0 rt-tokio\n tokio v1.54.1 net,rt (*)\n";
         assert!(built_again(example, same).unwrap().is_empty());
         let other = same.replace("net,rt", "net,rt,test-util");
-        let told = built_again(example, &other).unwrap();
-        assert_eq!(told.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,rt"]);
+        let found = built_again(example, &other).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,rt"]);
     }
 
     #[test]
@@ -261,8 +261,8 @@ mod tests {
             " rustls v0.23.46 ring\n tokio v1.54.1 net\n tokio-macros v2.0.0 (proc-macro) \n";
         let one_pool = "rustls v0.23.46 aws_lc_rs\ncmake v0.1.0 \ntokio v1.54.1 net (*)\n";
         assert!(built_for_one_pool(one_pool, tests).is_empty());
-        let told = built_for_one_pool(&one_pool.replace("net", "net,test-util"), tests);
-        assert_eq!(told.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,test-util"]);
+        let found = built_for_one_pool(&one_pool.replace("net", "net,test-util"), tests);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["tokio v1.54.1 net,test-util"]);
     }
 
     #[test]

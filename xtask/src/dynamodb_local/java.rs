@@ -25,8 +25,8 @@ pub(super) fn start(cache: &Path) -> Result<Server> {
     Ok(Server { endpoint: endpoint_at(port), origin: JAVA, process: Some(process) })
 }
 
-/// The command of a server that keeps its data in a folder, which has to be there. It is for somebody
-/// who starts it more than once.
+/// The command of a server that stores its data in `folder`, which must exist. The data survives a
+/// restart.
 pub(super) fn durable(cache: &Path, folder: &Path, port: u16) -> Result<Command> {
     check_java()?;
     let storage = ["-sharedDb".into(), "-dbPath".into(), folder.into()];
@@ -51,9 +51,9 @@ fn property(name: &str, path: &Path) -> OsString {
 
 fn check_java() -> Result<()> {
     let output = output_of("java", Command::new("java").arg("-version"))?;
-    // Java tells its version on standard error.
+    // Java prints its version to standard error.
     let text = String::from_utf8_lossy(&output.stderr);
-    let version = major_version(&text).context("`java -version` does not tell a version")?;
+    let version = major_version(&text).context("`java -version` does not print a version")?;
     ensure!(version >= OLDEST_JAVA, "Java {version} is too old, {OLDEST_JAVA} is needed");
     Ok(())
 }

@@ -77,8 +77,8 @@ fn exchange(mut stream: TcpStream, operation: &str, body: &str) -> io::Result<St
     Ok(answer)
 }
 
-/// DynamoDB Local wants a signature in the right form, and does not look at its value. The access
-/// key is that of the tests: without `-sharedDb` each one has tables of its own.
+/// DynamoDB Local requires a well-formed signature and does not verify it. The access key is that of
+/// the tests: without `-sharedDb` each access key has separate tables.
 fn request(host: SocketAddr, operation: &str, body: &str) -> String {
     format!(
         "POST / HTTP/1.1\r\n\

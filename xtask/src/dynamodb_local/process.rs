@@ -108,7 +108,7 @@ fn spawn(server: &Command, log: &Path) -> Result<Child> {
     command.spawn().context("the server did not start")
 }
 
-/// The parent is whoever starts the command.
+/// Wraps the command so that the server ends when the process that started it ends.
 pub(super) fn ending_with_its_parent(server: &Command) -> Command {
     const SETPRIV: &[&str] = &["--pdeathsig", "TERM"];
     let has_setpriv = quiet(Command::new("setpriv").args(SETPRIV).arg("true"));

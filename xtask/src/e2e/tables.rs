@@ -1,4 +1,4 @@
-//! The tables of the template, made by DynamoDB Local of the very properties that stand there.
+//! Creates the tables of the template in DynamoDB Local, from the properties in the template.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ impl Template {
         Ok(self.reduced(value, physical)?.unwrap_or_default())
     }
 
-    /// `None` stands for `AWS::NoValue`.
+    /// Returns `None` for `AWS::NoValue`.
     fn reduced(&self, value: &Value, physical: &BTreeMap<String, String>) -> Result<Option<Value>> {
         match value {
             Value::Array(items) => {

@@ -10,7 +10,7 @@ pub(super) struct Report {
 
 #[derive(Debug, Default, PartialEq)]
 struct Target {
-    /// As cargo tells it: `src/lib.rs`, `tests/suite.rs`.
+    /// The path that cargo prints: `src/lib.rs`, `tests/suite.rs`.
     source: String,
     /// The name of the target: `suite`.
     name: String,

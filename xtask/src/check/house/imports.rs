@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::source::{Named, Path, Source, Use};
 
-/// From a file to another one, by the lines of the first and the paths as they stand there.
+/// Importing file, imported file, and the path on each importing line.
 pub(super) type Imports = BTreeMap<Path, BTreeMap<Path, BTreeMap<usize, String>>>;
 
-/// How many re-exports may lead to an item before we take them for a circle of their own.
+/// Limit on chained re-exports. A longer chain is treated as a circle.
 const HOPS: usize = 16;
 
 /// What is re-exported is imported from where it is defined; a re-export itself imports nothing that its

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// A path by its parts: a module's from the crate's root, or one as it is written.
+/// The segments of a path: of a module from the crate root, or of a path in the source text.
 pub(super) type Path = Vec<String>;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct Use {
 
 #[derive(Debug)]
 pub(super) struct Named {
-    /// The module that it stands in: the file's, or one within it.
+    /// The module that contains the path: that of the file, or one inside the file.
     pub(super) within: Path,
     pub(super) path: Path,
     pub(super) line: usize,
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// `mod x;` is no import, and what stands in `mod x {}` is the file's own.
+    /// `mod x;` is not an import, and the contents of `mod x {}` belong to the file.
     fn module(&mut self, within: &[String], rest: &[TokenTree]) -> usize {
         let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
             (rest.get(1), rest.get(2))
