@@ -21,19 +21,15 @@ const MAX_DEPTH: usize = 128;
 
 /// The canonical form of `text`; `None` if it is not JSON or nested more than 128 levels deep.
 pub(crate) fn canonical(text: &str) -> Option<Vec<u8>> {
-    let mut writer = Writer {
-        input: text.as_bytes(),
-        at: 0,
-        copied: 0,
-        out: Vec::with_capacity(text.len()),
-        unsorted: Vec::new(),
-    };
+    let mut writer =
+        Writer { input: text.as_bytes(), out: Vec::with_capacity(text.len()), ..Writer::default() };
     writer.value(0)?;
     writer.skip_space();
     writer.copy();
     (writer.at == text.len()).then(|| writer.sorted())
 }
 
+#[derive(Default)]
 struct Writer<'a> {
     /// Valid UTF-8.
     input: &'a [u8],
@@ -43,6 +39,8 @@ struct Writer<'a> {
     copied: usize,
     /// The canonical form, except for the order of members.
     out: Vec<u8>,
+    /// The members of the objects that are being read, those of the innermost object last.
+    members: Vec<Member>,
     /// The objects in `out` whose members are out of order.
     unsorted: Vec<Object>,
 }
@@ -96,18 +94,21 @@ impl Writer<'_> {
         if self.accept(b'}').is_some() {
             return Some(());
         }
-        let mut members = Vec::new();
+        let first = self.members.len();
         loop {
-            members.push(self.member(depth)?);
+            let member = self.member(depth)?;
+            self.members.push(member);
             if self.accept(b',').is_none() {
                 break;
             }
         }
         self.copy();
-        if !members.is_sorted_by_key(|member| self.name(member)) {
+        if !self.members[first..].is_sorted_by_key(|member| self.name(member)) {
+            let mut members = self.members.split_off(first);
             members.sort_by(|a, b| self.name(a).cmp(self.name(b)));
             self.unsorted.push(Object { span: start..self.out.len(), members });
         }
+        self.members.truncate(first);
         self.accept(b'}')
     }
 
@@ -207,9 +208,7 @@ impl Writer<'_> {
     }
 
     fn word(&mut self, word: &str) -> Option<()> {
-        let is_next = self.input[self.at..].starts_with(word.as_bytes());
-        self.at += word.len();
-        is_next.then_some(())
+        self.input[self.at..].starts_with(word.as_bytes()).then(|| self.at += word.len())
     }
 
     #[inline(always)]
@@ -220,11 +219,7 @@ impl Writer<'_> {
     /// Goes on after the next byte if it is this one.
     #[inline(always)]
     fn accept(&mut self, byte: u8) -> Option<()> {
-        if self.peek()? != byte {
-            return None;
-        }
-        self.at += 1;
-        Some(())
+        (self.peek()? == byte).then(|| self.at += 1)
     }
 
     fn skip_space(&mut self) {

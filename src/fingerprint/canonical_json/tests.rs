@@ -91,8 +91,7 @@ fn each_byte_is_copied_once_whatever_the_depth() {
     }
     assert_eq!(form(&text), expected);
     // One object for each level and none twice: the copy follows each of them once.
-    let mut writer =
-        Writer { input: text.as_bytes(), at: 0, copied: 0, out: vec![], unsorted: vec![] };
+    let mut writer = Writer { input: text.as_bytes(), ..Writer::default() };
     writer.value(0).unwrap();
     writer.copy();
     assert_eq!(writer.unsorted.len(), MAX_DEPTH);
