@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
 use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
-use crate::dynamodb::{Connections, Table, watchable};
+use crate::dynamodb::{Snapshot, Table, watchable};
 use crate::engine::cache::Cache;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
@@ -450,8 +450,8 @@ impl Builder {
                  ({DISABLED_VARIABLE}, or Builder::disabled)"
             );
         }
-        let connections = Connections::default();
-        let client = watchable(&self.client, connections.clone(), self.request_timeout);
+        let snapshot = Arc::<Snapshot>::default();
+        let client = watchable(&self.client, Arc::clone(&snapshot), self.request_timeout);
         // The client's own time source, so that both always tell the same time.
         let source = client.config().time_source().unwrap_or_default();
         let knows_time = self.disabled || self.clock_shift.knows_time();
@@ -461,7 +461,7 @@ impl Builder {
         }
         let table = Table {
             client,
-            connections,
+            snapshot,
             name: self.table,
             schema: self.schema,
             clock,

@@ -4,7 +4,6 @@
 #[cfg(feature = "admin")]
 mod admin;
 mod components;
-mod connections;
 mod create;
 mod expression;
 mod fault;
@@ -19,6 +18,7 @@ mod transact;
 
 use std::error::Error as StdError;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -49,9 +49,8 @@ use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::{Only, Part};
-pub(crate) use self::connections::Connections;
 pub(crate) use self::inspect::{Access, Look};
-pub(crate) use self::probe::watchable;
+pub(crate) use self::probe::{Snapshot, watchable};
 pub(crate) use self::reasons::{ItemsRefusal, Transacted};
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
@@ -63,7 +62,7 @@ pub(crate) use self::transact::Sent;
 pub(crate) struct Table {
     /// A [watchable] one.
     pub(crate) client: Client,
-    pub(crate) connections: Connections,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,

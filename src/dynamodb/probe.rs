@@ -1,22 +1,21 @@
 //! Sees what the SDK's answer does not tell: the store's clock, and whether an earlier try of the
 //! same call may have been executed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::interceptors::{
-    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
-    FinalizerInterceptorContextRef,
+    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextMut,
+    BeforeTransmitInterceptorContextRef, FinalizerInterceptorContextRef,
 };
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedInterceptor};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
-use aws_smithy_runtime_api::client::connection::CaptureSmithyConnection;
 
 use super::components;
-use super::connections::Connections;
 use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
 tokio::task_local! {
@@ -34,7 +33,16 @@ pub(super) struct Probe {
 /// The interceptor. It belongs to the client: one of a single request would have the SDK put its
 /// configuration together anew each time.
 #[derive(Debug)]
-struct Lookout(Connections);
+struct Lookout(Arc<Snapshot>);
+
+/// Whether a snapshot of the machine is taken soon. A connection that is open then is dead after it.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Requests carry `connection: close`, so that the pool keeps no connection.
+    pub(crate) is_ahead: AtomicBool,
+    /// The hook before the snapshot has run.
+    pub(crate) is_prepared: AtomicBool,
+}
 
 /// The same client, with its connections and credentials, whose requests a [`Probe`] can watch.
 ///
@@ -42,7 +50,7 @@ struct Lookout(Connections);
 /// take half of that: four tries, as the SDK makes them, are over by then, though each was throttled.
 pub(crate) fn watchable(
     client: &Client,
-    connections: Connections,
+    snapshot: Arc<Snapshot>,
     request_timeout: Duration,
 ) -> Client {
     let mut config = components::named(client);
@@ -51,7 +59,7 @@ pub(crate) fn watchable(
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
     // twenty hooks whether it is.
-    config.push_interceptor(SharedInterceptor::permanent(Lookout(connections)));
+    config.push_interceptor(SharedInterceptor::permanent(Lookout(snapshot)));
     Client::from_conf(config.build())
 }
 
@@ -97,6 +105,19 @@ impl Intercept for Lookout {
         "IdempotencyProbe"
     }
 
+    /// After the request was signed: a signature must not cover this header.
+    fn modify_before_transmit(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if self.0.is_ahead.load(Ordering::Relaxed) {
+            context.request_mut().headers_mut().insert("connection", "close");
+        }
+        Ok(())
+    }
+
     fn read_before_transmit(
         &self,
         _: &BeforeTransmitInterceptorContextRef<'_>,
@@ -114,9 +135,8 @@ impl Intercept for Lookout {
         &self,
         context: &BeforeDeserializationInterceptorContextRef<'_>,
         _: &RuntimeComponents,
-        config: &mut ConfigBag,
+        _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        self.0.note(config.load::<CaptureSmithyConnection>());
         let date = context.response().headers().get("date").and_then(parse_date);
         let is_success = context.response().status().is_success();
         with_probe(|seen, received| {

@@ -2,6 +2,7 @@
 //! has to be made again after it.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
@@ -13,9 +14,10 @@ impl Idempotency {
     /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call
     /// them around any other snapshot of the process.
     ///
-    /// Make them before the first request, for example before a [`preflight`](Self::preflight):
-    /// open connections are noted from then on, unless Lambda says that it takes no snapshot of
-    /// this environment. Register them once.
+    /// Make them before the first request, for example before a [`preflight`](Self::preflight).
+    /// From then until [`after_restore`](SnapshotHooks::after_restore) each request closes its
+    /// connection, unless Lambda says that it takes no snapshot of this environment. Register them
+    /// once.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -27,7 +29,7 @@ impl Idempotency {
     pub fn snapshot_hooks(&self) -> SnapshotHooks {
         let kind = std::env::var(INITIALIZATION_TYPE);
         if kind.map_or(true, |kind| kind == "snap-start") {
-            self.core.table.connections.watch();
+            self.core.table.snapshot.is_ahead.store(true, Ordering::Relaxed);
         }
         SnapshotHooks { idempotency: self.clone() }
     }
@@ -54,9 +56,7 @@ pub struct SnapshotHooks {
 }
 
 impl SnapshotHooks {
-    /// Removes what another machine must not use: the connections that were opened since the hooks
-    /// were made are not used any more, what was learned of DynamoDB's clock is dropped, and the
-    /// [local cache](crate::Builder::local_cache) is emptied. Nothing is sent.
+    /// Empties the [local cache](crate::Builder::local_cache). Nothing is sent.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -70,7 +70,7 @@ impl SnapshotHooks {
     /// already run before this snapshot: they are registered twice.
     pub fn before_snapshot(&self) -> Result<(), Error> {
         let core = &self.idempotency.core;
-        if !core.table.connections.give_up() {
+        if core.table.snapshot.is_prepared.swap(true, Ordering::Relaxed) {
             let message = format!(
                 "the snapshot hooks of the table `{}` ran twice before one snapshot: register what \
                  Idempotency::snapshot_hooks gives once",
@@ -78,13 +78,13 @@ impl SnapshotHooks {
             );
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        core.table.clock.forget();
         core.forget_all();
         Ok(())
     }
 
-    /// Opens a connection with [`warm`](Idempotency::warm), which learns DynamoDB's time as well,
-    /// so that the first invocation waits for neither.
+    /// Discards what was learned of DynamoDB's time before the snapshot, and opens a connection with
+    /// [`warm`](Idempotency::warm), which learns the time again. So the first invocation waits for
+    /// neither.
     ///
     /// An error of `warm` is a warning in the log: the first call tries again. Make new hooks for
     /// another snapshot.
@@ -97,7 +97,9 @@ impl SnapshotHooks {
     /// ```
     pub async fn after_restore(&self) {
         let table = &self.idempotency.core.table;
-        table.connections.restored();
+        table.clock.forget();
+        table.snapshot.is_ahead.store(false, Ordering::Relaxed);
+        table.snapshot.is_prepared.store(false, Ordering::Relaxed);
         if let Err(error) = self.idempotency.warm().await {
             tracing::warn!(
                 table = table.name,
