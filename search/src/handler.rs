@@ -169,7 +169,7 @@ impl Turn<'_> {
             Ok(()) => {
                 let end = &mut execution.end;
                 let until = end.tries_until(now);
-                let command = end.commit(now, leaving, 0, until);
+                let command = end.commit(now, leaving, until);
                 let completed_at = end.completed_at();
                 execution.commits.push(Committed { completed_at, is_refused: false });
                 self.ends(execution, command, Asked::Commit, None)

@@ -11,14 +11,14 @@ use crate::answer::parts::Content;
 use crate::answer::{Answer, Draft, InRecord, Packed, Stored, Unstorable, unavailable_answer};
 use crate::clock::End;
 use crate::engine::call::Call;
-use crate::engine::driver::{Contents, Unsent, Wire};
+use crate::engine::driver::{Contents, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
 use crate::engine::transaction::CommitOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Ended, Leaving, State, Write};
-use crate::record::{self, Record};
+use crate::record::{self, OwnerId, Record};
 use crate::signals::Ending;
 
 /// How a completion ended.
@@ -45,7 +45,7 @@ struct Completing<'a> {
 }
 
 impl Contents for Completing<'_> {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
         Ok(Some(self.response.attribute()))
     }
 
@@ -69,7 +69,7 @@ impl Contents for Leave {
         &mut self,
         write: &Write,
         _: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
+    ) -> Result<Option<AttributeValue>, Error> {
         match write.record.state {
             State::Failed => Ok(self.0.clone()),
             State::Pending { .. } | State::Completed | State::Released => Ok(None),
@@ -138,7 +138,8 @@ impl Execution {
     /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
     /// when they stay there. An answer that cannot be stored leaves the reason.
     async fn store_parts<'d>(&self, draft: Draft<'d>, until: End) -> (InRecord<'d>, Option<i64>) {
-        let Packed { response, parts } = match self.pack(draft) {
+        let owner = &self.inner.claim.owner;
+        let Packed { response, parts } = match self.pack(draft, Some(owner)) {
             Ok(packed) => packed,
             Err(unstorable) => {
                 self.report_unstorable(&unstorable.to_string());
@@ -166,18 +167,22 @@ impl Execution {
         }
     }
 
-    /// Gives an answer its form beside what else is in the finished record.
-    pub(crate) fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
+    /// Gives an answer its form in the completed record. Without an owner the answer has no parts.
+    pub(crate) fn pack<'d>(
+        &self,
+        draft: Draft<'d>,
+        owner: Option<&OwnerId>,
+    ) -> Result<Packed<'d>, Unstorable> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let (completed_at, expires_at) = self.end().about(core.table.clock.moment());
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
-        core.pack(draft, rest, (&call.key, &claim.owner), &call.policy)
+        core.pack(draft, rest, (&call.key, owner), &call.policy)
     }
 
     /// Writes an answer's parts in half of the time that there is, and that the lease has left where
     /// nothing renews it: the other half is for the record, which says that the operation has
     /// happened even if its answer cannot be stored. Returns until when they are kept.
-    pub(crate) async fn write_parts(&self, parts: &Content<'_>, until: End) -> Result<i64, Error> {
+    async fn write_parts(&self, parts: &Content<'_>, until: End) -> Result<i64, Error> {
         let Inner { core, call, .. } = &*self.inner;
         let stamp = core.table.clock.moment().stamp().ok_or_else(|| {
             Error::new(ErrorKind::Unavailable, "DynamoDB has not answered: its time is not known")

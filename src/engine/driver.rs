@@ -13,19 +13,6 @@ use crate::key::RecordKey;
 use crate::protocol::{Cause, Command, Form, Guard, Header, Machine, Outcome, Reply, State, Write};
 use crate::record::{Item, OwnerId, Record};
 
-/// Why a write is not sent.
-pub(crate) enum Unsent {
-    /// As if DynamoDB had said so.
-    Error(Error),
-    ItemsRefused(ItemsRefusal),
-}
-
-impl From<Error> for Unsent {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
 /// What goes out with the writes of one call.
 pub(crate) trait Contents: Send {
     /// The answer for a write that has one; made, and its parts stored, before the write is sent. An
@@ -34,7 +21,7 @@ pub(crate) trait Contents: Send {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent>
+    ) -> Result<Option<AttributeValue>, Error>
     where
         Self: Sized;
 
@@ -63,7 +50,7 @@ pub(crate) trait Contents: Send {
 pub(crate) struct Bare;
 
 impl Contents for Bare {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Unsent> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
         Ok(None)
     }
 }
@@ -238,11 +225,7 @@ impl<'a> Wire<'a> {
     ) -> Reply {
         let outcome = match self.response(write, limit, contents).await {
             Ok(response) => return self.put(write, response, limit, contents).await,
-            Err(Unsent::Error(error)) => self.failed(error),
-            Err(Unsent::ItemsRefused(refusal)) => {
-                self.refusal = Some(refusal);
-                Outcome::ItemsRefused
-            }
+            Err(error) => self.failed(error),
         };
         Reply { outcome, is_in_doubt: false, time: None }
     }
@@ -252,7 +235,7 @@ impl<'a> Wire<'a> {
         write: &Write,
         limit: Duration,
         contents: &mut C,
-    ) -> Result<Option<AttributeValue>, Unsent> {
+    ) -> Result<Option<AttributeValue>, Error> {
         let is_takeover = write.form == Form::Update
             && write.record.owner == self.me
             && matches!(write.record.state, State::Pending { .. });

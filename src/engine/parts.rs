@@ -44,18 +44,19 @@ pub(crate) struct Written {
 }
 
 impl Core {
-    /// Gives an answer the form in which it is stored, beside `rest` bytes that its record has anyway.
+    /// Gives an answer the form in which it is stored, next to `rest` bytes that its record has anyway.
+    /// Without an owner the answer has no parts.
     pub(crate) fn pack<'a>(
         &self,
         draft: Draft<'a>,
         rest: usize,
-        (key, owner): (&RecordKey, &OwnerId),
+        (key, owner): (&RecordKey, Option<&OwnerId>),
         policy: &Policy,
     ) -> Result<Packed<'a>, Unstorable> {
         let has_room = key.longest_part() <= self.table.schema.max_key_bytes();
         let plain = draft.body_bytes();
         let coder = self.coding.of(key);
-        let packed = pack(draft, rest, has_room.then_some(owner), coder, policy)?;
+        let packed = pack(draft, rest, owner.filter(|_| has_room), coder, policy)?;
         let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
         let stored = packed.response.bytes() + beside;
         signals::answer(key.operation(), plain, stored);

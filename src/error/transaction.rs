@@ -145,12 +145,14 @@ pub enum InvalidTransaction {
         /// Their size; a lower bound.
         bytes: usize,
     },
-    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); or,
-    /// under [`LargeAnswers::InRecord`](crate::LargeAnswers::InRecord), it does not fit into its
-    /// record of 400 KB.
+    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), or its
+    /// record, in which it is stored compressed, is larger than DynamoDB's 400 KB. Store a reference
+    /// instead of the answer. Nothing was written.
     AnswerTooLarge {
         /// The size of the answer; or of the whole record.
         bytes: usize,
+        /// How many bytes it may have.
+        limit: usize,
     },
     /// The answer cannot be written as JSON, or the body of the response ended with an error; with
     /// the reason.
@@ -191,8 +193,13 @@ impl fmt::Display for InvalidTransaction {
             Self::TooLarge { bytes } => {
                 write!(f, "the items have {bytes} bytes, more than DynamoDB's 4 MB")
             }
-            Self::AnswerTooLarge { bytes } => {
-                write!(f, "the answer, or the record with it, has {bytes} bytes: too many to store")
+            Self::AnswerTooLarge { bytes, limit } => {
+                write!(
+                    f,
+                    "the answer, or the record with it, has {bytes} bytes of at most {limit}: nothing \
+                     was written. Store a reference instead of the answer, or complete the operation \
+                     without a transaction"
+                )
             }
             Self::AnswerNotSerializable(reason) => {
                 write!(f, "the answer cannot be serialised: {reason}")

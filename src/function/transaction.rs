@@ -18,8 +18,9 @@ impl Operation<'_> {
     /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and
     /// the completed record with its answer. All of it happens, once, or nothing. It takes one
     /// round trip. A repeat's own transaction is cancelled and returns the stored answer, which is
-    /// one round trip too. An answer in parts ([`LargeAnswers`](crate::LargeAnswers)) takes three
-    /// (a read, the parts and the transaction), and its repeat two reads.
+    /// one round trip too. The answer is stored in the record, which has at most 400 KB: store a
+    /// reference instead of a larger one. [`Acquire::ReadFirst`](crate::Acquire::ReadFirst) makes
+    /// repeats of large answers cheaper.
     ///
     /// `build` runs **before** DynamoDB is asked, in a repeat too. It prepares the writes and must
     /// have no effect of its own. Nothing is stored when it fails, whatever the policy for

@@ -1,5 +1,7 @@
 //! The choices of the policies.
 
+use crate::protocol::First;
+
 /// How long an owner holds the key.
 ///
 /// If a lease is too short, a second execution can start beside a slow first one. If it is too
@@ -89,9 +91,7 @@ pub use crate::protocol::policy::Completed;
 
 /// What a call sends first. This decides what a first run and what a repeat cost.
 ///
-/// Nothing runs before the write that takes the key, whatever the setting. Transactions
-/// ([`Operation::run_transaction`](crate::Operation::run_transaction)) do not use it: they write
-/// first, except that one whose answer has parts reads first, so that a repeat writes none.
+/// Nothing runs before the write that takes the key, whatever the setting.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -130,6 +130,16 @@ pub enum Acquire {
         /// operation and a mismatch too.
         consistent: bool,
     },
+}
+
+impl Acquire {
+    /// The first request of a call.
+    pub(crate) const fn first(self) -> First {
+        match self {
+            Self::WriteFirst => First::Write,
+            Self::ReadFirst { consistent } => First::Read { is_consistent: consistent },
+        }
+    }
 }
 
 /// Whether answers are stored compressed.
@@ -184,7 +194,8 @@ pub enum LargeAnswers {
     ///
     /// If the scope is too long to make keys for parts (within 80 bytes of what the table's key can
     /// hold), this is as `InRecord`.
-    /// table's key can hold), it is as `InRecord`.
+    ///
+    /// The answer of a commit or a transaction is always in its record.
     InParts {
         /// In bytes of the record.
         above: usize,

@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, Failure, Idempotency, LargeAnswers, Outcome, Policy, Reconciled,
-    RunError, TableSchema, Transaction,
+    Acquire, CommitError, Compression, ErrorKind, Failure, Idempotency, InvalidTransaction,
+    LargeAnswers, Outcome, Policy, Reconciled, RunError, TableSchema, Transaction,
+    TransactionError,
 };
 
 use crate::bodies::Kind;
@@ -192,63 +193,91 @@ async fn an_owner_that_lost_its_lease_after_its_parts_gets_the_others_answer() {
     assert!(first.unwrap() == Outcome::Replayed(answer(2, LENGTH)));
 }
 
-#[tokio::test]
-async fn a_commit_writes_its_parts_before_its_transaction() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let run = async || {
-        let operation = idempotency.operation("charge").key("k");
-        let outcome = operation.run_with_outcome(async |execution| {
-            let answer = answer(runs.add(), LENGTH);
-            execution.commit(&answer, [count(store.table(), "effect")]).await?;
-            Ok::<_, dynamodb_idempotency::CommitError>(answer)
+/// One call that commits its answer, and one that is a transaction.
+async fn committed(store: &Store, link: &Link, length: usize, acquire: Acquire) -> Outcome<String> {
+    let idempotency = store.over(link);
+    let operation = idempotency.operation("charge").key("k");
+    let outcome =
+        operation.policy(|policy| policy.acquire(acquire)).run_with_outcome(async |execution| {
+            execution.commit(&answer(1, length), [count(store.table(), "effect")]).await?;
+            Ok::<_, CommitError>(answer(1, length))
         });
-        outcome.await.unwrap()
-    };
-    assert!(run().await == Outcome::Executed(answer(1, LENGTH)));
-    let expected = ["PutItem", "PutItem", "PutItem", "PutItem", "TransactWriteItems"];
-    assert_eq!(link.wire.requests(), expected, "acquire, 3 parts, commit");
-    assert!(run().await == Outcome::Replayed(answer(1, LENGTH)));
-    assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
+    outcome.await.unwrap()
+}
+
+async fn transacted(
+    store: &Store,
+    link: &Link,
+    length: usize,
+    acquire: Acquire,
+) -> Result<Outcome<String>, TransactionError<Infallible>> {
+    let idempotency = store.over(link);
+    let operation = idempotency.operation("pay").key("k").policy(|policy| policy.acquire(acquire));
+    let outcome = operation.run_transaction_with_outcome(async || {
+        let transaction = Transaction::new(answer(1, length));
+        Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
+    });
+    outcome.await
+}
+
+const READ_FIRST: Acquire = Acquire::ReadFirst { consistent: false };
+
+#[tokio::test]
+async fn a_committed_answer_is_in_its_record_and_has_no_parts() {
+    let (store, link) = (Store::open().await, Link::default());
+    let first = Acquire::WriteFirst;
+    assert!(committed(&store, &link, LENGTH, first).await == Outcome::Executed(answer(1, LENGTH)));
+    assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
+    link.wire.forget();
+    let transaction = transacted(&store, &link, LENGTH, first).await.unwrap();
+    assert!(transaction == Outcome::Executed(answer(1, LENGTH)));
+    assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
+    assert!(parts(&store).await.is_empty());
+    for acquire in [first, READ_FIRST] {
+        let repeats = [
+            committed(&store, &link, LENGTH, acquire).await,
+            transacted(&store, &link, LENGTH, acquire).await.unwrap(),
+        ];
+        assert!(repeats.iter().all(|one| *one == Outcome::Replayed(answer(1, LENGTH))));
+    }
+    assert_eq!(store.counted("effect").await, 2);
 }
 
 #[tokio::test]
-async fn a_commit_whose_parts_fail_has_written_nothing() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let short = |policy: Policy| policy.completion_timeout(Duration::from_millis(200));
-    let idempotency = store.builder(&link).policy(short).build().unwrap();
-    link.wire.parts(Act::THROTTLE);
-    let done = idempotency.operation("charge").key("k").run(async |execution| {
+async fn a_transaction_that_reads_first_writes_nothing_for_a_repeat() {
+    let (store, link) = (Store::open().await, Link::default());
+    let first = transacted(&store, &link, LENGTH, READ_FIRST).await.unwrap();
+    assert!(first == Outcome::Executed(answer(1, LENGTH)));
+    assert_eq!(link.wire.requests(), ["GetItem", "TransactWriteItems"]);
+    link.wire.forget();
+    let repeat = transacted(&store, &link, LENGTH, READ_FIRST).await.unwrap();
+    assert!(repeat == Outcome::Replayed(answer(1, LENGTH)));
+    assert_eq!(link.wire.requests(), ["GetItem"]);
+}
+
+#[tokio::test]
+async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_written() {
+    const LIMIT: usize = 400 * 1024;
+    let is_refused = |invalid: &InvalidTransaction| {
+        let text = invalid.to_string();
+        assert!(text.contains("409600") && text.contains("reference"), "{text}");
+        matches!(invalid, InvalidTransaction::AnswerTooLarge { limit: LIMIT, .. })
+    };
+    let (store, link) = (Store::open().await, Link::default());
+    let done = store.over(&link).operation("charge").key("k").run(async |execution| {
+        link.wire.forget();
         let large = answer(1, TOO_LARGE);
         let large = execution.commit(&large, [count(store.table(), "effect")]).await;
-        assert!(
-            matches!(large, Err(dynamodb_idempotency::CommitError::NotApplied(_))),
-            "{large:?}"
-        );
+        assert!(matches!(large, Err(CommitError::Invalid(ref invalid)) if is_refused(invalid)));
+        assert_eq!(link.wire.requests(), [""; 0]);
         execution.commit("small", [count(store.table(), "effect")]).await?;
-        Ok::<_, dynamodb_idempotency::CommitError>("small".to_owned())
+        Ok::<_, CommitError>("small".to_owned())
     });
-    assert_eq!((done.await.unwrap().as_str(), store.counted("effect").await), ("small", 1));
-}
-
-#[tokio::test]
-async fn a_transaction_writes_no_parts_for_a_repeat() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let run = async || {
-        let operation = idempotency.operation("charge").key("k");
-        let outcome = operation.run_transaction_with_outcome(async || {
-            let transaction = Transaction::new(answer(runs.add(), LENGTH));
-            Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
-        });
-        outcome.await.unwrap()
-    };
-    assert!(run().await == Outcome::Executed(answer(1, LENGTH)));
-    let expected = ["GetItem", "PutItem", "PutItem", "PutItem", "TransactWriteItems"];
-    assert_eq!(link.wire.requests(), expected);
+    assert_eq!(done.await.unwrap(), "small");
     link.wire.forget();
-    assert!(run().await == Outcome::Replayed(answer(1, LENGTH)));
-    assert_eq!(link.wire.count("PutItem") + link.wire.count("TransactWriteItems"), 0);
+    let large = transacted(&store, &link, TOO_LARGE, Acquire::WriteFirst).await;
+    assert!(matches!(large, Err(TransactionError::Invalid(ref invalid)) if is_refused(invalid)));
+    assert_eq!(link.wire.requests(), ["GetItem"], "an earlier call may have completed");
     assert_eq!(store.counted("effect").await, 1);
 }
 

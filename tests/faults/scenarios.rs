@@ -143,8 +143,6 @@ scenarios! {
     transaction_wait { commits: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
     transaction_beside_runs { call: run_or_transact }
     parts { policy: in_parts, failures: 0, reads_stale: true }
-    parts_commit { commits: true, policy: in_parts, call: run_committing, failures: 0, reads_stale: true }
-    parts_transaction { commits: true, policy: in_parts, call: run_transaction, failures: 0, reads_stale: true }
     parts_reconcile { policy: in_parts, call: run_reconciling, failures: 0, reads_stale: true }
     read_first { policy: read_first, failures: 0, reads_stale: true }
     read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, reads_stale: true, may_end: is_mismatch }

@@ -41,23 +41,15 @@ enum Shape {
     Plain,
     Step,
     Commit,
-    /// Its answer is in parts.
-    LargeCommit,
     Transaction,
     Hook,
 }
 
-const SHAPES: [Shape; 6] =
-    [Shape::Plain, Shape::Step, Shape::Commit, Shape::LargeCommit, Shape::Transaction, Shape::Hook];
+const SHAPES: [Shape; 5] =
+    [Shape::Plain, Shape::Step, Shape::Commit, Shape::Transaction, Shape::Hook];
 
-/// An answer that does not compress to a small one.
-fn answer(shape: Shape, run: u32) -> String {
-    let length = if shape == Shape::LargeCommit { 60_000_u32 } else { 1 };
-    let letters = (0..length).map(|n| {
-        let mixed = n.wrapping_mul(2_654_435_761).rotate_left(n % 31) % 64;
-        char::from_u32(u32::from(b'0') + mixed).expect("ASCII")
-    });
-    format!("run {run} {}", letters.collect::<String>())
+fn answer(run: u32) -> String {
+    format!("run {run}")
 }
 
 /// One call, which waits for another's answer.
@@ -76,13 +68,13 @@ async fn call(
                 let step = execution.step("one", async { Ok::<_, Infallible>(runs.add()) }).await;
                 let run = step.map_err(|error| error.to_string())?;
                 yield_now().await;
-                Ok::<_, String>(answer(shape, run))
+                Ok::<_, String>(answer(run))
             });
             run.await.map_err(|error| error.to_string())
         }
-        Shape::Commit | Shape::LargeCommit => {
+        Shape::Commit => {
             let run = operation.run_with_outcome(async |execution: Execution| {
-                let answer = answer(shape, runs.add());
+                let answer = answer(runs.add());
                 execution.commit(&answer, [effect()]).await?;
                 Ok::<_, CommitError>(answer)
             });
@@ -90,7 +82,7 @@ async fn call(
         }
         Shape::Transaction => {
             let run = operation.run_transaction_with_outcome(async || {
-                let answer = answer(shape, runs.add());
+                let answer = answer(runs.add());
                 yield_now().await;
                 Ok::<_, Infallible>(Transaction::new(answer).items([effect()]))
             });
@@ -102,7 +94,7 @@ async fn call(
                     yield_now().await;
                     Ok::<_, String>(Reconciled::Completed("found".to_owned()))
                 })
-                .run_with_outcome(async |_| Ok::<_, String>(answer(shape, runs.add())));
+                .run_with_outcome(async |_| Ok::<_, String>(answer(runs.add())));
             run.await.map_err(|error| error.to_string())
         }
     }
@@ -126,7 +118,7 @@ async fn drop_one(shape: Shape, pauses: usize) -> bool {
         same.into_iter().chain(others).map(|one| one.unwrap().into_inner()).collect();
     assert!(answers.iter().all(|one| *one == answers[0]), "{shape:?} {pauses}: {answers:?}");
     assert_eq!(store.status("charge#k").await.as_deref(), Some("COMPLETED"));
-    if matches!(shape, Shape::Commit | Shape::LargeCommit | Shape::Transaction) {
+    if matches!(shape, Shape::Commit | Shape::Transaction) {
         assert_eq!(store.counted("effect").await, 1, "{shape:?} {pauses}");
     }
     // A build has no effect of its own, and runs in each call.

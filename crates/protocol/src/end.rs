@@ -131,7 +131,6 @@ enum Order {
     /// With what is left of the record where the commit has to be given up.
     Commit {
         or: Leaving,
-        kept_until: i64,
     },
     /// With the time until when the answer's parts are kept.
     Complete {
@@ -392,15 +391,8 @@ impl End {
 
     /// Sends the answer with its effect until `until`. `or`: what is left of the record where that is not
     /// heard of.
-    pub fn commit(&mut self, now: Now, or: Leaving, kept_until: i64, until: Instant) -> Command {
-        self.begin(now, Order::Commit { or, kept_until }, until)
-    }
-
-    /// The record of a commit that is about to be sent; nothing where another one was before.
-    pub fn preview(&self, now: Now) -> Option<Header> {
-        let (completed_at, expires_at) = self.about(now);
-        let record = |stamp| self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        now.stamp().filter(|_| !self.has_committed).map(record)
+    pub fn commit(&mut self, now: Now, or: Leaving, until: Instant) -> Command {
+        self.begin(now, Order::Commit { or }, until)
     }
 
     /// Stores the answer, at least until `kept_until` in epoch seconds.
@@ -433,7 +425,7 @@ impl End {
         self.created_at.get_or_insert(stamp.at);
         self.stamped_at = stamp.made;
         let (write, aim) = match order {
-            Order::Commit { or, kept_until } => self.commit_write(stamp, or, kept_until),
+            Order::Commit { or } => self.commit_write(stamp, or),
             Order::Complete { kept_until } => self.completion(stamp, kept_until),
             Order::Leave(leaving) => (self.leaving(stamp, leaving), Aim::Leave { in_doubt: false }),
             Order::Resolve(completed_at, leaving) => {
@@ -466,14 +458,14 @@ impl End {
         }
     }
 
-    fn commit_write(&mut self, stamp: Stamp, or: Leaving, kept_until: i64) -> (Write, Aim) {
+    fn commit_write(&mut self, stamp: Stamp, or: Leaving) -> (Write, Aim) {
         let completed_at = self.next_completion(stamp.at);
         self.completed_at = Some(completed_at);
         self.has_committed = true;
         let guard = if self.is_protected { Guard::Held } else { Guard::FreeOrHeld(self.attempt) };
         #[cfg(feature = "fault-injection")]
         let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
-        let expires_at = self.expires_at(completed_at).max(kept_until);
+        let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
         let guard = guard.unless(Mutant::TransactUnfenced);
         (Write { form: Form::Transaction, guard, record }, Aim::Commit { completed_at, or })

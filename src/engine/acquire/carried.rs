@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::answer::{Answer, Packed};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
-use crate::engine::driver::{Contents, Unsent};
+use crate::engine::driver::Contents;
 use crate::engine::hook::Settlement;
 use crate::engine::parts::Written;
 use crate::error::Error;
@@ -38,7 +38,7 @@ impl Contents for Carried<'_> {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
+    ) -> Result<Option<AttributeValue>, Error> {
         match write.record.state {
             // Boxed: few calls ask a hook.
             State::Completed | State::Failed => Box::pin(self.resolution(write, limit)).await,
@@ -59,7 +59,7 @@ impl Carried<'_> {
         &mut self,
         write: &Write,
         limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
+    ) -> Result<Option<AttributeValue>, Error> {
         let Some(resolved) = &self.resolved else { return Ok(None) };
         if resolved.response.is_some() {
             return Ok(resolved.response.clone());
@@ -94,7 +94,7 @@ impl Carried<'_> {
         let item =
             record::item(&core.table.schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);
-        match core.pack(answer.draft(), rest, (key, &self.owner), policy) {
+        match core.pack(answer.draft(), rest, (key, Some(&self.owner)), policy) {
             Ok(Packed { response, parts: None }) => Ok(response.attribute()),
             Ok(Packed { response, parts: Some(parts) }) => {
                 let mut written = Written::default();

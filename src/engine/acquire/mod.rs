@@ -18,7 +18,6 @@ use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::execution::Execution;
 use crate::engine::hook::Abandoned;
 use crate::error::{Error, ErrorKind};
-use crate::policy::Acquire as First;
 use crate::protocol::{self, Acquire, Command, Goal, MIN_LIMIT, Reason, State, Stop, Told, Window};
 use crate::record::{Record, random_owner};
 use crate::signals::{self, Ending};
@@ -124,10 +123,7 @@ impl<'a> Acquirer<'a> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }
-        let first = match self.call.policy.acquire {
-            First::ReadFirst { consistent } => protocol::First::Read { is_consistent: consistent },
-            First::WriteFirst => protocol::First::Write,
-        };
+        let first = self.call.policy.acquire.first();
         let command = self.machine.started(self.core.table.clock.moment(), first);
         self.go_on(command).await
     }

@@ -14,17 +14,15 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use super::commits::{CommitOutcome, commit_unknown, given_up};
-use super::preview::preview;
 use super::{items, json, token};
 use crate::answer::{Answer, AnswerKind, Draft, InRecord, Packed};
-use crate::clock::End;
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::driver::{Bare, Contents, Unsent, Wire};
-use crate::engine::execution::{Execution, Inner};
+use crate::engine::driver::{Bare, Contents, Wire};
+use crate::engine::execution::Execution;
 use crate::engine::refusal::lease_lost;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
 use crate::protocol::{Command, Ended, NoCommit, Tries, Write};
-use crate::record::{self, Item, Record};
+use crate::record;
 use crate::signals::Ending;
 
 /// A commit about to be sent.
@@ -48,7 +46,7 @@ impl Contents for Committing<'_> {
         &mut self,
         write: &Write,
         _: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
+    ) -> Result<Option<AttributeValue>, Error> {
         // Where the commit is given up instead, there is no answer.
         Ok(write.record.is_completed().then(|| self.response.attribute()))
     }
@@ -87,6 +85,9 @@ impl Execution {
     /// If DynamoDB does not confirm by then, the record is released or kept as FAILED instead, so
     /// that the commit cannot be applied any more. A commit whose future is dropped half-way is
     /// resolved in the same way when the handler returns.
+    ///
+    /// The answer is stored in the record, compressed, and the record has at most 400 KB. Store a
+    /// reference instead of a larger answer.
     ///
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
@@ -149,57 +150,24 @@ impl Execution {
         let Commit { answer, stored, mut items, .. } = commit;
         let changed = inner.call.answers.stored(&stored);
         let stored = changed.as_ref().map_or(stored, Answer::draft);
-        let Packed { mut response, parts } = self.pack(stored)?;
+        let Packed { response, .. } = self.pack(stored, None)?;
         let until = self.end().tries_until(now);
         let (completed_at, expires_at) = self.end().about(now);
-        let whole = |response| {
-            record::completed_item(&table.schema, &inner.claim, completed_at, expires_at, response)
-        };
-        let record = whole(response.attribute());
-        let others = items::prepare(table, &inner.claim.key, &record, &mut items)?;
-        if parts.is_some()
-            && let Some(refusal) = self.preview(until, &items).await
-        {
-            return Err(refused(refusal));
-        }
-        let mut kept_until = 0;
-        if let Some(parts) = parts {
-            match self.write_parts(&parts, until).await {
-                Ok(expires_at) => kept_until = expires_at,
-                Err(error) => {
-                    let fits = |response: &AttributeValue| {
-                        items::fit(&whole(response.clone()), others).is_ok()
-                    };
-                    match parts.in_record().filter(fits) {
-                        Some(in_record) => response = InRecord::Made(in_record),
-                        None => return Err(CommitError::NotApplied(error)),
-                    }
-                }
-            }
-        }
+        let record = record::completed_item(
+            &table.schema,
+            &inner.claim,
+            completed_at,
+            expires_at,
+            response.attribute(),
+        );
+        items::prepare(table, &inner.claim.key, &record, &mut items)?;
         inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
         let mut committing = Committing { execution: self, response, items: &items };
         let now = table.clock.moment();
-        let command = self.end().commit(now, self.given_up(), kept_until, until);
+        let command = self.end().commit(now, self.given_up(), until);
         let mut wire = self.wire();
         let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
         self.committed(ended, &mut wire, answer).await
-    }
-
-    /// What a commit would be refused for. Not where an earlier one may have landed: then its effect is
-    /// what the conditions meet.
-    async fn preview(&self, until: End, items: &[TransactWriteItem]) -> Option<ItemsRefusal> {
-        let Inner { core, call, claim, .. } = &*self.inner;
-        let record = self.end().preview(core.table.clock.moment())?;
-        let is_held = |item: Option<Item>| {
-            let schema = &core.table.schema;
-            let record = item.and_then(|item| Record::decode(schema, item).ok());
-            record
-                .is_some_and(|record| record.header(&call.fingerprint).is_pending_of(&claim.owner))
-        };
-        let limit = core.time_until(Some(until)) / 4;
-        let of = (&claim.key, &claim.fingerprint);
-        preview(core, of, &record, items, limit, is_held).await
     }
 
     /// What a commit has come to.

@@ -14,18 +14,16 @@ use crate::record::{self, Item, MAX_ITEM_BYTES};
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the items that go with the record, and asks for the items whose conditions fail. How many
-/// bytes they have, at least.
+/// Checks the items that go with the record, and asks for the items whose conditions fail.
 pub(super) fn prepare(
     table: &Table,
     key: &RecordKey,
     record: &Item,
     items: &mut [TransactWriteItem],
-) -> Result<usize, InvalidTransaction> {
+) -> Result<(), InvalidTransaction> {
     let total = check(items)?;
     fit(record, total)?;
-    distinct(table, key, items)?;
-    Ok(total)
+    distinct(table, key, items)
 }
 
 /// Checks each item by itself, and asks for the items whose conditions fail. How many bytes they have, at least.
@@ -46,20 +44,11 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTra
     Ok(total)
 }
 
-/// Whether it may be refused for what is in its table.
-pub(super) fn has_condition(item: &TransactWriteItem) -> bool {
-    let TransactWriteItem { condition_check, put, delete, update, .. } = item;
-    condition_check.is_some()
-        || put.as_ref().is_some_and(|put| put.condition_expression.is_some())
-        || delete.as_ref().is_some_and(|delete| delete.condition_expression.is_some())
-        || update.as_ref().is_some_and(|update| update.condition_expression.is_some())
-}
-
 /// Whether the record goes with items of so many bytes.
-pub(super) fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
+fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
     let bytes = record::item_bytes(record);
     if bytes > MAX_ITEM_BYTES {
-        return Err(InvalidTransaction::AnswerTooLarge { bytes });
+        return Err(InvalidTransaction::AnswerTooLarge { bytes, limit: MAX_ITEM_BYTES });
     }
     let total = bytes + others;
     if total > MAX_TRANSACTION_BYTES {

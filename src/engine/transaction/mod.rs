@@ -8,7 +8,6 @@ mod commit;
 mod commits;
 mod items;
 mod once;
-mod preview;
 mod run;
 mod without_record;
 
@@ -171,7 +170,7 @@ impl<T> Transaction<T> {
 impl From<Unstorable> for InvalidTransaction {
     fn from(unstorable: Unstorable) -> Self {
         match unstorable {
-            Unstorable::TooLarge { bytes, .. } => Self::AnswerTooLarge { bytes },
+            Unstorable::TooLarge { bytes, limit } => Self::AnswerTooLarge { bytes, limit },
             Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
         }
     }

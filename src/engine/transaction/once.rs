@@ -8,20 +8,17 @@ use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::preview::preview;
 use super::{items, token};
-use crate::answer::{Answer, Draft, InRecord, Packed, Unstorable};
+use crate::answer::{Answer, Draft, InRecord, Unstorable};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
-use crate::engine::driver::{Bare, Contents, Unreadable, Unsent, Wire};
-use crate::engine::parts::Written;
+use crate::engine::driver::{Bare, Contents, Unreadable, Wire};
 use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
-use crate::fingerprint::Fingerprint;
 use crate::protocol::{Acquire, First, Form, Goal, Reason, State, Stop, Told, Write};
-use crate::record::{self, Claim, Item, Record, random_owner};
+use crate::record::{self, Claim, Item, OwnerId, random_owner};
 use crate::signals::Ending;
 
 /// What is stored instead of the answer when a condition of the caller's does not hold.
@@ -91,52 +88,21 @@ pub(crate) struct Caller<'a> {
 
 /// What the transaction brings with it.
 struct Carried<'a> {
-    core: &'a Core,
-    claim: &'a Claim,
-    request: &'a Fingerprint,
-    answer: Packed<'a>,
+    owner: OwnerId,
+    answer: InRecord<'a>,
     items: &'a [TransactWriteItem],
-    /// What the items have, in bytes.
-    others: usize,
-    written: Written,
-    /// Whether it was asked what the transaction would be refused for.
-    is_previewed: bool,
     /// What was sent last, and how many tokens were used.
     sent: Option<Write>,
     tokens: u32,
 }
 
 impl Contents for Carried<'_> {
-    /// Sees to it that the answer's parts are in the table for as long as the record will be; or that
-    /// the record has the answer, where it has the room.
     async fn response(
         &mut self,
         write: &Write,
-        limit: Duration,
-    ) -> Result<Option<AttributeValue>, Unsent> {
-        if !write.record.is_completed() {
-            return Ok(None);
-        }
-        let Some(parts) = &self.answer.parts else {
-            return Ok(Some(self.answer.response.attribute()));
-        };
-        if !std::mem::replace(&mut self.is_previewed, true)
-            && let Some(refusal) = self.preview(write, limit / 4).await
-        {
-            return Err(Unsent::ItemsRefused(refusal));
-        }
-        let (core, key, until) = (self.core, &self.claim.key, write.record.expires_at);
-        let Err(error) = core.write_parts(key, parts, until, limit, &mut self.written).await else {
-            return Ok(Some(self.answer.response.attribute()));
-        };
-        let of = (key, &self.claim.fingerprint);
-        let fits = |response: &AttributeValue| {
-            let item = record::item(&core.table.schema, of, &write.record, Some(response.clone()));
-            items::fit(&item, self.others).is_ok()
-        };
-        let in_record = parts.in_record().filter(fits).ok_or(Unsent::Error(error))?;
-        self.answer = Packed { response: InRecord::Made(in_record.clone()), parts: None };
-        Ok(Some(in_record))
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Error> {
+        Ok(write.record.is_completed().then(|| self.answer.attribute()))
     }
 
     fn items(&self) -> &[TransactWriteItem] {
@@ -152,7 +118,7 @@ impl Contents for Carried<'_> {
             self.tokens += 1;
             self.sent = Some(write.clone());
         }
-        token(self.claim.owner, self.tokens)
+        token(self.owner, self.tokens)
     }
 }
 
@@ -224,20 +190,13 @@ impl<'a> Caller<'a> {
                 return Ok(Try::Told(once));
             }
         };
-        let record = self.record(packed.response.attribute());
-        let key = &self.claim.key;
-        let others = match items::prepare(&self.core.table, key, &record, &mut items) {
-            Ok(bytes) => bytes,
-            Err(invalid) => return Ok(Try::Told(Once::Invalid(invalid))),
-        };
-        // Parts are dear: none are written before it is clear that they are needed.
-        let first = match packed.parts {
-            Some(_) => First::Read { is_consistent: true },
-            None => First::Write,
-        };
-        let claim = self.claim.clone();
-        let mut carried =
-            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&items, others));
+        let record = self.record(packed.attribute());
+        if let Err(invalid) = items::prepare(&self.core.table, &self.claim.key, &record, &mut items)
+        {
+            return Ok(Try::Told(Once::Invalid(invalid)));
+        }
+        let mut carried = Carried::new(self.claim.owner, packed, &items);
+        let first = self.call.policy.acquire.first();
         let command = self.machine.started(self.core.table.clock.moment(), first);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         if stop != Stop::AskInstead {
@@ -271,9 +230,7 @@ impl<'a> Caller<'a> {
             Err(unstorable) => return self.refused(Once::Invalid(unstorable.into())).await,
         };
         let command = self.machine.instead(self.core.table.clock.moment());
-        let claim = self.claim.clone();
-        let mut carried =
-            Carried::new(self.core, (&claim, &self.call.fingerprint), packed, (&[], 0));
+        let mut carried = Carried::new(self.claim.owner, packed, &[]);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         Ok(match self.told(stop).await? {
             Once::Executed => Once::Instead,
@@ -348,11 +305,11 @@ impl<'a> Caller<'a> {
         self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 
-    /// Gives an answer its form beside what else is in the record.
-    fn pack<'d>(&self, draft: Draft<'d>) -> Result<Packed<'d>, Unstorable> {
+    /// Gives an answer its form in the record.
+    fn pack<'d>(&self, draft: Draft<'d>) -> Result<InRecord<'d>, Unstorable> {
         let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
-        let whose = (&self.claim.key, &self.claim.owner);
-        self.core.pack(draft, rest, whose, &self.call.policy)
+        let packed = self.core.pack(draft, rest, (&self.claim.key, None), &self.call.policy)?;
+        Ok(packed.response)
     }
 
     /// The record, but for what the one that it takes the place of adds.
@@ -364,38 +321,8 @@ impl<'a> Caller<'a> {
 }
 
 impl<'a> Carried<'a> {
-    fn new(
-        core: &'a Core,
-        (claim, request): (&'a Claim, &'a Fingerprint),
-        answer: Packed<'a>,
-        (items, others): (&'a [TransactWriteItem], usize),
-    ) -> Self {
-        let written = Written::default();
-        Self {
-            core,
-            claim,
-            request,
-            answer,
-            items,
-            others,
-            written,
-            is_previewed: false,
-            sent: None,
-            tokens: 0,
-        }
-    }
-
-    /// What the transaction would be refused for, where the record is the one that it asks for.
-    async fn preview(&self, write: &Write, limit: Duration) -> Option<ItemsRefusal> {
-        let Claim { key, owner, fingerprint, .. } = self.claim;
-        let is_expected = |item: Option<Item>| {
-            let schema = &self.core.table.schema;
-            let record = item.map(|item| Record::decode(schema, item)).transpose();
-            let header = record.map(|record| record.map(|record| record.header(self.request)));
-            header.is_ok_and(|header| write.guard.holds(owner, header.as_ref()))
-        };
-        let of = (key, fingerprint);
-        preview(self.core, of, &write.record, self.items, limit, is_expected).await
+    const fn new(owner: OwnerId, answer: InRecord<'a>, items: &'a [TransactWriteItem]) -> Self {
+        Self { owner, answer, items, sent: None, tokens: 0 }
     }
 }
 
