@@ -223,6 +223,10 @@ pub(crate) const ALL: &[Row] = &[
         roles: [TRANSACT_AGAIN, with(AGAIN), TRANSACT_AGAIN],
         ..row("transaction-execute-again", RUN)
     },
+    Row {
+        roles: [Role { first: STALE, ..TRANSACT }, TRANSACT, Role { first: STALE, ..TRANSACT }],
+        ..row("transaction-read-first", RUN)
+    },
     row("transaction-wait", Role { work: Work::Transact, ..with(WAITING) }),
     Row { roles: [TRANSACT, COMMIT, TRANSACT], ..row("transaction-beside-commit", RUN) },
     Row { roles: [TRANSACT, RUN, TRANSACT], ..row("transaction-beside-run", RUN) },
