@@ -11,9 +11,8 @@ use crate::record::Item;
 pub(crate) enum Transacted {
     /// All of it is in the tables.
     Applied,
-    /// The record is another one than its guard asks for; with it, where there is one, and with what the
-    /// items were refused for besides. Nothing was written.
-    Refused { record: Option<Item>, items: Option<ItemsRefusal> },
+    /// The record does not fulfill its condition; with the record, if there is one. Nothing was written.
+    Refused(Option<Item>),
     /// The caller's items do not allow it. Nothing was written.
     ItemsRefused(ItemsRefusal),
     /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
@@ -31,7 +30,7 @@ impl Transacted {
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Applied => "ok",
-            Self::Refused { .. } | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
+            Self::Refused(_) | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
             Self::TokenUsed(_) | Self::NotApplied(_) => "error",
             Self::Unknown(_) => "unknown",
         }
@@ -57,7 +56,7 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
     };
     match own {
         Some(own) if code(&own) == CONDITION => {
-            return Transacted::Refused { record: own.item, items: refused(theirs) };
+            return Transacted::Refused(own.item);
         }
         Some(own) if is_invalid(&own) => return Transacted::ItemsRefused(invalid(None, own)),
         // The record's part was not judged: nothing can be said of the others either.
@@ -108,7 +107,7 @@ mod tests {
     fn judged(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
         match judge(reasons.collect()) {
-            Transacted::Refused { .. } => "record".to_owned(),
+            Transacted::Refused(_) => "record".to_owned(),
             Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed)) => {
                 format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
             }
@@ -145,27 +144,5 @@ mod tests {
         ] {
             assert_eq!(judged(&codes), expected, "{codes:?}");
         }
-    }
-
-    /// Which of the caller's items were refused beside the record.
-    fn beside(codes: &[&str]) -> Option<Vec<usize>> {
-        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
-        match judge(reasons.collect()) {
-            Transacted::Refused { items: Some(ItemsRefusal::ConditionFailed(failed)), .. } => {
-                Some(failed.all().map(|(index, _)| index).collect())
-            }
-            Transacted::Refused { items: Some(ItemsRefusal::Invalid(_)), .. } => Some(Vec::new()),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn what_the_items_were_refused_for_is_known_beside_the_record() {
-        let (none, failed, conflict) = ("None", "ConditionalCheckFailed", "TransactionConflict");
-        assert_eq!(beside(&[failed, none, failed]), Some(vec![1]));
-        assert_eq!(beside(&[failed, none, "ValidationError"]), Some(vec![]));
-        assert_eq!(beside(&[failed, none, conflict]), None);
-        assert_eq!(beside(&[conflict, failed]), None);
-        assert_eq!(beside(&[]), None);
     }
 }

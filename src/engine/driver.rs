@@ -320,8 +320,8 @@ impl<'a> Wire<'a> {
         let Sent { outcome, in_doubt, time } = sent;
         let outcome = match outcome {
             Transacted::Applied => Outcome::Applied,
-            Transacted::Refused { record: None, .. } => Outcome::Refused(None),
-            Transacted::Refused { record, .. } => self.seen(record, Outcome::Refused),
+            Transacted::Refused(None) => Outcome::Refused(None),
+            Transacted::Refused(record) => self.seen(record, Outcome::Refused),
             Transacted::ItemsRefused(refusal) => {
                 self.refusal = Some(refusal);
                 Outcome::ItemsRefused
