@@ -264,7 +264,8 @@ async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_w
         matches!(invalid, InvalidTransaction::AnswerTooLarge { limit: LIMIT, .. })
     };
     let (store, link) = (Store::open().await, Link::default());
-    let done = store.over(&link).operation("charge").key("k").run(async |execution| {
+    let idempotency = store.over(&link);
+    let done = idempotency.operation("charge").key("k").run(async |execution| {
         link.wire.forget();
         let large = answer(1, TOO_LARGE);
         let large = execution.commit(&large, [count(store.table(), "effect")]).await;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, Idempotency, Lease, Outcome, Policy, Reconciled, RunError,
+    Compression, Idempotency, Lease, Outcome, Policy, Reconciled, RunError,
 };
 
 use crate::bodies::Kind;

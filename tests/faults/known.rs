@@ -28,10 +28,6 @@ known! {
         "read_first_open skews=0,0,0,0,0 phase=395 jitter=17320781981649999372: A.start B.start A.deliver C.start A.deliver A.succeed A.deliver D.start C.hang tick E.start E.stale E.5xx E.5xx E.deliver";
     parts_of_a_resolution_and_of_an_own_answer_are_told_apart:
         "parts_reconcile skews=0,0 phase=250: A.start pause:33000 B.start A.deliver B.deliver A.deliver B.deliver B.deliver tick B.wake B.deliver B.succeed B.deliver B.deliver+ B.deliver";
-    a_commit_has_happened_though_its_answer_cannot_be_read_back:
-        "parts_commit skews=0,0,0,0 phase=761 jitter=4783545242486912454: A.start A.deliver A.succeed A.deliver+ A.deliver pause:36765 A.deliver A.deliver A.throttle",
-        "parts_commit skews=0,0,0,0 phase=775 jitter=6611034521111640029: A.start A.deliver pause:35818 B.start B.deliver B.deliver B.succeed B.deliver B.deliver+ pause:35247 B.lose-reply B.deliver B.lose+ B.deliver",
-        "parts_commit skews=0,0,0,0 phase=378 jitter=456390805272347086: A.start A.deliver pause:34512 B.start C.start C.die D.start D.deliver D.deliver D.succeed D.deliver D.deliver+ pause:36863 D.wake arrive:1 D.deliver D.hang A.wake tick D.wake";
     what_a_renewal_has_shown_counts_before_the_handler_is_polled:
         "clocks_renewed skews=0,0,0,0,0 phase=694 jitter=12406738766052037805: A.start A.deliver A.freeze:9000 A.jump:-300000 A.wake A.deliver";
     a_dead_owners_own_restamp_ends_what_its_wrong_stamp_promised:

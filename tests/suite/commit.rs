@@ -470,7 +470,7 @@ async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
         assert!(
             matches!(
                 result,
-                Err(CommitError::Invalid(InvalidTransaction::AnswerTooLarge { bytes }))
+                Err(CommitError::Invalid(InvalidTransaction::AnswerTooLarge { bytes, .. }))
                     if bytes > 400 << 10
             ),
             "{result:?}"
