@@ -67,15 +67,10 @@ impl Core {
             in_doubt |= sent.in_doubt;
             let (error, is_final) = match sent.outcome {
                 Transacted::Applied => return ItemsEnd::Applied,
-                Transacted::ItemsRefused(refusal)
-                | Transacted::Refused { items: Some(refusal), .. }
-                    if !in_doubt =>
-                {
+                Transacted::ItemsRefused(refusal) if !in_doubt => {
                     return ItemsEnd::Refused(refusal);
                 }
-                Transacted::ItemsRefused(_) | Transacted::Refused { .. } => {
-                    return ItemsEnd::Unknown;
-                }
+                Transacted::ItemsRefused(_) | Transacted::Refused(_) => return ItemsEnd::Unknown,
                 // Another token would let an earlier try be applied twice.
                 Transacted::TokenUsed(_) => return ItemsEnd::Unknown,
                 Transacted::NotApplied(error) => {
