@@ -56,7 +56,8 @@ pub struct SnapshotHooks {
 }
 
 impl SnapshotHooks {
-    /// Empties the [local cache](crate::Builder::local_cache). Nothing is sent.
+    /// Discards what was learned of DynamoDB's time, and empties the [local
+    /// cache](crate::Builder::local_cache). Nothing is sent.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -78,6 +79,7 @@ impl SnapshotHooks {
             );
             return Err(Error::new(ErrorKind::Configuration, message));
         }
+        core.table.clock.forget();
         core.forget_all();
         Ok(())
     }
