@@ -1,4 +1,4 @@
-//! One [`Idempotency`] a process, and how it is set up.
+//! [`Idempotency`], which a process creates once, and its [`Builder`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::{Log, LogKey};
 
-/// The longest that one DynamoDB call may take, the SDK's retries included.
+/// Default of [`Builder::request_timeout`].
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How far the clocks of owner and store may differ before a lease is stamped anew.
+/// Default of [`Builder::clock_tolerance`].
 const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
-/// A table of idempotency records, and the policy with which operations use it.
+/// A table of idempotency records, with the policy that its operations inherit.
 ///
-/// Make one when the function initialises. Clones are cheap: they share the client and its
-/// connections.
+/// Create one when the function initializes, and share it between calls. Clones are cheap: they
+/// share the client and its connections.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -47,12 +47,14 @@ pub struct Idempotency {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
-    /// The crate uses a copy of `client`, which shares its connections and credentials: your own
-    /// requests with that client use the same open connection. Your configuration's interceptors
-    /// see the crate's requests too. They also see two calls begin here (`read_before_execution`)
-    /// for which nothing is sent. The copy retries as your configuration says, or not at all if
-    /// retries are switched off, but waits at most an eighth of
-    /// [`request_timeout`](Builder::request_timeout) between two tries.
+    /// The crate uses a copy of `client` that shares its connections and credentials. Your own
+    /// requests with that client use the same open connections. Interceptors of your configuration
+    /// see the crate's requests too, and two calls that begin here (`read_before_execution`) and
+    /// send nothing.
+    ///
+    /// The copy retries as your configuration says, but waits at most an eighth of
+    /// [`request_timeout`](Builder::request_timeout) between two tries. If your configuration
+    /// disables retries, the copy does not retry.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -66,8 +68,9 @@ impl Idempotency {
         Builder::new(client, table.into()).assemble(None)
     }
 
-    /// The client that the crate uses. Use it for your own tables too: one open connection serves
-    /// both.
+    /// Returns the client that the crate uses.
+    ///
+    /// Use it for your own tables too: both then share one open connection.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -79,7 +82,7 @@ impl Idempotency {
         &self.core.table.client
     }
 
-    /// As [`new`](Self::new), with settings.
+    /// Returns a builder, for settings that [`new`](Self::new) does not take.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -94,11 +97,12 @@ impl Idempotency {
         Builder::new(client, table.into())
     }
 
-    /// Creates the table that the schema describes, on demand and with its TTL enabled, and waits
-    /// until it is active. For tests, examples and first steps.
+    /// Creates the table of the schema and waits until it is active.
     ///
-    /// Returns whether it created the table. If the table exists with the same keys, it only
-    /// enables the TTL and returns `false`.
+    /// The table is billed on demand, and its TTL is enabled. For tests, examples and first steps.
+    ///
+    /// Returns whether this call created the table. If a table with the same keys exists, the call
+    /// only enables its TTL and returns `false`.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -111,10 +115,10 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) without permission or
-    /// credentials, or if a table of that name has other keys;
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a permission or the
+    /// credentials are missing, or if a table of that name has other keys.
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if DynamoDB fails or the table is
-    /// not active after a minute.
+    /// not active after one minute.
     pub async fn create_table(&self) -> Result<bool, Error> {
         self.core.table.create_table().await
     }
@@ -181,7 +185,7 @@ impl Builder {
         }
     }
 
-    /// Names the table's attributes. Default: those of `docs/protocol.md`.
+    /// Sets the names of the table and its attributes. Default: those of `docs/protocol.md`.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -212,12 +216,16 @@ impl Builder {
         self
     }
 
-    /// The longest that DynamoDB may delay a call before its handler starts, with all requests
-    /// until then and the SDK's own retries. After that [`Policy::outage`] decides. The first
-    /// request may take half of this time, each later one half of what is left. Waiting for another
-    /// owner is not counted. Once the handler runs, each request may take this long; without a
-    /// response by then its outcome is unknown. At least 100 ms; default 5 s. A deadline, or a lease
-    /// that has to be renewed, makes it shorter.
+    /// Limits how long DynamoDB may delay a call. At least 100 ms; default 5 s.
+    ///
+    /// Before the handler starts, the limit covers all requests together, with the SDK's retries.
+    /// The first request may take half of it, each later one half of the remaining time. Time spent
+    /// waiting for another owner does not count. When the limit is reached, [`Policy::outage`]
+    /// decides.
+    ///
+    /// Once the handler runs, each request may take this long. The outcome of a request without a
+    /// response by then is unknown. A deadline, or a lease that must be renewed, shortens the
+    /// limit.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -235,9 +243,11 @@ impl Builder {
         self
     }
 
-    /// How far the local clock may be from DynamoDB's before a fresh lease is stamped again, which
-    /// costs one write. At most 10 s; default 1 s. A smaller value would cause needless writes,
-    /// because DynamoDB's `Date` has a resolution of one second.
+    /// Sets how far the local clock may differ from DynamoDB's. At most 10 s; default 1 s.
+    ///
+    /// If the difference is larger, the crate writes a fresh lease a second time, with corrected
+    /// times, which costs one write. A value below the default causes needless writes, because
+    /// DynamoDB's `Date` header has a resolution of one second.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -255,7 +265,7 @@ impl Builder {
         self
     }
 
-    /// What the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    /// Sets what the spans of calls show of their keys. Default: [`LogKey::Hashed`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -270,11 +280,11 @@ impl Builder {
         self
     }
 
-    /// Logs the end of a first run at INFO, like the end of every other call. Default: `false`, at
-    /// DEBUG, so that a function which logs at INFO is silent as long as nothing repeats.
+    /// Logs the end of a first run at INFO, like the end of every other call. Default: `false`.
     ///
-    /// With it every outcome is in the log, one line for each call. A metric filter on the log can
-    /// then count first runs and replays, and compute the share of replays.
+    /// By default first runs end at DEBUG, so that a function that logs at INFO is silent as long
+    /// as nothing repeats. With `true` the log has one line for each call. A metric filter can then
+    /// count first runs and replays.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -288,15 +298,17 @@ impl Builder {
         self
     }
 
-    /// Stores answers through a codec, for example encrypted. Default: none, and small answers can
-    /// be read in the DynamoDB console. The codec applies to all operations of this
-    /// [`Idempotency`]; see [`AnswerCodec`].
+    /// Stores answers through a codec, for example encrypted. Default: no codec.
     ///
-    /// Each process that reads the table needs it. Without the codec, or without the key that
+    /// Without a codec, small answers are readable in the DynamoDB console. The codec applies to
+    /// all operations of this [`Idempotency`]; see [`AnswerCodec`].
+    ///
+    /// Each process that reads the table needs the codec. Without it, or without the key that
     /// encrypted an answer, a repeat gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). So do repeats on
-    /// instances of an older deployment while a newer one with a codec rolls out. Answers that were
-    /// stored before are read as before; see [`accept_plain_answers`](Self::accept_plain_answers).
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). This includes
+    /// instances of an older deployment while a newer one with a codec rolls out. Answers stored
+    /// before the codec was added stay readable; see
+    /// [`accept_plain_answers`](Self::accept_plain_answers).
     ///
     /// ```
     /// use aws_sdk_dynamodb::Client;
@@ -311,14 +323,16 @@ impl Builder {
         self
     }
 
-    /// Whether answers and steps that no [codec](Self::answer_codec) wrote are read. Only for use
-    /// with a codec. Default: they are, so that you can add a codec while older answers are in the
-    /// table.
+    /// Sets whether answers and steps that no [codec](Self::answer_codec) wrote are read. Default:
+    /// `true`.
     ///
-    /// With `false` a repeat gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) for them. Choose
-    /// `false` if someone else may write to the table, once the retention of the last plain answer
-    /// is over. Otherwise they could replace an encoded answer by a plain one of their own.
+    /// Only for use with a codec. The default lets you add a codec while the table holds older
+    /// answers.
+    ///
+    /// With `false` a repeat of such an answer gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Choose `false` if
+    /// others can write to the table, as soon as the last plain answer is past its retention.
+    /// Otherwise they could replace an encoded answer with a plain one.
     ///
     /// ```
     /// use aws_sdk_dynamodb::Client;
@@ -336,9 +350,10 @@ impl Builder {
         self
     }
 
-    /// Asks DynamoDB for the capacity units of each request, and reports them as
-    /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event. Default: no.
-    /// It costs no units, and some bytes in each response.
+    /// Reports the capacity units of each request. Default: `false`.
+    ///
+    /// DynamoDB returns them with each response, at the cost of some bytes but no units. They
+    /// appear as [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
@@ -352,13 +367,14 @@ impl Builder {
         self
     }
 
-    /// Switches idempotency off: handlers run each time, nothing is stored, looked up or refused,
-    /// and no request is sent to the table. Commits and transactions are written without the
-    /// crate's record. Default: what the variable
-    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_VARIABLE) says.
+    /// Switches idempotency off: every call runs its handler, and nothing is stored.
+    ///
+    /// No request is sent to the table, and no call is rejected. Commits and transactions are
+    /// written without the crate's record. Default: the value of the variable
+    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_VARIABLE).
     ///
     /// For tests of handlers, and for an emergency in which running twice is better than not
-    /// running. The log has a warning when it is built, and one for each call.
+    /// running. The crate logs a warning when it is built, and one for each call.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -378,14 +394,16 @@ impl Builder {
         self
     }
 
-    /// Keeps completed answers in this process's memory, of about so many bytes in all. A repeat of
-    /// the same request is then answered without DynamoDB. Default 0: none. Rarely used answers are
-    /// dropped first. An answer larger than a quarter of it is not kept.
+    /// Keeps completed answers in memory, up to about `bytes` in total. Default: 0, no cache.
     ///
-    /// An answer is kept to the end of its retention, by the wall clock or by the time that has
-    /// passed, and used only for the same fingerprint. If this process runs an operation again
-    /// ([`Completed::Execute`](crate::Completed::Execute)), its answer is dropped. It does not
-    /// notice if another process changes a finished record (runs it again, or deletes it by hand).
+    /// A repeat of the same request is then answered without DynamoDB. The least recently used
+    /// answers are dropped first. An answer larger than a quarter of `bytes` is not kept.
+    ///
+    /// An answer is kept until its retention ends, by the wall clock or the monotonic clock,
+    /// whichever is first. It is used only for the same fingerprint. If this process runs an
+    /// operation again ([`Completed::Execute`](crate::Completed::Execute)), it drops the answer.
+    /// The cache does not notice when another process changes a finished record (runs it again, or
+    /// deletes it by hand).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -404,7 +422,7 @@ impl Builder {
         self
     }
 
-    /// Checks the settings.
+    /// Checks the settings and creates the [`Idempotency`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -418,8 +436,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a setting out of its
-    /// bounds, or for two attributes with one name.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a setting is out of its
+    /// bounds, or if two attributes have the same name.
     pub fn build(self) -> Result<Idempotency, Error> {
         self.schema.validate()?;
         if self.clock_tolerance > MAX_CLOCK_TOLERANCE {
@@ -452,7 +470,7 @@ impl Builder {
         }
         let snapshot = Arc::<Snapshot>::default();
         let client = watchable(&self.client, Arc::clone(&snapshot), self.request_timeout);
-        // The client's own time source, so that both always tell the same time.
+        // The client's own time source, so that the SDK and the crate see the same time.
         let source = client.config().time_source().unwrap_or_default();
         let knows_time = self.disabled || self.clock_shift.knows_time();
         let clock = Clock::new(source, self.clock_shift);
@@ -483,7 +501,7 @@ impl Builder {
 
 #[cfg(feature = "fault-injection")]
 impl Builder {
-    /// Lets a test move the monotonic clock: so many ms ahead of the machine's, or behind it.
+    /// Moves the monotonic clock of a test by the given milliseconds, forward or back.
     #[doc(hidden)]
     pub fn shift_monotonic_clock(
         mut self,

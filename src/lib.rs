@@ -1,5 +1,7 @@
-//! Runs a function, an HTTP handler or any piece of work on AWS Lambda **once** per idempotency
-//! key, and gives every repeat **the same answer**. All it needs is one DynamoDB table.
+//! Runs a function, an HTTP handler or any other work **once** per idempotency key.
+//!
+//! Every repeat gets **the same answer**. The crate is made for AWS Lambda and axum servers, and
+//! needs only one DynamoDB table.
 //!
 //! ```
 //! use dynamodb_idempotency::Idempotency;
@@ -25,61 +27,65 @@
 //!
 //! # What a call gets
 //!
-//! | the record under the key | this call | function | HTTP |
+//! | the record of the key | this call | function | HTTP |
 //! |---|---|---|---|
-//! | none, or past its retention | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | absent, or past its retention | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
-//! | of another request | is refused | [`ErrorKind::Mismatch`] | 422 |
-//! | pending, its owner's lease is live | is refused, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
-//! | pending, its owner's lease is over | takes over and runs, is refused, or asks a [hook](Operation::reconcile) | as the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as the first row; 409; the hook's response |
-//! | failed, and kept | runs again, or gets the failure | as the first row; the error, [`ErrorKind::Failed`] | as the first row; the response, 500 |
-//! | unknown: DynamoDB is out of reach | is refused | [`ErrorKind::Unavailable`] | 503 |
+//! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
+//! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
+//! | pending, with an expired lease (abandoned) | takes over and runs, is rejected, or asks a [hook](Operation::reconcile) | as in the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as in the first row; 409; the hook's response |
+//! | failed, and kept | runs again, or gets the failure | as in the first row; the error, [`ErrorKind::Failed`] | as in the first row; the response, 500 |
+//! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees
 //!
-//! 1. At most one owner of a key holds a live lease at any instant of the store's time.
+//! The owner of a key is the call that runs its operation. It holds the key for the length of its
+//! lease, a time limit in the record.
+//!
+//! 1. At most one owner of a key holds a live lease at any instant of DynamoDB's clock.
 //! 2. A completed answer never changes; every replay equals it byte for byte.
 //! 3. A former owner changes no record that another owner holds or has completed.
 //! 4. A rejected duplicate changes nothing.
-//! 5. Every key ends completed, failed or free within one lease of its owner's death.
-//! 6. What was executed never runs again because its answer could not be stored.
+//! 5. Every key is completed, failed or free at most one lease after its owner died.
+//! 6. An operation that was executed never runs again because its answer could not be stored.
 //! 7. No later attempt runs a [step](Execution::step) again whose result is stored.
-//! 8. At most one execution of a key makes progress at any instant: a handler whose lease is over
-//!    or lost is stopped ([`LeaseExpired`]). What it has sent or spawned, or code that blocks its
-//!    thread, is not stopped.
-//! 9. What is written by [`Execution::commit`] or [`Operation::run_transaction`] is written once
-//!    for each key, with its answer, or not at all.
+//! 8. At most one execution of a key makes progress at any instant: a handler whose lease has
+//!    expired or is lost is stopped ([`LeaseExpired`]). Requests that it has sent, tasks that it
+//!    has spawned, and code that blocks its thread are not stopped.
+//! 9. [`Execution::commit`] and [`Operation::run_transaction`] write their items once for each key,
+//!    together with the answer, or not at all.
 //!
-//! **Not promised**: an effect outside DynamoDB can happen twice, if its owner dies half-way or is
-//! stopped at the end of its lease, before the completion. Do such effects in a
-//! [`step`](Execution::step), with a [derived key](Execution::derive_key), and look them up in
-//! [`reconcile`](Operation::reconcile). Use [`Execution::attempt`] for systems that can fence, and
-//! [`Takeover::Reject`] for effects that must not be repeated unseen.
+//! **Not guaranteed**: an effect outside DynamoDB can happen twice if its owner dies, or its lease
+//! expires, between the effect and the completion. Do such effects in a [`step`](Execution::step),
+//! with a [derived key](Execution::derive_key), and look them up in
+//! [`reconcile`](Operation::reconcile). Pass [`Execution::attempt`] to systems that accept a
+//! fencing token, and choose [`Takeover::Reject`] for effects that must not be repeated without a
+//! check.
 //!
 //! # HTTP
 //!
-//! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header: `wrap` for
+//! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header: `wrap` is for
 //! `lambda_http` services, `layer` for `tower` services. See [`mod@http`] for the rules and
-//! [`lambda`] for a whole function.
+//! [`lambda`] for a complete function.
 //!
 //! # Messages and events
 //!
 //! [`Idempotency::event`] makes `lambda_runtime` handlers of any JSON event idempotent: see
 //! [`event`]. [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
-//! topics, and report failures as each source expects: see [`messages`].
+//! topics, and report failures in the way that each source expects: see [`messages`].
 //!
 //! # Cost
 //!
-//! Answers of up to 10 MB are stored, compressed and in parts if that is cheaper: see
-//! [`Compression`] and [`LargeAnswers`]. A buffered response of Lambda holds 6 MB, about 4.5 MB of a
-//! binary body. [`Acquire`] is for traffic of mostly repeats. [`Builder::local_cache`] is for many
-//! repeats in one process.
-//! `docs/cost.md` has the cost of each.
+//! Answers of up to 10 MB are stored. They are compressed, and split into parts, if that is
+//! cheaper: see [`Compression`] and [`LargeAnswers`]. A buffered response of Lambda holds 6 MB,
+//! which is about 4.5 MB of a binary body. [`Acquire`] reduces the cost of traffic that consists
+//! mostly of repeats, and [`Builder::local_cache`] that of many repeats in one process.
+//! `docs/cost.md` has the figures.
 //!
 //! # Secrets
 //!
-//! An [`AnswerCodec`] stores answers in your own form: for example encrypted, and bound to their
-//! keys.
+//! An [`AnswerCodec`] transforms answers before they are stored: it can, for example, encrypt them
+//! and bind them to their keys.
 //!
 //! # Guide
 //!

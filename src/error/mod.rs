@@ -1,4 +1,4 @@
-//! The crate's error: few kinds, and what the caller does about each.
+//! The crate's error: its kinds, and what the caller does about each.
 
 mod step;
 mod transaction;
@@ -15,10 +15,10 @@ pub use self::transaction::{
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// Why an operation gave no answer.
+/// The error of an operation that returned no answer.
 ///
-/// Match on [`kind`](Self::kind). The text is for people and contains neither key nor tenant. The
-/// handler's own failure is never inside: see [`RunError`].
+/// Match on [`kind`](Self::kind). The message is for people and contains neither the key nor the
+/// tenant. It never contains the handler's own error: see [`RunError`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Error, ErrorKind, Fingerprint};
@@ -41,7 +41,7 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// assert_eq!(advice(&error), "look at it");
 /// ```
 pub struct Error {
-    // One word on the stack of every `Result` of the crate.
+    // Boxed: every `Result` of the crate holds an error of one word.
     inner: Box<Inner>,
 }
 
@@ -69,8 +69,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call itself is wrong: no key, a key that is too long, a payload that cannot be
-    /// serialised, a step's name that is used twice. **Fix the call.** Nothing ran.
+    /// The call itself is wrong: the key is missing or too long, the payload cannot be serialized,
+    /// or two steps have the same name. **Fix the call.** Nothing ran.
     InvalidInput,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing
     /// ran.
@@ -78,73 +78,76 @@ pub enum ErrorKind {
     /// Another execution of this key holds a live lease. **Try again after `retry_after`.**
     /// Nothing ran.
     InProgress {
-        /// When a retry makes sense: at least one second, at most five, never much past the end
-        /// of the running lease.
+        /// How long to wait before a retry: at least one second, at most five, and not much longer
+        /// than the current lease.
         retry_after: Duration,
     },
-    /// An earlier execution failed, its failure is kept, and the policy allows no further run.
+    /// An earlier execution failed, its failure is kept, and the policy allows no further attempt.
     /// **Look at the failure; use a new key to try again.** Nothing ran now.
     Failed,
-    /// An earlier owner let its lease end without an answer, and the policy is
-    /// [`Takeover::Reject`](crate::Takeover::Reject) or the reconcile hook said
-    /// [`Refuse`](crate::Reconciled::Refuse). **Look whether its effect exists; release the record
+    /// An earlier owner's lease expired without an answer, and the policy is
+    /// [`Takeover::Reject`](crate::Takeover::Reject) or the reconcile hook returned
+    /// [`Refuse`](crate::Reconciled::Refuse). **Check whether its effect exists; release the record
     /// to let it run again.** Nothing ran now.
     Abandoned,
-    /// The handler ran, but its lease had ended and another execution owns the key now. This one's
-    /// answer was not stored. **Retry with the same key**: the other owner's answer counts.
+    /// The handler ran, but its lease had expired and another execution owns the key now. The
+    /// answer of this execution was not stored. **Retry with the same key** to get the other
+    /// owner's answer.
     LeaseLost,
-    /// The lease ended, or was lost, while the handler ran, and the handler was stopped where it
-    /// stood ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)). **Its effect may have happened,
-    /// or a part of it. Retry with the same key**, and use a longer lease. The record stays as it
-    /// is: when the lease is over in DynamoDB's time, a repeat is decided by
-    /// [`Takeover`](crate::Takeover) or by the hook.
+    /// The lease expired or was lost while the handler ran, and the handler was stopped
+    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)). **All or part of its effect may have
+    /// happened. Retry with the same key**, and use a longer lease. The record did not change: when
+    /// the lease has expired by DynamoDB's clock, [`Takeover`](crate::Takeover) or the hook decides
+    /// about a repeat.
     LeaseExpired,
-    /// No time is left for the operation: the invocation's deadline is over or too near. **Retry.**
-    /// Nothing ran.
+    /// The invocation's deadline has passed or is too near for the operation. **Retry.** Nothing
+    /// ran.
     DeadlineExceeded,
-    /// A setting is out of its bounds, the table is missing or has other keys, or permission or
+    /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
     /// credentials are missing. **Fix the settings or the deployment.** Nothing ran.
     Configuration,
-    /// DynamoDB could not be reached, throttled or failed. **Retry.** Nothing ran; or the handler
-    /// ran up to a commit that was not confirmed, and nothing of that commit was written.
+    /// DynamoDB could not be reached, throttled or failed. **Retry.** Either nothing ran, or the
+    /// handler ran up to a commit that was not confirmed and of which nothing was written.
     Unavailable,
-    /// The handler ran and its completion could not be confirmed. **Its effect has probably
-    /// happened. Retry with the same key; if the completion did not arrive, it runs again once the
-    /// lease is over.** Only under [`Unconfirmed::Error`](crate::Unconfirmed::Error). Or a commit
-    /// or a transaction could not be confirmed: all of it has happened or nothing, and a repeat
-    /// with the same key finds out.
+    /// The outcome of a completion, commit or transaction is unknown. **Retry with the same key.**
+    ///
+    /// - The handler ran, and its completion was not confirmed (only under
+    ///   [`Unconfirmed::Error`](crate::Unconfirmed::Error)). Its effect has probably happened. If
+    ///   the completion was not applied, the handler runs again once the lease has expired.
+    /// - A commit or a transaction was not confirmed. DynamoDB applied all of it or nothing, and a
+    ///   repeat finds out which.
     OutcomeUnknown,
-    /// The item under this key is not a record that this version understands: it has no `format` or
-    /// an unknown one, an attribute is missing or has another type, or another program wrote it. It
-    /// is never overwritten. **Look at the item.** Nothing ran.
+    /// The item under this key is not a record that this version understands: `format` is missing
+    /// or unknown, an attribute is missing or has another type, or another program wrote the item.
+    /// The crate never overwrites it. **Look at the item.** Nothing ran.
     UnknownRecord,
     /// A newer version of this crate wrote the record, in a `format` or with a fingerprint recipe
-    /// that this version does not know. So it cannot tell whether the request is the same. **Retry:
-    /// an instance of the newer version can tell; finish rolling it out.** Nothing ran, and the
-    /// record is unchanged.
+    /// that this version does not know, so it cannot compare the requests. **Retry: an instance of
+    /// the newer version can; finish rolling it out.** Nothing ran, and the record did not change.
     NewerRecord,
-    /// The operation, or a [step](crate::Execution::step) of it, was done, but its result could not
-    /// be stored (too large, not serialisable) or cannot be read: a part is missing or damaged, it
-    /// is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), it is
-    /// compressed and this program was built without the feature `compression`, or its
-    /// [`AnswerCodec`](crate::AnswerCodec) is missing or fails. **Its effect has happened; read its
-    /// result from where the business keeps it.** Nothing ran now, except with
-    /// [`StepError::NotStored`](crate::StepError::NotStored).
+    /// The operation, or one of its [steps](crate::Execution::step), is done, but its result could
+    /// not be stored or cannot be read. **Its effect has happened; read its result from your own
+    /// data.** Nothing ran now, except with [`StepError::NotStored`](crate::StepError::NotStored).
+    ///
+    /// The result was too large or could not be serialized; a part is missing or damaged; the
+    /// result is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); it is
+    /// compressed and this program was built without the feature `compression`; or its
+    /// [`AnswerCodec`](crate::AnswerCodec) is missing or fails.
     AnswerUnavailable,
-    /// An earlier attempt has stored [steps](crate::Execution::step), and this program cannot read
-    /// their results: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails,
-    /// or [`accept_plain_answers`](crate::Builder::accept_plain_answers) refuses them. The
-    /// operation is **not** done. **Retry: a process that has the codec continues it.** Nothing
-    /// ran, and the record is unchanged.
+    /// An earlier attempt stored [steps](crate::Execution::step) whose results this program cannot
+    /// read: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails, or
+    /// [`accept_plain_answers`](crate::Builder::accept_plain_answers) rejects them. The operation
+    /// is **not** done. **Retry: a process that has the codec continues it.** Nothing ran, and the
+    /// record did not change.
     StepsUnreadable,
-    /// The stored answer cannot be decoded into the requested type. **Decode it with the type that
-    /// wrote it.** Nothing ran now.
+    /// The stored answer cannot be decoded into the requested type. **Use the type that the answer
+    /// was stored with.** Nothing ran now.
     AnswerUnreadable,
 }
 
 #[cfg(feature = "http")]
 impl ErrorKind {
-    /// Whether a client may read an error of this kind; otherwise its reason is for the log alone.
+    /// Whether the client may read the message of this error. Other messages go to the log only.
     pub(crate) const fn is_told(self) -> bool {
         match self {
             Self::InvalidInput
@@ -168,7 +171,7 @@ impl ErrorKind {
 }
 
 impl ErrorKind {
-    /// Its name without its data, for alarms and clients that match it.
+    /// The name of the kind without its data, for alarms and for clients that match on it.
     #[cfg(feature = "event")]
     pub(crate) fn name(self) -> String {
         let shown = format!("{self:?}");
@@ -191,7 +194,7 @@ impl Error {
         format!("{self}{}", Causes(self))
     }
 
-    /// What the caller should do about it.
+    /// Returns the kind, which says what the caller should do.
     ///
     /// ```
     /// use dynamodb_idempotency::{ErrorKind, Scope};
@@ -204,7 +207,7 @@ impl Error {
         self.inner.kind
     }
 
-    /// Whether the same call with the same key may succeed later without a change.
+    /// Returns whether the same call may succeed later, unchanged and with the same key.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -227,8 +230,9 @@ impl Error {
         )
     }
 
-    /// Whether the handler ran and it is not certain that its answer was stored: the effect may
-    /// have happened.
+    /// Returns whether the handler ran while its answer may not be stored.
+    ///
+    /// The effect may then have happened.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -248,7 +252,7 @@ impl Error {
         )
     }
 
-    /// For [`ErrorKind::InProgress`]: how long to wait before the next try.
+    /// Returns how long to wait before a retry, for [`ErrorKind::InProgress`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -278,14 +282,14 @@ impl fmt::Display for Error {
     }
 }
 
-/// One line with the kind and the chain of causes. A `main` that returns it prints this.
+/// Writes one line with the kind and the chain of causes, which a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, Causes(self))
     }
 }
 
-/// What is behind an error, each cause after a colon.
+/// The causes of an error, each after a colon.
 struct Causes<'a>(&'a Error);
 
 impl fmt::Display for Causes<'_> {
@@ -305,7 +309,7 @@ impl StdError for Error {
     }
 }
 
-/// Where JSON is not what it should be. The parser's own words quote the text, which may be personal.
+/// Where JSON is invalid. The parser's own message quotes the text, which may be personal data.
 #[derive(Debug)]
 pub(crate) struct JsonFault {
     what: &'static str,
@@ -338,11 +342,10 @@ impl fmt::Display for JsonFault {
 
 impl StdError for JsonFault {}
 
-/// What [`Operation::run`](crate::Operation::run) fails with: the handler's own error, or the
-/// crate's.
+/// The error of [`Operation::run`](crate::Operation::run): the handler's own, or the crate's.
 ///
-/// The two are never mixed. An error of the handler is never taken for one of the crate's, even if
-/// it has the crate's type, and a failing store never hides the handler's error.
+/// The two are never mixed up. An error of the handler stays [`Handler`](Self::Handler) even if it
+/// has the crate's type, and a failure of DynamoDB never hides the handler's error.
 ///
 /// ```
 /// use dynamodb_idempotency::RunError;
@@ -371,7 +374,7 @@ pub enum RunError<E> {
 }
 
 impl<E> RunError<E> {
-    /// The handler's own error.
+    /// Returns the handler's own error.
     ///
     /// ```
     /// use dynamodb_idempotency::RunError;
@@ -381,7 +384,7 @@ impl<E> RunError<E> {
     /// ```
     ///
     /// # Errors
-    /// The crate's error, if it is that.
+    /// The crate's error, if this is one.
     pub fn into_handler(self) -> Result<E, Error> {
         match self {
             Self::Handler(error) => Ok(error),
@@ -389,7 +392,7 @@ impl<E> RunError<E> {
         }
     }
 
-    /// The crate's error, if it is one.
+    /// Returns the crate's error, if this is one.
     ///
     /// ```
     /// use dynamodb_idempotency::{ErrorKind, RunError, Scope};
@@ -407,8 +410,9 @@ impl<E> RunError<E> {
 }
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
-    /// The error as a `Box<dyn Error>`, whichever it is: its causes stay, and it can be downcast to
-    /// its own type. For handlers whose errors do not implement `std::error::Error`, such as
+    /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
+    ///
+    /// For handlers whose errors do not implement `std::error::Error`, such as
     /// `lambda_runtime::Error`, `anyhow::Error` and strings.
     ///
     /// ```
@@ -444,8 +448,8 @@ impl<E: fmt::Display> fmt::Display for RunError<E> {
     }
 }
 
-/// Deliberately of an `E` that may be no error itself, such as `Box<dyn Error>`, so that `?` takes it
-/// out of a handler that fails with one; it has no source to tell of then.
+/// `E` need not implement `Error`: with `Box<dyn Error>`, `?` still works in a handler that returns
+/// it. For the same reason the handler's error has no source here.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

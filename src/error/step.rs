@@ -1,12 +1,11 @@
-//! What a step fails with.
+//! The error of a step.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::Error;
 
-/// What [`Execution::step`](crate::Execution::step) fails with. The variant says whether the work
-/// was done.
+/// The error of [`Execution::step`](crate::Execution::step). The variant says whether the work ran.
 ///
 /// ```
 /// use dynamodb_idempotency::StepError;
@@ -23,14 +22,14 @@ pub enum StepError<E> {
     Failed(E),
     /// The work did **not** run now. See the [kind](Error::kind).
     NotRun(Error),
-    /// The work **has run**, and its result is not in the record. With the kind
+    /// The work **ran**, but its result is not in the record. With the kind
     /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), no later attempt runs it again;
-    /// with other kinds, one may.
+    /// with other kinds, a later attempt may.
     NotStored(Error),
 }
 
 impl<E> StepError<E> {
-    /// The work's own error.
+    /// Returns the work's own error.
     ///
     /// ```
     /// use dynamodb_idempotency::StepError;
@@ -40,7 +39,7 @@ impl<E> StepError<E> {
     /// ```
     ///
     /// # Errors
-    /// The crate's error, if it is that.
+    /// The crate's error, if this is one.
     pub fn into_failed(self) -> Result<E, Error> {
         match self {
             Self::Failed(error) => Ok(error),
@@ -48,7 +47,7 @@ impl<E> StepError<E> {
         }
     }
 
-    /// The crate's error, if it is one.
+    /// Returns the crate's error, if this is one.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -84,8 +83,8 @@ impl<E: fmt::Display> fmt::Display for StepError<E> {
     }
 }
 
-/// Deliberately of an `E` that may be no error itself, such as `Box<dyn Error>`, so that `?` takes it
-/// out of a handler that fails with one; it has no source to tell of then.
+/// `E` need not implement `Error`: with `Box<dyn Error>`, `?` still works in a handler that returns
+/// it. For the same reason the work's error has no source here.
 impl<E: fmt::Debug + fmt::Display> StdError for StepError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

@@ -1,4 +1,4 @@
-//! Why a transaction is not executed.
+//! Errors of commits and transactions.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -8,14 +8,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::Error;
 
-/// How many of your items fit beside the record: DynamoDB accepts 100 in all.
+/// How many of your items fit into a transaction next to the record; DynamoDB's limit is 100.
 ///
 /// ```
 /// assert_eq!(dynamodb_idempotency::MAX_TRANSACTION_ITEMS, 99);
 /// ```
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
-/// A condition of one of the caller's own items did not hold: nothing was written.
+/// The condition of one of your items was false, so nothing was written.
 ///
 /// ```
 /// use dynamodb_idempotency::ConditionFailed;
@@ -39,7 +39,7 @@ pub(crate) struct Failed {
 }
 
 impl ConditionFailed {
-    /// Which item it was, counted from 0; the first, if there are several.
+    /// Returns the index of the item, counted from 0: the first, if there are several.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::refused_example(|failed| {
@@ -51,8 +51,9 @@ impl ConditionFailed {
         self.first.index
     }
 
-    /// The item in the table, by which the condition was judged. `None` if there is none, or if
-    /// your item asked for
+    /// Returns the item in the table that the condition was evaluated against.
+    ///
+    /// `None` if the item does not exist, or if your request set
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
     ///
     /// ```
@@ -66,8 +67,8 @@ impl ConditionFailed {
         self.first.item.as_ref()
     }
 
-    /// All items whose conditions did not hold, in their order, as [`index`](Self::index) and
-    /// [`item`](Self::item).
+    /// Returns all items whose conditions were false, in order, each with its
+    /// [`index`](Self::index) and [`item`](Self::item).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::refused_example(|failed| {
@@ -89,7 +90,7 @@ impl fmt::Display for ConditionFailed {
     }
 }
 
-/// Without the items, which are the business's.
+/// Leaves out the items, which are your own data.
 impl fmt::Debug for ConditionFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let indexes: Vec<usize> = self.all().map(|(index, _)| index).collect();
@@ -97,10 +98,9 @@ impl fmt::Debug for ConditionFailed {
     }
 }
 
-/// Why DynamoDB cannot accept a transaction: nothing was written. Indexes count your own items from
-/// 0.
+/// Why a transaction is invalid; nothing was written. Indexes count your own items from 0.
 ///
-/// All except [`Refused`](Self::Refused) are found before anything is sent.
+/// All variants except [`Refused`](Self::Refused) are found before anything is sent.
 ///
 /// ```
 /// use dynamodb_idempotency::InvalidTransaction;
@@ -111,63 +111,65 @@ impl fmt::Debug for ConditionFailed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidTransaction {
-    /// There are more than [`MAX_TRANSACTION_ITEMS`].
+    /// There are more items than [`MAX_TRANSACTION_ITEMS`].
     TooManyItems {
-        /// How many there are.
+        /// The number of items.
         items: usize,
     },
-    /// An item has no operation, or several.
+    /// An item has no operation, or more than one.
     NotOneOperation {
-        /// Which.
+        /// The index of the item.
         index: usize,
     },
-    /// Two operations are about the same item of a table, which DynamoDB does not allow.
+    /// Two operations concern the same item of a table, which DynamoDB does not allow.
     SameItem {
-        /// The first of the two.
+        /// The index of the first.
         first: usize,
-        /// The second.
+        /// The index of the second.
         second: usize,
     },
-    /// An item is about the operation's own record.
+    /// An item concerns the operation's own record.
     OwnRecord {
-        /// Which.
+        /// The index of the item.
         index: usize,
     },
     /// An item, or one of its values, is larger than DynamoDB's 400 KB.
     ItemTooLarge {
-        /// Which.
+        /// The index of the item.
         index: usize,
-        /// Its size, or that of the value; a lower bound.
+        /// The size of the item or value in bytes; a lower bound.
         bytes: usize,
     },
     /// All items together, with the record, are larger than DynamoDB's 4 MB.
     TooLarge {
-        /// Their size; a lower bound.
+        /// The size of the items in bytes; a lower bound.
         bytes: usize,
     },
-    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), or its
-    /// record, in which it is stored compressed, is larger than DynamoDB's 400 KB. Store a reference
+    /// The answer is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), or
+    /// the record with the compressed answer is larger than DynamoDB's 400 KB. Store a reference
     /// instead of the answer. Nothing was written.
     AnswerTooLarge {
-        /// The size of the answer; or of the whole record.
+        /// The size of the answer, or of the whole record, in bytes.
         bytes: usize,
-        /// How many bytes it may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The answer cannot be written as JSON, or the body of the response ended with an error; with
-    /// the reason.
+    /// The answer cannot be serialized as JSON, or reading the response body failed. Contains the
+    /// reason.
     AnswerNotSerializable(String),
-    /// The [`AnswerCodec`](crate::AnswerCodec) has failed; with its reason.
+    /// The [`AnswerCodec`](crate::AnswerCodec) failed. Contains its reason.
     AnswerNotEncoded(String),
-    /// An HTTP handler must commit with [`commit_response`](crate::Execution::commit_response), a
-    /// function with [`commit`](crate::Execution::commit).
+    /// The handler used the wrong commit: an HTTP handler needs
+    /// [`commit_response`](crate::Execution::commit_response), a function
+    /// [`commit`](crate::Execution::commit).
     WrongKindOfAnswer,
-    /// DynamoDB refuses the transaction: an expression is wrong, two items have one key that the
-    /// crate could not tell apart, or an update would make an item too large.
+    /// DynamoDB rejected the transaction as invalid: an expression is wrong, two items have the
+    /// same key in a way that the crate could not detect, or an update would make an item too
+    /// large.
     Refused {
-        /// Which item, if DynamoDB said so.
+        /// The index of the item, if DynamoDB named it.
         index: Option<usize>,
-        /// What it said.
+        /// DynamoDB's message.
         message: String,
     },
 }
@@ -222,10 +224,11 @@ impl fmt::Display for InvalidTransaction {
 
 impl StdError for InvalidTransaction {}
 
-/// Why [`commit`](crate::Execution::commit) has not written its items.
+/// Why [`commit`](crate::Execution::commit) did not write its items.
 ///
-/// After the first three the execution still owns its record: its handler may commit something else
-/// or answer without a commit.
+/// After [`ConditionFailed`](Self::ConditionFailed), [`Invalid`](Self::Invalid) and
+/// [`NotApplied`](Self::NotApplied) the execution still owns its record: its handler may commit
+/// something else or answer without a commit.
 ///
 /// ```
 /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -243,26 +246,27 @@ impl StdError for InvalidTransaction {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// One of your conditions did not hold.
+    /// One of your conditions was false.
     ConditionFailed(ConditionFailed),
-    /// DynamoDB cannot accept the transaction.
+    /// The transaction is invalid.
     Invalid(InvalidTransaction),
     /// Nothing was written: other transactions held the items, or DynamoDB throttled, until the
-    /// time was over; or a table or a permission is missing.
+    /// time was over. Or a table or a permission is missing.
     NotApplied(Error),
-    /// This execution has committed before, and that commit stands.
+    /// An earlier commit of this execution was applied.
     AlreadyCommitted,
-    /// The execution is over; what its handler returns is not stored. By its kind:
+    /// The execution has ended; the handler's return value is not stored. By kind:
     ///
     /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
     ///   written, and nothing will be.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, or
-    ///   refused it while an earlier try was not confirmed, and the attempt was failed instead. Nothing was written, and nothing will be. The next call
-    ///   runs, unless the failure is final: under [`Failure::Replay`](crate::Failure::Replay), and
-    ///   on the last attempt of [`Failure::Retain`](crate::Failure::Retain).
-    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB is out of reach. The commit
-    ///   has happened as a whole or not at all, and a repeat with the same key finds out.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had returned before.
+    ///   rejected it while an earlier try was still unconfirmed. The crate failed the attempt
+    ///   instead. Nothing was written, and nothing will be. The next call runs, unless the failure
+    ///   is final: under [`Failure::Replay`](crate::Failure::Replay), and on the last attempt of
+    ///   [`Failure::Retain`](crate::Failure::Retain).
+    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB cannot be reached. It
+    ///   applied all of the commit or nothing, and a repeat with the same key finds out which.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had already returned.
     Ended(Error),
 }
 
@@ -292,7 +296,7 @@ impl From<InvalidTransaction> for CommitError {
     }
 }
 
-/// What [`Operation::run_transaction`](crate::Operation::run_transaction) fails with.
+/// The error of [`Operation::run_transaction`](crate::Operation::run_transaction).
 ///
 /// ```
 /// use dynamodb_idempotency::TransactionError;
@@ -308,15 +312,14 @@ impl From<InvalidTransaction> for CommitError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactionError<E> {
-    /// The closure failed with this error, before anything was sent; or it is the replay of a
-    /// stored error.
+    /// The closure failed with this error before anything was sent, or a stored error is replayed.
     Handler(E),
-    /// One of your conditions did not hold, and there is no answer for that. Nothing was written,
-    /// and the key is unchanged.
+    /// One of your conditions was false, and the transaction has no answer for that case. Nothing
+    /// was written, and the record did not change.
     ConditionFailed(ConditionFailed),
-    /// DynamoDB cannot accept the transaction. Nothing was written, and the key is unchanged.
+    /// The transaction is invalid. Nothing was written, and the record did not change.
     Invalid(InvalidTransaction),
-    /// The idempotency layer could not give an answer; see [`ErrorKind`](crate::ErrorKind).
+    /// The crate could not return an answer; see [`ErrorKind`](crate::ErrorKind).
     Idempotency(Error),
 }
 

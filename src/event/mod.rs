@@ -1,4 +1,4 @@
-//! Events: the wrapper for `lambda_runtime` handlers of any JSON event.
+//! Idempotent `lambda_runtime` handlers of any JSON event.
 //!
 //! ```no_run
 //! use dynamodb_idempotency::{Execution, Idempotency};
@@ -24,16 +24,16 @@
 //! }
 //! ```
 //!
-//! 1. The key is what `key_of` finds in the event. Without one (`None`) nothing runs, and the
-//!    invocation fails with [`ErrorKind::InvalidInput`].
-//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events count by their
-//!    JSON value; [`Event::fingerprint`] chooses the parts that count.
-//! 3. The lease ends with the invocation, by its own `Context`.
-//! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails
+//! 1. The key is the one that `key_of` finds in the event. If it returns `None`, nothing runs, and
+//!    the invocation fails with [`ErrorKind::InvalidInput`].
+//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events are compared by
+//!    their JSON value; [`Event::fingerprint`] chooses the parts to compare.
+//! 3. The lease expires with the invocation, according to its `Context`.
+//! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails,
 //!    with the same event, until an answer is stored.
-//!
-//! 5. Lambda accepts an answer of at most 6,291,556 bytes as JSON. A larger one is not stored: Lambda
-//!    reports the first run as failed, and repeats fail with [`ErrorKind::AnswerUnavailable`].
+//! 5. Lambda accepts an answer of at most 6,291,556 bytes as JSON. A larger one is not stored:
+//!    Lambda reports the first run as failed, and repeats fail with
+//!    [`ErrorKind::AnswerUnavailable`].
 //!
 //! For batches of messages see [`messages`](crate::messages).
 //!
@@ -61,10 +61,11 @@ use crate::idempotency::Idempotency;
 use crate::key::Scope;
 
 impl Idempotency {
-    /// Makes a `lambda_runtime` handler idempotent under `scope`, with the key that `key_of` finds
-    /// in its event: a `String`, or an `Option<String>`. Give the result to `lambda_runtime::run`.
+    /// Makes a `lambda_runtime` handler idempotent under `scope`.
     ///
-    /// The handler takes the event and the [`Execution`]. Its answer is stored as JSON.
+    /// `key_of` finds the key in the event: a `String`, or an `Option<String>`. The handler takes
+    /// the event and the [`Execution`]. Its answer is stored as JSON. Pass the result to
+    /// `lambda_runtime::run`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -101,8 +102,8 @@ impl Idempotency {
     }
 }
 
-/// What Lambda reports of a failed invocation: the handler's own diagnostic, or `Idempotency.` and
-/// the [`ErrorKind`](crate::ErrorKind), which alarms can match.
+/// Converts the error into what Lambda reports for a failed invocation: the handler's own
+/// diagnostic, or `Idempotency.` and the [`ErrorKind`](crate::ErrorKind), which alarms can match.
 impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
     fn from(error: RunError<E>) -> Self {
         match error {

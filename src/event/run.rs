@@ -1,4 +1,4 @@
-//! Running a service of events, several invocations at once where the environment asks for it.
+//! Runs a service of events, with several concurrent invocations if Lambda allows it.
 
 use std::fmt::Debug;
 
@@ -9,14 +9,16 @@ use tower_service::Service;
 
 use crate::invocation::check_concurrency;
 
-/// Runs a service of events on Lambda, as `lambda_runtime::run_concurrent` does: as many
-/// invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which Lambda Managed Instances set,
-/// and one after the other if it is unset or 1. So one binary serves both.
+/// Runs a service of events on Lambda, with concurrent invocations if Lambda allows it.
+///
+/// The same as `lambda_runtime::run_concurrent`: `AWS_LAMBDA_MAX_CONCURRENCY`, which Lambda Managed
+/// Instances set, is the number of concurrent invocations. If it is unset or 1, they run one after
+/// the other, so the same binary serves both.
 ///
 /// It runs the services of [`Idempotency::event`](crate::Idempotency::event) and of the consumers
 /// of [`messages`](crate::messages). Each invocation has its own deadline. Use a multi-thread
-/// runtime (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning
-/// says so.
+/// runtime (`#[tokio::main]`): invocations on a single thread wait for each other, and the crate
+/// logs a warning.
 ///
 /// ```no_run
 /// use dynamodb_idempotency::{Execution, Idempotency, event};
@@ -36,11 +38,11 @@ use crate::invocation::check_concurrency;
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
-/// not a number; and if the Lambda Runtime API cannot be reached.
+/// not a number. Also if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// As `lambda_runtime::run_concurrent`: outside Lambda, where the runtime's environment variables are
-/// missing.
+/// Outside Lambda, where the runtime's environment variables are missing, like
+/// `lambda_runtime::run_concurrent`.
 pub async fn run_concurrent<S, P>(service: S) -> Result<(), lambda_runtime::Error>
 where
     S: Service<LambdaEvent<P>> + Clone + Send + 'static,

@@ -20,8 +20,7 @@ use crate::json_event::JsonEvent;
 use crate::key::Scope;
 use crate::policy::Policy;
 
-/// A handler of events whose repeats get the same answer; made by
-/// [`Idempotency::event`](crate::Idempotency::event).
+/// An idempotent handler of events. [`Idempotency::event`](crate::Idempotency::event) creates it.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -37,7 +36,7 @@ use crate::policy::Policy;
 ///         Ok::<_, Error>(event.payload.1) // your business here
 ///     })
 ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
-///     // The key says it all: another event under the same key is a repeat as well.
+///     // The key identifies the event: another event with the same key is a repeat too.
 ///     .fingerprint(|_: &JsonEvent| Fingerprint::builder().finish());
 ///
 /// for event in [r#"["a.csv", 1]"#, r#"["a.csv", 2]"#] {
@@ -86,7 +85,7 @@ impl<P, F> Event<P, F> {
         self
     }
 
-    /// The part of an event that must be the same in a repeat. Default: its JSON value.
+    /// Sets which part of an event must be the same in a repeat. Default: its JSON value.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -99,7 +98,7 @@ impl<P, F> Event<P, F> {
     ///     .event("import", key_of, async |event: LambdaEvent<(String, u32)>, _| {
     ///         Ok::<_, std::io::Error>(event.payload.1)
     ///     })
-    ///     // The key says it all: another event under the same key is a repeat as well.
+    ///     // The key identifies the event: another event with the same key is a repeat too.
     ///     .fingerprint(|_| Fingerprint::builder().finish());
     /// for event in [("a.csv", 1), ("a.csv", 2)] {
     ///     let event = LambdaEvent::new(JsonEvent::of(&event)?, Context::default());
@@ -160,13 +159,13 @@ where
                 invalid("the event is not of the type that the handler takes")
                     .with_source(JsonFault::from(source))
             })?;
-            // No operation runs with an empty key.
+            // An empty key is an error when the operation runs.
             let key = key_of(&payload).unwrap_or_default();
             let fingerprint = match &config.fingerprint {
                 Some(fingerprint) => fingerprint(&event),
                 None => Fingerprint::builder().json_text(event.get()).finish(),
             };
-            // What the handler does not need any more: an event may be some megabytes.
+            // Frees memory that the handler does not need: an event may have some megabytes.
             drop(event);
             let operation = config
                 .idempotency

@@ -1,11 +1,11 @@
-//! The hooks around a snapshot, as `lambda_runtime` takes them.
+//! The hooks of a snapshot, as `lambda_runtime` takes them.
 
 use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
 use crate::engine::snapshot::SnapshotHooks;
 
-/// For `Runtime::register_snapstart_resource`. Register first what the AWS client needs, for
-/// example your own credentials.
+/// For `Runtime::register_snapstart_resource`. Resources that the AWS client needs, for example
+/// your own credentials, must be registered first.
 impl SnapStartResource for SnapshotHooks {
     fn before_snapshot(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(Self::before_snapshot(self)?) })

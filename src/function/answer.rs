@@ -1,4 +1,4 @@
-//! Between a function's answer and its stored form.
+//! Conversion between a function's answer and its stored form.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,10 +7,10 @@ use crate::answer::{Answer, to_json};
 use crate::engine::refusal::answer_unavailable;
 use crate::error::{Error, ErrorKind, JsonFault};
 
-/// Stands in the place of an answer that serde cannot write.
+/// The reason that is stored instead of an answer that serde cannot serialize.
 pub(super) const NOT_SERIALISABLE: &str = "it could not be serialised";
 
-/// A reconcile hook's answer as it is stored.
+/// Encodes the answer of a reconcile hook for the record.
 pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
     to_json(value).map_or_else(
         |reason| {

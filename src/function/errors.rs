@@ -7,14 +7,15 @@ use crate::answer::{Answer, to_json};
 use crate::engine::refusal::failed;
 use crate::error::RunError;
 
-/// How errors of type `E` are kept.
+/// How errors of type `E` are stored and read.
 pub(crate) struct ErrorCodec<E> {
     encode: fn(&E) -> Option<String>,
     decode: fn(&str) -> Option<E>,
 }
 
 impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
-    /// An error that serde cannot write, or whose writing panics, is kept without itself: repeats get `Failed`.
+    /// Stores errors as JSON. If serde fails or panics, only the failure itself is stored, and
+    /// repeats get `Failed`.
     pub(super) const JSON: Self = Self {
         encode: |error| to_json(error).ok(),
         decode: |json| serde_json::from_str(json).ok(),
@@ -22,14 +23,14 @@ impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
 }
 
 impl<E> ErrorCodec<E> {
-    /// They are not kept.
+    /// Stores no errors.
     pub(super) const FORGETS: Self = Self { encode: |_| None, decode: |_| None };
 
     pub(super) fn encode(&self, error: &E) -> Option<Answer> {
         (self.encode)(error).map(Answer::Json)
     }
 
-    /// What a repeat gets of a failure that is kept.
+    /// Returns the error that a repeat gets for a stored failure.
     pub(crate) fn replay(&self, kept: Option<&Answer>) -> RunError<E> {
         let decoded = match kept {
             Some(Answer::Json(json)) => (self.decode)(json),

@@ -35,10 +35,11 @@ use crate::idempotency::Idempotency;
 use crate::key::Scope;
 use crate::policy::{Failure, Policy};
 
-/// One operation, before it runs. [`Idempotency::operation`] makes it.
+/// One operation that has not run yet. [`Idempotency::operation`] creates it.
 ///
-/// It needs a [`key`](Self::key). Give it the request's [`payload`](Self::payload) too: then
-/// another request with the same key is an error, and does not get somebody else's answer.
+/// It needs a [`key`](Self::key). Set the request's [`payload`](Self::payload) too: then a
+/// different request with the same key is an error, instead of getting the answer to another
+/// request.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -56,16 +57,16 @@ pub struct Operation<'a> {
     idempotency: &'a Idempotency,
     scope: Scope,
     key: Unshown,
-    // Shared, because a clone tells of the same mistake.
+    // Shared, because a clone reports the same error.
     fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
     policy: Policy,
     deadline: Option<End>,
-    /// The [`ErrorCodec`] of the handler's errors, where they are kept.
+    /// The [`ErrorCodec`] of the handler's errors, if they are stored.
     errors: Option<&'static (dyn Any + Send + Sync)>,
     hook: Option<Hook<'a>>,
 }
 
-/// A client's key: no log shows it.
+/// A client's key. Its `Debug` output hides it from logs.
 #[derive(Clone, Default)]
 struct Unshown(String);
 
@@ -76,7 +77,7 @@ impl fmt::Debug for Unshown {
 }
 
 impl Idempotency {
-    /// Starts one operation under `scope`; give it a key and [`run`](Operation::run) it.
+    /// Starts an operation under `scope`. Give it a key and [`run`](Operation::run) it.
     ///
     /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
     /// share no record, whatever their keys.
@@ -108,9 +109,11 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Keeps a failure of the handler, and returns the same error to repeats. Name its type here;
-    /// it must be serialisable. The policy becomes [`Failure::Replay`]. If it is
-    /// [`Failure::Retain`], it stays, and the attempts that it allows run first.
+    /// Stores a failure of the handler and returns the same error to repeats.
+    ///
+    /// `E` is the type of the handler's error; it must be serializable. The failure policy becomes
+    /// [`Failure::Replay`], unless it is [`Failure::Retain`]: then it stays, and its attempts run
+    /// first.
     ///
     /// If the handler's error has another type, nothing runs, and the call ends with
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
@@ -139,9 +142,11 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Asks `hook` about an operation whose owner let its lease end without an answer. The hook
-    /// replaces [`Policy::takeover`]: it looks whether the effect exists, and either answers for
-    /// the operation or says that it may run.
+    /// Sets the hook that decides about an abandoned operation.
+    ///
+    /// An operation is abandoned if its owner's lease expired without an answer. The hook replaces
+    /// [`Policy::takeover`]: it checks whether the effect exists, and either returns the answer or
+    /// lets the operation run.
     ///
     /// ```no_run
     /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};
@@ -164,17 +169,19 @@ impl<'a> Operation<'a> {
     /// }
     /// ```
     ///
-    /// The hook runs before anything is written, so several calls may ask their hooks at once. One
-    /// answer is written, on the condition that the record has not changed, and each of the others
-    /// looks again. An `Err` of the hook is the call's [`RunError::Handler`], and a panic goes on;
-    /// nothing is written then. At the [deadline](Self::deadline) the hook is dropped, with
-    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); without a deadline the hook must
-    /// limit its own time. A record that is gone, released or past its retention is not abandoned:
-    /// the operation runs as if it were new.
+    /// The hook runs before anything is written, so several calls may run their hooks at the same
+    /// time. The first answer is written, on the condition that the record has not changed. The
+    /// other calls then read the record again. An `Err` of the hook becomes the call's
+    /// [`RunError::Handler`], and a panic is resumed; nothing is written in either case.
+    ///
+    /// At the [deadline](Self::deadline) the hook is dropped, and the call ends with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). Without a deadline the hook must
+    /// limit its own time. A record that is missing, released or past its retention is not
+    /// abandoned: the operation runs as if it were new.
     ///
     /// The hook must have the handler's result and error types. Otherwise nothing runs, and the
     /// call ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration). So does
-    /// [`run_transaction`](Self::run_transaction) with a hook, which it could not ask.
+    /// [`run_transaction`](Self::run_transaction) with a hook, because it cannot run one.
     pub fn reconcile<T, E, H, Fut>(mut self, hook: H) -> Self
     where
         H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
@@ -186,8 +193,9 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// What identifies this operation within its scope: an order's number, a message's id, a
-    /// client's `Idempotency-Key`. Required, not empty.
+    /// Sets the key, which identifies the operation within its scope. Required, not empty.
+    ///
+    /// For example the number of an order, the id of a message, or a client's `Idempotency-Key`.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -199,7 +207,8 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Adds a segment to the scope: a version, a region. For a customer see [`Scope::tenant`].
+    /// Adds a segment to the scope, such as a version or a region. For a customer use
+    /// [`Scope::tenant`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -211,9 +220,10 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// The request. A repeat with the same key must have the same one. It is compared by its JSON
-    /// value: the order of a map's members does not matter, but that of a sequence does. So leave
-    /// out a `HashSet`, whose order changes with every process.
+    /// Sets the request, compared by its JSON value. A repeat must have the same request.
+    ///
+    /// The order of a map's members does not matter, but the order of a sequence does. Leave out a
+    /// `HashSet`: its order changes with every process.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -225,7 +235,7 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// The request as bytes, compared as they are.
+    /// Sets the request as bytes, which are compared unchanged.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -236,7 +246,7 @@ impl<'a> Operation<'a> {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
 
-    /// The request's fingerprint, made of the parts that you choose.
+    /// Sets a fingerprint of the request that you built from chosen parts.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -268,12 +278,15 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// The time at which the call must end: in Lambda the deadline of the **current** invocation's
-    /// `Context`. It limits [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    /// Sets the time at which the call must end.
     ///
-    /// A deadline that has passed is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). One
-    /// more than an hour in the past is impossible: it counts as no deadline, with one warning for
-    /// the process. `cargo lambda watch`, for example, passes a moment in 1970.
+    /// In Lambda this is the deadline of the **current** invocation's `Context`. It limits
+    /// [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    ///
+    /// If the deadline has passed, the call ends with
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). A deadline more than an hour in
+    /// the past counts as no deadline, and the crate warns once per process: `cargo lambda watch`,
+    /// for example, passes a time in 1970.
     ///
     /// ```
     /// use dynamodb_idempotency::Idempotency;
@@ -294,23 +307,23 @@ impl<'a> Operation<'a> {
         self.ends(deadline)
     }
 
-    /// As [`deadline`](Self::deadline), of one that has entered the crate already.
+    /// Sets a deadline that the crate has already converted.
     pub(crate) fn ends(mut self, deadline: Option<End>) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Runs `handler` unless this operation has run before. The answer is the same either way.
+    /// Runs `handler` unless this operation has completed before, and returns the answer.
     ///
-    /// It is stored as JSON, by `serde_json`. So it must be a value that JSON can represent: a
-    /// repeat gets `None` for `Some(None)` and `Some(())`, and an infinity or a NaN, which JSON
-    /// stores as `null`, as [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) or, in an
-    /// `Option`, as `None`.
+    /// The answer is stored as JSON by `serde_json`, so it must be a value that JSON can represent.
+    /// A repeat gets `None` for `Some(None)` and `Some(())`. JSON stores an infinity or a NaN as
+    /// `null`, which a repeat gets as [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) or,
+    /// in an `Option`, as `None`.
     ///
-    /// Drive the future to its end. If it is dropped before its answer is stored (for example by a
-    /// timeout around it), the key stays locked until the lease is over, and then the operation
-    /// runs again. Spawn it if that can happen. A panic of the handler counts as a failure, and
-    /// goes on.
+    /// Poll the future to completion. If it is dropped before its answer is stored (for example by
+    /// a timeout around it), the key stays locked until the lease expires, and then the operation
+    /// runs again. Spawn the future if that can happen. A panic of the handler counts as a failure
+    /// and is resumed.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -323,8 +336,8 @@ impl<'a> Operation<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::Handler`] with the handler's own error, [`RunError::Idempotency`] with one of
-    /// [`ErrorKind`](crate::ErrorKind).
+    /// [`RunError::Handler`] with the handler's own error, or [`RunError::Idempotency`] with the
+    /// crate's error; see [`ErrorKind`](crate::ErrorKind).
     pub async fn run<T, E, F, Fut>(self, handler: F) -> Result<T, RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,
@@ -335,7 +348,7 @@ impl<'a> Operation<'a> {
         self.run_with_outcome(handler).await.map(Outcome::into_inner)
     }
 
-    /// As [`run`](Self::run), and says whether the answer is new, replayed or reconciled.
+    /// Like [`run`](Self::run), but also returns whether the answer is new, replayed or reconciled.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -349,7 +362,7 @@ impl<'a> Operation<'a> {
     /// ```
     ///
     /// # Errors
-    /// As `run`.
+    /// The same as for `run`.
     pub async fn run_with_outcome<T, E, F, Fut>(self, handler: F) -> Result<Outcome<T>, RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,
@@ -371,7 +384,7 @@ impl<'a> Operation<'a> {
                         failed: |error: &E| errors.encode(error),
                     };
                     let ask = |abandoned| hook.ask(abandoned);
-                    // Boxed: calls without a hook hold no room for it.
+                    // Boxed, because calls without a hook need no room for its state.
                     match Box::pin(reconcile::acquire(core, call, ask, codec)).await? {
                         Acquired::Unsettled(acquisition) => acquisition,
                         Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
@@ -388,7 +401,7 @@ impl<'a> Operation<'a> {
         .await
     }
 
-    /// What it asks of the table, as a handler with errors `E` needs it.
+    /// Validates the operation and prepares its call. `E` is the handler's error type.
     pub(crate) fn ready<E: 'static>(self) -> Result<Ready<'a, E>, Error> {
         let core = &self.idempotency.core;
         let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form);
@@ -405,7 +418,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// An [`Operation`] that is about to run.
+/// A validated [`Operation`] that is about to run.
 pub(crate) struct Ready<'a, E: 'static> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) call: Call,
@@ -418,7 +431,7 @@ fn mistyped(method: &str, of_handler: &str) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
-/// What a call gets, by the types that its handler has.
+/// Converts the outcome of a call into the types of its handler.
 fn outcome_of<T: DeserializeOwned, E: 'static>(
     errors: &'static ErrorCodec<E>,
     outcome: RunOutcome<T, E>,
@@ -436,7 +449,7 @@ fn outcome_of<T: DeserializeOwned, E: 'static>(
     })
 }
 
-/// A function's answer and its errors, as JSON.
+/// Encodes a function's answer and its errors as JSON.
 struct Json<T, E: 'static> {
     errors: &'static ErrorCodec<E>,
     value: PhantomData<fn() -> T>,
@@ -476,7 +489,8 @@ mod tests {
         assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
     }
 
-    /// A caller's task holds the whole future, ten thousand of them where many wait.
+    /// Each waiting caller's task holds the whole future, and a process may have ten thousand of
+    /// them.
     #[test]
     fn the_future_of_an_operation_is_small() {
         let config = aws_sdk_dynamodb::Config::builder()

@@ -1,7 +1,6 @@
-//! Whether an answer is new, replayed or reconciled.
+//! The outcome of a call: whether its answer is new, replayed or reconciled.
 
-/// Whether the answer of a [`run_with_outcome`](crate::Operation::run_with_outcome) is new,
-/// replayed or reconciled.
+/// The answer of [`run_with_outcome`](crate::Operation::run_with_outcome), and where it comes from.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -23,19 +22,21 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
-    /// The handler ran now, and the operation is completed. Its answer is stored. If it could not
-    /// be stored, the log has an error and repeats get
+    /// The handler ran in this call, and the operation is completed.
+    ///
+    /// Its answer is stored. If it could not be stored, the crate logged an error, and repeats get
     /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     Executed(T),
-    /// The handler ran in an earlier call, or another owner's did; this is the stored answer.
+    /// The stored answer of an earlier call or of another owner.
     Replayed(T),
-    /// The handler did not run now: the [reconcile hook](crate::Operation::reconcile) found that an
-    /// abandoned execution had completed. This is its answer, which is stored now.
+    /// The answer of the [reconcile hook](crate::Operation::reconcile). The handler did not run in
+    /// this call: the hook found that an abandoned execution had completed. The answer is stored
+    /// now.
     Reconciled(T),
-    /// The handler ran, called [`nothing_executed`](crate::Execution::nothing_executed), and
-    /// nothing is stored.
+    /// The handler ran and called [`nothing_executed`](crate::Execution::nothing_executed); nothing
+    /// is stored.
     NothingExecuted(T),
-    /// The handler ran; whether its answer is stored could not be confirmed
+    /// The handler ran, but it is unknown whether its answer is stored
     /// ([`Unconfirmed::Answer`](crate::Unconfirmed::Answer)).
     Unconfirmed(T),
     /// The handler ran without a record, because DynamoDB could not be reached
@@ -45,7 +46,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The answer, whatever the outcome.
+    /// Returns the answer, whatever the outcome.
     ///
     /// ```
     /// use dynamodb_idempotency::Outcome;
@@ -64,7 +65,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Whether the answer is one that was stored before.
+    /// Returns whether the answer had been stored by an earlier call.
     ///
     /// ```
     /// use dynamodb_idempotency::Outcome;

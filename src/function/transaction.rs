@@ -1,4 +1,4 @@
-//! Operations of your own code that are one transaction.
+//! Operations that are a single DynamoDB transaction.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -15,21 +15,22 @@ use crate::engine::transaction::{
 use crate::error::{Error, ErrorKind, InvalidTransaction, RunError, TransactionError};
 
 impl Operation<'_> {
-    /// Does the whole operation in one DynamoDB transaction: the writes that `build` returns, and
-    /// the completed record with its answer. All of it happens, once, or nothing. It takes one
-    /// round trip. A repeat's own transaction is cancelled and returns the stored answer, which is
-    /// one round trip too. The answer is stored in the record, which has at most 400 KB: store a
-    /// reference instead of a larger one. [`Acquire::ReadFirst`](crate::Acquire::ReadFirst) makes
-    /// repeats of large answers cheaper.
+    /// Runs the whole operation as one DynamoDB transaction.
     ///
-    /// `build` runs **before** DynamoDB is asked, in a repeat too. It prepares the writes and must
-    /// have no effect of its own. Nothing is stored when it fails, whatever the policy for
-    /// failures.
+    /// The transaction contains the writes that `build` returns, and the completed record with its
+    /// answer. All of it is applied once, or nothing is. It takes one round trip. A repeat's own
+    /// transaction is canceled and returns the stored answer, also in one round trip. The answer is
+    /// stored in the record, which has at most 400 KB: store a reference instead of a larger one.
+    /// [`Acquire::ReadFirst`](crate::Acquire::ReadFirst) makes repeats of large answers cheaper.
     ///
-    /// Records of [`run`](Self::run) under the same key follow the same rules: a live lease is
-    /// respected, one that is over is taken over, a kept failure runs again or is returned. There
-    /// is no lease and so no owner that can be taken over. [`Outage::Open`](crate::Outage::Open)
-    /// does not apply: the effect needs DynamoDB too.
+    /// `build` runs **before** the first request to DynamoDB, in a repeat too. It prepares the
+    /// writes and must have no effect itself. If it fails, nothing is stored, whatever the policy
+    /// for failures.
+    ///
+    /// The transaction respects records that [`run`](Self::run) wrote under the same key: it
+    /// respects a live lease, takes over an expired one, and runs a kept failure again or returns
+    /// it. A transaction holds no lease, so it cannot be taken over.
+    /// [`Outage::Open`](crate::Outage::Open) does not apply, because the effect needs DynamoDB too.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -54,7 +55,7 @@ impl Operation<'_> {
     ///
     /// # Errors
     /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if
-    /// DynamoDB did not confirm it in time: retry with the same key.
+    /// DynamoDB did not confirm the transaction in time: retry with the same key.
     pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, TransactionError<E>>
     where
         F: FnOnce() -> Fut,
@@ -65,8 +66,11 @@ impl Operation<'_> {
         self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
     }
 
-    /// As [`run_transaction`](Self::run_transaction), and says whether the answer is new (also if
-    /// it is the one for a failed condition), replayed, or with nothing executed.
+    /// Like [`run_transaction`](Self::run_transaction), but also returns where the answer comes
+    /// from.
+    ///
+    /// The answer is new (also if it is the answer to a failed condition), replayed, or one with
+    /// nothing executed.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -84,7 +88,7 @@ impl Operation<'_> {
     /// ```
     ///
     /// # Errors
-    /// As `run_transaction`.
+    /// The same as for `run_transaction`.
     pub async fn run_transaction_with_outcome<T, E, F, Fut>(
         self,
         build: F,

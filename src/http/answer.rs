@@ -1,4 +1,4 @@
-//! Between an HTTP response and its stored form.
+//! Conversion between an HTTP response and its stored form.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use crate::answer::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
 use crate::user_code;
 
-/// Marks a replay, as Stripe's `Idempotent-Replayed` does.
+/// The header that marks a replay, like Stripe's `Idempotent-Replayed`.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Headers that belong to one message or one client and not to the answer: cookies, the date, the
+/// Headers that belong to one message or one client instead of the answer: cookies, the date, the
 /// hop-by-hop fields (RFC 9110, section 7.6.1) and the mark of a replay.
 const NEVER_STORED: [HeaderName; 12] = [
     REPLAYED,
@@ -32,11 +32,11 @@ const NEVER_STORED: [HeaderName; 12] = [
     UPGRADE,
 ];
 
-/// A body that is whole in memory.
+/// A body that is completely in memory.
 pub(crate) trait WholeBody {
     fn as_stored(&self) -> BodyRef<'_>;
     fn from_stored(body: HttpBody) -> Self;
-    /// From a rendered problem.
+    /// Creates the body of a rendered problem.
     fn from_text(text: Bytes) -> Self
     where
         Self: Sized,
@@ -70,13 +70,13 @@ impl WholeBody for Bytes {
     }
 }
 
-/// What is stored of a response.
+/// Returns the part of a response that is stored.
 pub(crate) fn draft<B: WholeBody>(response: &Response<B>) -> Draft<'_> {
     let body = response.body().as_stored();
     draft_of(response.status(), response.headers(), body)
 }
 
-/// What is stored of a response whose body is `body`.
+/// Returns the part of a response that is stored, with `body` as its body.
 pub(super) fn draft_of<'a>(
     status: StatusCode,
     headers: &HeaderMap,
@@ -85,7 +85,7 @@ pub(super) fn draft_of<'a>(
     Draft::Http { status: status.as_u16(), headers: kept_headers(headers), body }
 }
 
-/// The headers that belong to the answer.
+/// Returns the headers that are stored with an answer.
 pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let named = named_by_connection(headers);
     let kept = headers
@@ -95,12 +95,12 @@ pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     kept.collect()
 }
 
-/// As [`draft`], as a copy.
+/// Like [`draft`], but returns a copy.
 pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
     draft(response).to_answer()
 }
 
-/// What a body was before a user's hook had it.
+/// The kind and length of a body before a user's hook changes it.
 #[derive(Clone, Copy)]
 pub(super) struct BodyBefore {
     kind: BodyKind,
@@ -124,8 +124,8 @@ impl BodyBefore {
         Self { kind, bytes: body.as_ref().as_bytes().len() }
     }
 
-    /// The response after the hook: its body is of the same kind, if it can be, and does not go with the
-    /// length of another one. Whoever sends it knows its own.
+    /// Returns the response that the hook returned. The body keeps its kind if its content allows
+    /// it. A changed body loses the old `Content-Length`; the server computes the new one.
     pub(super) fn after(self, mut changed: Response<Bytes>) -> Response<HttpBody> {
         if changed.body().len() != self.bytes {
             changed.headers_mut().remove(CONTENT_LENGTH);
@@ -139,7 +139,7 @@ impl BodyBefore {
     }
 }
 
-/// What is stored once the user's hook has changed it: nothing of it, where the hook fails.
+/// Wraps the user's hook. If the hook fails, only the reason is stored.
 pub(super) fn on_store(
     change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> OnStore {
@@ -166,20 +166,20 @@ fn changed(
     Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
 }
 
-/// The further hop-by-hop fields that this message's `Connection` names.
+/// Returns the additional hop-by-hop fields that this message's `Connection` names.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
-/// A stored answer as the response of a replay; `None` if it is not one that HTTP can carry.
+/// Converts a stored answer into the response of a replay; `None` if it is not valid HTTP.
 pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = restore(answer)?;
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Some(response)
 }
 
-/// An answer as a response; `None` if it is not one that HTTP can carry.
+/// Converts an answer into a response; `None` if it is not valid HTTP.
 pub(super) fn restore<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
     let mut response = Response::new(B::from_stored(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;

@@ -1,4 +1,4 @@
-//! The body of an answer: whole, or longer than what is stored and still on its way.
+//! The body of an answer: completely in memory, or too long to be stored and still arriving.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,13 +17,14 @@ use crate::answer::{BodyRef, HttpBody};
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The handler's own body if a request passed through, which streams as it does without the layer;
-/// otherwise the answer's.
+/// The handler's own streaming body if the request passed through; otherwise the body of the
+/// answer.
 pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
-/// The body of a stored or replayed answer. It is whole in memory, except for an answer that is too
-/// long to be stored and that [`Http::stream_large_answers`](super::Http::stream_large_answers)
-/// sends as it arrives.
+/// The body of a stored or replayed answer.
+///
+/// It is completely in memory, except for an answer that is too long to be stored and that
+/// [`Http::stream_large_answers`](super::Http::stream_large_answers) sends as it arrives.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -38,8 +39,8 @@ pub struct AnswerBody<B>(State<B>);
 
 enum State<B> {
     Whole(Bytes),
-    /// What was read of it before it was too long, and the rest. The lock makes it `Sync`: it is never
-    /// contended.
+    /// The bytes read before the body was found to be too long, and the rest. The lock makes the
+    /// type `Sync`; it is never contended.
     Flowing(Bytes, Mutex<Pin<Box<B>>>),
 }
 
@@ -52,7 +53,7 @@ impl<B> AnswerBody<B> {
         matches!(self.0, State::Whole(..))
     }
 
-    /// `None` if it is longer than what was read.
+    /// Returns the whole body; `None` if only a part of it was read.
     pub(super) fn into_whole(self) -> Option<Bytes> {
         match self.0 {
             State::Whole(bytes) => Some(bytes),
@@ -69,13 +70,13 @@ where
     /// Reads a body to its end, or until it has more than `most` bytes.
     pub(super) async fn read(body: B, most: usize) -> Result<Self, BoxError> {
         let (mut body, mut held) = (Box::pin(body), Held::default());
-        // A body that announces more than that is not read at all.
+        // A body that announces more than `most` bytes is not read.
         let least = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
         while least(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= most) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
                 return Ok(Self(State::Whole(held.into_bytes())));
             };
-            // Trailers are not stored, and not sent: a repeat could not get them.
+            // Trailers are neither stored nor sent, because a repeat could not get them.
             if let Ok(data) = frame.map_err(Into::into)?.into_data() {
                 held.push(data, most);
             }
@@ -84,7 +85,8 @@ where
     }
 }
 
-/// The frames of a body in one buffer of at most twice their size. A body of one frame is not copied.
+/// Collects the frames of a body in a buffer of at most twice their size. A body of one frame is
+/// not copied.
 #[derive(Default)]
 struct Held {
     only: Bytes,
@@ -96,7 +98,8 @@ impl Held {
         self.only.len() + self.several.len()
     }
 
-    /// Adds a frame of a body that has, as far as it is read, at most about `most` bytes.
+    /// Adds a frame. `most` limits the buffer's growth, because the body read so far has about
+    /// `most` bytes at most.
     fn push(&mut self, mut data: impl Buf, most: usize) {
         if self.len() == 0 {
             self.only = taken(data);

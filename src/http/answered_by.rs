@@ -1,12 +1,14 @@
-//! Who has answered a request, for layers above.
+//! What answered a request, for the layers above.
 
 use http::Response;
 
 use super::answer::REPLAYED;
 use super::problem::ProblemKind;
 
-/// Who has answered a request with an idempotency key. It is in the extensions of the response, for
-/// layers above, logs and metrics. A response to a request that passed through has none.
+/// What answered a request that has an idempotency key.
+///
+/// The extensions of the response contain it, for layers above, logs and metrics. A response to a
+/// request that passed through has none.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -42,14 +44,15 @@ pub enum AnsweredBy {
     Handler,
     /// The record: the stored response of an earlier request, or its stored failure.
     Replay,
-    /// The [hook](super::Http::reconcile): the handler of an earlier request had died.
+    /// The [hook](super::Http::reconcile), because the handler of an earlier request died.
     Hook,
     /// The crate itself, with this problem.
     Problem(ProblemKind),
 }
 
 impl AnsweredBy {
-    /// Marks the response. Only a replay has the header that says so, whatever the handler has set.
+    /// Marks the response. Only a replay keeps the header of replays: the handler may have set it
+    /// too.
     pub(super) fn mark<B>(self, mut response: Response<B>) -> Response<B> {
         if self != Self::Replay {
             response.headers_mut().remove(REPLAYED);

@@ -1,5 +1,5 @@
-//! A transaction on its way from a handler to the layer around it, in the extensions of a response that
-//! says that it has not arrived.
+//! Passes a transaction from a handler to the layer around it, in the extensions of a response.
+//! That response reports an error, in case no layer takes the transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +15,10 @@ use super::answer_body::{BoxError, ResponseBody, whole};
 use super::exchange::{cannot_be_sent, pass_transaction};
 use crate::engine::transaction::{OnConditionFailed, Transaction};
 
-/// The body of whatever a handler answers with.
+/// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Extensions are cloned, and a transaction happens once.
+/// Shared, because extensions are cloned but a transaction is taken once.
 #[derive(Clone)]
 pub(super) struct Carried(Arc<Mutex<Load>>);
 
@@ -46,7 +46,7 @@ impl Drop for Load {
     }
 }
 
-/// What a handler below the layer wants written. A response without a transaction leaves nothing.
+/// Returns the handler's transaction. A response without one changes nothing in DynamoDB.
 pub(super) async fn transaction<B>(
     config: &Http,
     mut response: Response<B>,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// What a request gets that passes through: nothing is written for it.
+/// Returns the response to a request that passes through, for which no items are written.
 pub(super) async fn passed<B>(config: &Http, mut response: Response<B>) -> Response<ResponseBody<B>>
 where
     B: Body,
@@ -87,7 +87,7 @@ where
     })
 }
 
-/// The whole response; or what the client gets where its body ends with an error.
+/// Reads the whole response. If its body fails, returns the problem that the client gets instead.
 async fn read<B>(config: &Http, response: Response<B>) -> Result<Response<Bytes>, Response<Bytes>>
 where
     B: Body,
@@ -104,8 +104,8 @@ where
     }
 }
 
-/// The answer for a condition that does not hold is asked for at an instant: a body that is not there by
-/// then is none.
+/// Reads the answer to a failed condition synchronously. A body that is not available at once is
+/// treated as missing.
 fn at_once(answer: OnConditionFailed<Response<Whole>>) -> OnConditionFailed<Response<Bytes>> {
     Box::new(move |failed| {
         let (head, body) = answer(failed)?.into_parts();

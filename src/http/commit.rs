@@ -10,13 +10,13 @@ use crate::engine::transaction::Commit;
 use crate::error::CommitError;
 
 impl Execution {
-    /// As [`commit`](Self::commit), for HTTP handlers: `response` is what the client gets, whatever
-    /// the handler returns, and what repeats get.
+    /// Commits items like [`commit`](Self::commit), with an HTTP response as the answer.
     ///
-    /// It is stored by the rules of [`http`](crate::http), without cookies and changed by
-    /// [`Http::on_store`](crate::http::Http::on_store), but whatever its status, since its effect
-    /// has happened. Headers that are not stored are sent once, with this request's response. The
-    /// body is text if it is UTF-8.
+    /// The client and all repeats get `response`, whatever the handler returns. It is stored by the
+    /// rules of [`http`](crate::http), without cookies and changed by
+    /// [`Http::on_store`](crate::http::Http::on_store). Its status does not matter, because its
+    /// effect has happened. Headers that are not stored are sent once, with the response to this
+    /// request. The body is stored as text if it is UTF-8.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -35,7 +35,7 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `commit`.
+    /// The same as for `commit`.
     pub async fn commit_response<B: AsRef<[u8]>>(
         &self,
         response: &Response<B>,

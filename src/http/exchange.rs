@@ -1,4 +1,4 @@
-//! One request through the protocol, whatever server it came from.
+//! Handles one request with the protocol, for every kind of server.
 
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
@@ -24,12 +24,12 @@ use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::policy::{Failure, Takeover};
 use crate::user_code::{self, Panic};
 
-/// What a handler has come to.
+/// The outcome of a handler.
 pub(crate) enum Handled<B> {
     Response(Response<B>),
-    /// A response whose body is too long to be stored, and goes out as it comes.
+    /// A response whose body is too long to be stored and is sent as it arrives.
     Flowing(Response<B>),
-    /// A response that cannot be sent: its body ended with an error, or is too large.
+    /// A response that cannot be sent, because reading its body failed or because it is too large.
     Lost {
         status: StatusCode,
         reason: Cow<'static, str>,
@@ -37,7 +37,7 @@ pub(crate) enum Handled<B> {
 }
 
 impl<B> Handled<B> {
-    /// A response whose body ended with an error, or panicked.
+    /// Creates the outcome of a response whose body failed or panicked.
     pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
         tracing::error!(error, "the body of a handler's response ended with an error");
         Self::Lost { status, reason: "its body ended with an error".into() }
@@ -52,7 +52,7 @@ impl<B: WholeBody> Handled<B> {
         })
     }
 
-    /// What can be stored of it, or why nothing can.
+    /// Returns what can be stored of the response, or why nothing can.
     fn draft(&self) -> Result<Draft<'_>, Cow<'static, str>> {
         match self {
             Self::Response(response) => Ok(answer::draft(response)),
@@ -63,7 +63,7 @@ impl<B: WholeBody> Handled<B> {
         }
     }
 
-    /// What the client gets.
+    /// Returns what the client gets.
     fn into_response(self, config: &Http) -> Response<B> {
         match self {
             Self::Response(response) | Self::Flowing(response) => {
@@ -74,14 +74,14 @@ impl<B: WholeBody> Handled<B> {
     }
 }
 
-/// Waits until a service can be called. It is asked for that when it is called: whoever waits for
-/// another's answer, or for a request's body, holds no place in it.
+/// Waits until the service is ready. Called only right before the service, so that a request that
+/// waits for another request's answer, or for its own body, does not occupy a slot in it.
 pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Error> {
     poll_fn(|context| service.poll_ready(context)).await
 }
 
-/// Runs the handler once for the call's key, or answers in its place. The handler's own error
-/// passes through.
+/// Runs the handler once for the call's key, or returns the stored answer. The handler's own error
+/// is returned unchanged.
 pub(crate) async fn exchange<B, E, F, Fut>(
     config: &Http,
     call: Call,
@@ -98,7 +98,7 @@ where
             None => acquire(&config.idempotency.core, call)
                 .await
                 .map_err(|error| explain(config, &error)),
-            // Boxed: requests without a hook hold no room for it.
+            // Boxed, because requests without a hook need no room for its state.
             Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
         let acquisition = match acquired {
@@ -113,7 +113,7 @@ where
     .await
 }
 
-/// Responses as they are stored.
+/// Encodes responses for the record.
 struct Responses<'a, T> {
     config: &'a Http,
     types: PhantomData<fn() -> T>,
@@ -146,7 +146,7 @@ impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
         }))
     }
 
-    /// What kind of answer it makes of an error, the handler's own server decides.
+    /// The server below decides which response the error becomes, so nothing is stored.
     fn failure(&self, _: &E) -> Option<Answer> {
         None
     }
@@ -173,7 +173,7 @@ impl<B: WholeBody, E> TransactionEncoding for Responses<'_, (B, E)> {
     }
 }
 
-/// What the client gets. The handler's own error passes through.
+/// Returns what the client gets. The handler's own error is returned unchanged.
 fn render_outcome<B: WholeBody, V, E>(
     config: &Http,
     ran: Ran<V, E>,
@@ -197,7 +197,7 @@ fn render_outcome<B: WholeBody, V, E>(
     })
 }
 
-/// The response that this very request has committed.
+/// Returns the response that this request committed.
 fn committed<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     match answer {
         Answer::Http(answer) => {
@@ -212,8 +212,8 @@ fn committed<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     }
 }
 
-/// Takes a request whose whole effect is one transaction through the protocol. The handler runs
-/// before DynamoDB is asked.
+/// Handles a request whose whole effect is one transaction. The handler runs before the first
+/// request to DynamoDB.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Http,
     mut call: Call,
@@ -226,7 +226,8 @@ where
     let span = call.signals.span();
     async {
         if config.reconcile.is_some() {
-            // The hook is for handlers that run; what one of these left, no transaction may repeat.
+            // The hook is for handlers that run. A transaction must not repeat what an abandoned
+            // one left.
             call.policy.takeover = Takeover::Reject;
         }
         let responses = Responses { config, types: PhantomData::<fn() -> (B, E)> };
@@ -248,8 +249,8 @@ where
     .await
 }
 
-/// The response of a handler whose request passes through: what it wants written would be written
-/// without any protection, and so is not written at all.
+/// Returns the response to a request that passes through. Its items would be written without
+/// protection, so they are not written, and the client gets an error.
 pub(crate) fn pass_transaction<B: WholeBody>(
     config: &Http,
     transaction: Transaction<Response<B>>,
@@ -268,7 +269,7 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
         Answer::Http(answer) => match replayed(config, answer) {
             Ok(Some(response)) => return AnsweredBy::Replay.mark(response),
             Ok(None) => unreadable("the stored answer is not a response that HTTP can carry"),
-            // The record keeps the answer.
+            // The record still holds the answer.
             Err(_) => answer_unavailable("Http::on_replay panicked"),
         },
         Answer::Unavailable(reason) => answer_unavailable(&reason),
@@ -279,7 +280,7 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
     explain(config, &error)
 }
 
-/// The response of a replay, changed by [`Http::on_replay`].
+/// Returns the response of a replay, changed by [`Http::on_replay`].
 fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Result<Option<Response<B>>, Panic> {
     let Some(change) = &config.on_replay else { return Ok(answer::replay(answer)) };
     let before = BodyBefore::of(&answer.body);
@@ -288,7 +289,7 @@ fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Result<Option<Re
     Ok(Some(before.after(changed).map(B::from_stored)))
 }
 
-/// Answers an error with its problem; what the client is not told goes to the log.
+/// Renders an error as its problem. Details that are not for the client go to the log.
 pub(super) fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.scope.operation()), error))
 }
@@ -311,8 +312,8 @@ pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response
     AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))
 }
 
-/// Asks a function of the configuration before the handler runs. If it panics, nothing has happened. The
-/// panic's message is not logged: it may quote the request.
+/// Calls a function of the configuration before the handler runs, so a panic has no effect. The
+/// panic's message is not logged, because it may quote the request.
 pub(super) fn ask<T>(
     config: &Http,
     function: &'static str,
@@ -325,13 +326,13 @@ pub(super) fn ask<T>(
     })
 }
 
-/// The problem in place of a handler's response that cannot be sent.
+/// Returns the problem for a handler's response that cannot be sent.
 pub(crate) fn cannot_be_sent<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
     let detail = format!("The response cannot be sent: {reason}.");
     render(config, &Problem::new(ProblemKind::BodyBroken, detail))
 }
 
-/// The problem in place of a stored response that cannot be sent.
+/// Returns the problem for a stored response that cannot be sent.
 #[cfg(feature = "lambda")]
 pub(crate) fn cannot_be_replayed<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
     explain(config, &answer_unavailable(reason))

@@ -1,16 +1,16 @@
 //! The key in an `Idempotency-Key` header field.
 //!
-//! draft-ietf-httpapi-idempotency-key-header-07, section 2.1: the field is an Item of RFC 8941 whose
-//! value is a String. Clients in the field send it bare as well (Stripe's documentation does), so
-//! the bare spelling names the same key.
+//! draft-ietf-httpapi-idempotency-key-header-07, section 2.1: the field is an Item of RFC 8941
+//! whose value is a String. Many clients send the bare text without quotes, as Stripe's
+//! documentation does. Both spellings name the same key.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Item, Parser};
 
-/// The longest key, in bytes, as Stripe has it.
+/// The longest key, in bytes, the same as Stripe's.
 const MAX_KEY_BYTES: usize = 255;
 
-/// Finds the key; `None` without a header, an explanation for people where it is malformed.
+/// Reads the key; `None` without the header, and an explanation for people if it is malformed.
 pub(crate) fn parse(
     headers: &HeaderMap,
     name: &HeaderName,
@@ -23,7 +23,7 @@ pub(crate) fn parse(
     bounded(read(value)?).map(Some)
 }
 
-/// A key of the right length.
+/// Checks the length of a key.
 pub(super) fn bounded(key: String) -> Result<String, &'static str> {
     match key.len() {
         0 => Err("the idempotency key is empty"),
@@ -40,7 +40,7 @@ fn read(value: &HeaderValue) -> Result<String, &'static str> {
 }
 
 fn quoted(text: &str) -> Result<String, &'static str> {
-    // Parameters after the value are allowed and mean nothing (RFC 8941, section 2).
+    // Parameters after the value are allowed and ignored (RFC 8941, section 2).
     match Parser::new(text).parse::<Item>() {
         Ok(Item { bare_item: BareItem::String(key), .. }) => Ok(key.into()),
         _ => Err("the idempotency key begins with a quote and is no string of RFC 8941"),
@@ -51,8 +51,8 @@ fn bare(text: &str) -> Result<String, &'static str> {
     if text.chars().any(char::is_control) {
         return Err("the idempotency key contains a control character");
     }
-    // API Gateway's HTTP APIs join repeated headers with a comma (as RFC 9110, section 5.2, lets
-    // any intermediary do): two keys must not become a third.
+    // API Gateway's HTTP APIs join repeated headers with a comma, as RFC 9110, section 5.2, allows.
+    // Two keys must not become a third one.
     if text.contains(',') {
         return Err("the idempotency key contains a comma: send one key, or put it in quotes");
     }
@@ -120,8 +120,8 @@ mod tests {
         assert!(parsed(&[b"a", b"a"]).is_err());
     }
 
-    /// The grammar of RFC 8941, section 3.3.3, a second time: the string that `text` begins with,
-    /// and what follows it but spaces.
+    /// A second implementation of the grammar of RFC 8941, section 3.3.3: returns the string that
+    /// `text` begins with, and the rest after spaces.
     fn sf_string(text: &str) -> Option<(String, &str)> {
         let mut string = String::new();
         let mut chars = text.strip_prefix('"')?.chars();
@@ -151,7 +151,7 @@ mod tests {
             let expected = match sf_string(&value) {
                 Some((text, "")) if !text.is_empty() => Some(text),
                 Some((_, "")) | None => None,
-                // What follows a string can only be parameters; which are well-formed, sfv judges.
+                // Only parameters can follow a string; sfv checks that they are well-formed.
                 Some((text, rest)) if rest.trim_start().starts_with(';') => {
                     key(&value).is_ok().then_some(text)
                 }

@@ -25,18 +25,19 @@ use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::user_code;
 
-/// Makes the requests of the service below it idempotent; made by
-/// [`Http::layer`](super::Http::layer).
+/// A layer that makes the requests of a service idempotent. [`Http::layer`](super::Http::layer)
+/// creates it.
 ///
-/// Its service is always ready. It waits for the service below only when it calls it. So a request
-/// whose body is still arriving, or which waits for another request's answer, takes no place of a
-/// concurrency limit below. A request that waits for a place holds its key, under its lease. A
-/// load-shedding layer belongs below this one too. If it refuses a request, call
-/// [`nothing_executed`](crate::Execution::nothing_executed), as `docs/guide/axum.md` shows: otherwise the
-/// refusal counts as a failed attempt.
+/// Its service is always ready and waits for the inner service only when it calls it. So a request
+/// whose body is still arriving, or which waits for another request's answer, occupies no slot of a
+/// concurrency limit below. A request that waits for a slot holds its key, under its lease.
 ///
-/// The handler runs in a separate task: a client that hangs up, or a timeout layer above, does not
-/// stop the owner of a key half-way. It needs a tokio runtime. A server that shuts down calls
+/// A load-shedding layer belongs below this one too. When it rejects a request, call
+/// [`nothing_executed`](crate::Execution::nothing_executed), as `docs/guide/axum.md` shows:
+/// otherwise the rejection counts as a failed attempt.
+///
+/// The handler runs in a separate task, so a client that disconnects, or a timeout layer above,
+/// does not stop it. The layer needs a tokio runtime. A server that shuts down calls
 /// [`drain`](Self::drain) before its runtime ends.
 ///
 /// ```
@@ -55,12 +56,12 @@ pub struct IdempotencyLayer {
 }
 
 impl Http {
-    /// A [`tower_layer::Layer`] for one route or a whole router of a long-lived server.
+    /// Creates a [`tower_layer::Layer`] for a route or a router of a long-lived server.
     ///
-    /// Inside of axum's `nest` a request's path has lost the prefix. With the feature `axum` the whole
-    /// path counts all the same. Without it only the part after the prefix does: put the layer around the
-    /// outer router, or add the rest of the path by [`fingerprint`](Self::fingerprint) or
-    /// [`tenant`](Self::tenant).
+    /// Inside axum's `nest` the path of a request lacks the prefix. With the feature `axum` the
+    /// fingerprint contains the whole path. Without it, the fingerprint contains only the path
+    /// after the prefix: put the layer around the outer router, or add the rest of the path with
+    /// [`fingerprint`](Self::fingerprint) or [`tenant`](Self::tenant).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -72,19 +73,19 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for an invalid policy, for more
-    /// than one key rule, and for a webhook without a usable secret.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid, if
+    /// more than one key rule is set, or if a webhook has no usable secret.
     pub fn layer(self) -> Result<IdempotencyLayer, Error> {
         Ok(IdempotencyLayer::new(self.checked()?, Effect::Handler))
     }
 }
 
-/// Where the effect of a request happens.
+/// What produces the effect of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
-    /// In the handler: it runs once.
+    /// The handler, which runs once.
     Handler,
-    /// In the transaction that the handler [carries](carried) to the layer: it is written once.
+    /// The transaction that the handler [passes](carried) to the layer, which is written once.
     #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "axum's handlers return them"))]
     Transaction,
 }
@@ -94,11 +95,12 @@ impl IdempotencyLayer {
         Self { config, effect, owners: TaskTracker::new() }
     }
 
-    /// Waits until no handler of this layer, or of its clones, is running. This includes handlers
-    /// whose clients have hung up, which a server's graceful shutdown does not wait for. From now
-    /// on requests with a key are refused with 503 ([`ProblemKind::ShuttingDown`]), even if their
-    /// bodies are still arriving: no handler starts after this has returned. Other requests still
-    /// pass through.
+    /// Waits until no handler of this layer or its clones is running.
+    ///
+    /// This includes handlers whose clients have disconnected, which a server's graceful shutdown
+    /// does not wait for. From now on requests with a key are rejected with 503
+    /// ([`ProblemKind::ShuttingDown`]), even if their bodies are still arriving. No handler starts
+    /// after this has returned. Requests without a key still pass through.
     ///
     /// ```
     /// use axum::Router;
@@ -126,7 +128,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     }
 }
 
-/// A service whose repeats get the same answer; made by [`IdempotencyLayer`].
+/// A service whose repeats get the same answer. [`IdempotencyLayer`] creates it.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -168,7 +170,7 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<Self::Response, S::Error>;
 
-    /// Always: the service below is waited for when it is called.
+    /// Returns `Ready` always, because `call` waits for the inner service.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -211,7 +213,8 @@ where
     } else {
         call(&config, &parts, &key, BodyRef::Empty).map(|call| (call, body))
     };
-    // Counted before it looks: a drain waits for this request, or this request sees it.
+    // Take the token before checking: either a drain waits for this request, or this request sees
+    // it.
     let arrival = owners.token();
     let prepared = if owners.is_closed() { Err(shutting_down()) } else { prepared };
     let (call, body) = match prepared {
@@ -261,7 +264,7 @@ where
     }
 }
 
-/// Whether a body ended at the limit of a layer above, such as tower-http's `RequestBodyLimitLayer`.
+/// Returns whether a layer above limited the body, such as tower-http's `RequestBodyLimitLayer`.
 fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -273,7 +276,7 @@ fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// Takes the call through the protocol.
+/// Runs the inner service for the call, or returns the stored answer.
 pub(crate) async fn own<S, ReqBody, ResBody>(
     config: &Http,
     call: Call,
@@ -294,7 +297,7 @@ where
                 return Err(error);
             }
             let (head, body) = inner.call(request).await?.into_parts();
-            // A body that panics has ended with an error: the handler has run.
+            // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, most)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
             match read {
@@ -309,12 +312,12 @@ where
     .await
 }
 
-/// The task's answer; its panic goes on here.
+/// Returns the task's answer, or resumes its panic.
 async fn join<T>(task: JoinHandle<T>) -> T {
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(answer) => answer,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The runtime shuts down: nobody is left to answer to.
+        // The runtime shuts down, so no client waits for an answer.
         Err(Err(_)) => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP: a handler whose repeats get the same answer.
+//! Idempotent HTTP handlers: a repeat of a request gets the same answer.
 //!
 //! ```
 //! # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -19,36 +19,35 @@
 //! # Ok(()) });
 //! ```
 //!
-//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07 (expired on 2026-04-18), and
-//! Stripe's if the draft
-//! leaves the choice:
+//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07 (expired on 2026-04-18).
+//! Where the draft leaves a choice, they are Stripe's:
 //!
 //! 1. `POST` and `PATCH` are made idempotent; other methods pass through unchanged.
-//! 2. `Idempotency-Key` is a string of RFC 8941 or the same text bare, of 1 to 255 bytes. Missing,
-//!    malformed or repeated: 400.
+//! 2. `Idempotency-Key` is a string of RFC 8941, or the same text without quotes, of 1 to 255
+//!    bytes. If it is missing, malformed or repeated, the response is 400.
 //! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
 //! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by [`Policy`].
 //! 5. 2xx, 3xx and final errors (402, 404, 410 …) are stored and replayed with
-//!    `Idempotency-Replayed: true`. A status that says that the request was refused before anything
-//!    was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic of the
-//!    handler is a failure: by default nothing is stored, and the next request runs again.
+//!    `Idempotency-Replayed: true`. A status that says that the request was rejected before
+//!    anything was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic
+//!    of the handler is a failure: by default nothing is stored, and the next request runs again.
 //!    [`Http::stored`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
-//! 7. A handler that has refused a request without doing anything calls
-//!    [`nothing_executed`](crate::Execution::nothing_executed): the key stays free.
-//! 8. A request whose handler died runs again when its lease is over; or a hook decides:
+//! 7. A handler that rejects a request without doing anything calls
+//!    [`nothing_executed`](crate::Execution::nothing_executed), which frees the key.
+//! 8. A request whose handler died runs again when its lease has expired, or a hook decides:
 //!    [`Http::reconcile`].
-//! 9. The crate's own answers are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
-//!    extensions of each response say who has answered: [`AnsweredBy`].
+//! 9. The crate's own responses are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
+//!    extensions of each response say what answered the request: [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory, without trailers: an answer is stored before its first byte is sent. A request
-//! that passes through streams. So does an answer that is too long to be stored, if you choose so
-//! ([`Http::stream_large_answers`]).
+//! held in memory, without trailers, because an answer is stored before its first byte is sent. A
+//! request that passes through streams. So does an answer that is too long to be stored, if you
+//! choose so ([`Http::stream_large_answers`]).
 //!
-//! **Authenticate first.** A replay is sent before the handler runs, to anybody who sends the key
-//! and the same request. Put authentication outside of this layer (an authorizer, a layer above),
-//! and keep clients apart with [`Http::tenant`].
+//! **Authenticate first.** A replay is sent before the handler runs, to every client that sends the
+//! key and the same request. Put authentication in front of this layer (an authorizer, a layer
+//! above), and separate clients with [`Http::tenant`].
 
 pub(crate) mod answer;
 mod answer_body;
@@ -111,15 +110,16 @@ pub(crate) use self::{
     request::whole_call,
 };
 
-/// Lambda's own limit for a request, in bytes.
+/// Lambda's limit for a request, in bytes.
 const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
-/// The largest body that a known sender of webhooks sends, in bytes. GitHub caps its payloads at 25 MB:
+/// The largest body that a known sender of webhooks sends, in bytes. GitHub limits payloads to 25
+/// MB:
 /// <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
 const LARGEST_SIGNED_BODY: usize = 25 * 1024 * 1024;
 
 impl Idempotency {
-    /// Makes HTTP handlers idempotent under `scope`; all requests through them share it.
+    /// Makes HTTP handlers idempotent under `scope`, which all their requests share.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -154,7 +154,7 @@ type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 
-/// How HTTP requests are made idempotent; made by [`Idempotency::http`].
+/// The settings of idempotent HTTP handlers. [`Idempotency::http`] creates them.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
@@ -177,7 +177,7 @@ pub struct Http {
     policy: Policy,
     methods: Option<Vec<Method>>,
     key: KeyRule,
-    /// How often [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
+    /// How many times [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
     key_rules: usize,
     webhook: Option<Arc<dyn SignedRequests>>,
     key_required: bool,
@@ -192,48 +192,48 @@ pub struct Http {
     stream_large: bool,
 }
 
-/// What a hook says of an abandoned request.
+/// What a hook returns for an abandoned request.
 type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 
-/// A hook that many requests ask.
+/// A hook that many requests share.
 type ReconcileHook = Arc<
     dyn Fn(Abandoned) -> Pin<Box<dyn Future<Output = Result<HookAnswer, BoxError>> + Send>>
         + Send
         + Sync,
 >;
 
-/// Where the key is.
+/// Where a request's key is found.
 #[derive(Clone)]
 enum KeyRule {
     Header(HeaderName),
     Found(FindKey),
 }
 
-/// Requests that their sender signs: the feature `webhook`.
+/// Requests that their sender signs, with the feature `webhook`.
 ///
-/// [`verify`](Self::verify) comes before everything else that a request can cause.
+/// [`verify`](Self::verify) runs before the request can have any effect.
 trait SignedRequests: Send + Sync {
-    /// Why its settings cannot be used.
+    /// Checks the settings.
     fn validate(&self) -> Result<(), Error>;
 
-    /// The size that its sender's requests have at most, in bytes.
+    /// The size of the largest request that the sender sends, in bytes.
     fn max_body_bytes(&self) -> usize;
 
-    /// Whether the sender signed the request.
+    /// Checks that the sender signed the request.
     fn verify(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<(), Problem>;
 
-    /// The key of a signed request; `None` without one, an explanation where it is malformed.
+    /// Returns the key of a signed request; `None` without one, an explanation if it is malformed.
     fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str>;
 }
 
-/// Whose keys they are.
+/// How requests of different tenants are separated.
 #[derive(Clone)]
 enum TenantRule {
     /// All clients share one scope.
     None,
-    /// A request that does not tell is refused.
+    /// A request without a tenant is rejected.
     Required(FindTenant),
-    /// Requests that do not tell share the plain scope.
+    /// Requests without a tenant share the plain scope.
     Optional(FindTenant),
 }
 
@@ -254,8 +254,10 @@ impl Http {
         self
     }
 
-    /// The methods that are made idempotent. Default `POST` and `PATCH`. Webhooks have every method
-    /// checked and made idempotent: both settings together are a configuration error.
+    /// Sets the methods that are made idempotent. Default: `POST` and `PATCH`.
+    ///
+    /// Webhooks are checked and made idempotent whatever their method, so both settings together
+    /// are a configuration error.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -269,7 +271,7 @@ impl Http {
         self
     }
 
-    /// The header that carries the key. Default `Idempotency-Key`.
+    /// Sets the header that carries the key. Default: `Idempotency-Key`.
     ///
     /// A second key rule (this one, [`key`](Self::key) or `webhook`) is a configuration error.
     ///
@@ -286,9 +288,11 @@ impl Http {
         self
     }
 
-    /// Finds the key elsewhere in a request's head, instead of the header: in the path or query, or
-    /// in what an authorizer has left in the extensions. 1 to 255 bytes, any characters; `None`
-    /// means a request without a key. A second key rule is a configuration error.
+    /// Finds the key elsewhere in the head of a request, instead of the header.
+    ///
+    /// For example in the path or query, or in what an authorizer left in the extensions. The key
+    /// has 1 to 255 bytes, of any characters; `None` means a request without a key. A second key
+    /// rule is a configuration error.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -305,8 +309,9 @@ impl Http {
         self
     }
 
-    /// Whether a request without a key is refused with 400, or passes through without any
-    /// protection. Default: refused.
+    /// Sets whether a request without a key is rejected with 400. Default: `true`.
+    ///
+    /// With `false` such a request passes through without any protection.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -318,17 +323,19 @@ impl Http {
         self
     }
 
-    /// Keeps the keys of different tenants apart: what `tenant` finds becomes the scope's
-    /// [tenant](Scope::tenant). A request for which it finds nothing is refused with 400. See
-    /// [`tenant`] for extractors; your own returns an `Option<String>` or a [`Tenant`].
+    /// Separates the keys of different tenants.
     ///
-    /// Without this, anybody who sends a key and its request gets the stored answer.
+    /// What `tenant` returns becomes the scope's [tenant](Scope::tenant). If it finds no tenant,
+    /// the request is rejected with 400. See [`tenant`] for extractors; your own returns an
+    /// `Option<String>` or a [`Tenant`].
+    ///
+    /// Without this setting, every client that sends a key and its request gets the stored answer.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use http::request::Parts;
     ///
-    /// // Of a layer above, which has authenticated the request.
+    /// // A layer above authenticates the request and inserts this extension.
     /// #[derive(Clone)]
     /// struct Customer(String);
     ///
@@ -345,9 +352,10 @@ impl Http {
         self
     }
 
-    /// As [`tenant`](Self::tenant), but all requests for which it finds nothing share the plain
-    /// scope. For APIs that serve anonymous clients too. A request that names several tenants is
-    /// still refused.
+    /// Like [`tenant`](Self::tenant), but requests without a tenant share the plain scope.
+    ///
+    /// For APIs that serve anonymous clients too. A request that names several tenants is still
+    /// rejected.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -364,14 +372,14 @@ impl Http {
         self
     }
 
-    /// The parts of a request that must be the same in a repeat. Default: method, path, query and
+    /// Sets which parts of a request must be the same in a repeat. Default: method, path, query and
     /// body.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use dynamodb_idempotency::Fingerprint;
     ///
-    /// // The body alone: a repeat may come by another path.
+    /// // Only the body: a repeat may use another path.
     /// let http = idempotency
     ///     .http("payments")
     ///     .fingerprint(|_, body| Fingerprint::builder().json(body).finish());
@@ -385,27 +393,29 @@ impl Http {
         self
     }
 
-    /// Which responses are stored and replayed. Any other response is sent and not stored. By its
-    /// status it is a refusal, after which the key is free whatever the policy; or a failure, for
-    /// which the [policy](crate::Policy::failure) decides.
+    /// Sets which responses are stored and replayed, by their status.
+    ///
+    /// Any other response is sent but not stored. Depending on its status it is a rejection, which
+    /// frees the key whatever the policy, or a failure, for which the
+    /// [policy](crate::Policy::failure) decides.
     ///
     /// | status | default |
     /// |---|---|
     /// | 2xx; 3xx except 304; 402, 404, 410 and every 4xx not named below | stored |
-    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a refusal: nothing was done, and the client may send a corrected request under the same key |
-    /// | 304, 412 | a refusal: a precondition failed, and the next request may meet it |
+    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client may send a corrected request under the same key |
+    /// | 304, 412 | a rejection: a precondition failed, and the next request may meet it |
     /// | 408, 409, 425, 429 | a failure: the client should send the same again |
     /// | 5xx, and any other status | a failure |
     ///
-    /// `|status| status.as_u16() >= 200` stores all, as Stripe does. Interim responses (1xx) are
-    /// not answers: to store them is a configuration error. If `stored` panics, the request counts as completed, and
-    /// repeats get [`ProblemKind::AnswerUnavailable`].
+    /// `|status| status.as_u16() >= 200` stores all responses, as Stripe does. Interim responses
+    /// (1xx) are not answers: storing them is a configuration error. If `stored` panics, the
+    /// request counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use http::StatusCode;
     ///
-    /// // A 404 may be another answer tomorrow.
+    /// // A later request may find what this one did not.
     /// let http = idempotency
     ///     .http("payments")
     ///     .stored(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);
@@ -416,8 +426,8 @@ impl Http {
         self
     }
 
-    /// Renders the crate's own answers. Default [`Problem::to_response`], which also replaces a
-    /// renderer that panics.
+    /// Renders the crate's own answers. Default: [`Problem::to_response`], which is also used if
+    /// the renderer panics.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -439,19 +449,20 @@ impl Http {
         self
     }
 
-    /// Changes an answer before it is stored, to leave out what must not be in the table: a header,
-    /// a member of the body. This request's client gets the handler's own response, repeats get
-    /// what is stored. Committed responses, those of a [hook](Self::reconcile) and failures that
-    /// are kept go through it as well. To store answers whole but unreadable, see
+    /// Changes an answer before it is stored, for example to remove a header or a part of the body.
+    ///
+    /// The client of this request gets the handler's own response; repeats get what is stored. The
+    /// function also changes committed responses, those of a [hook](Self::reconcile) and failures
+    /// that are kept. To store answers complete but unreadable, see
     /// [`AnswerCodec`](crate::AnswerCodec).
     ///
-    /// It gets what would be stored, so without cookies, and may be called several times for one
-    /// answer. If it panics, nothing of the answer is stored: the request counts as completed, and
-    /// repeats get [`ProblemKind::AnswerUnavailable`].
+    /// The function gets the response as it would be stored, without cookies, and may be called
+    /// several times for one answer. If it panics, nothing of the answer is stored: the request
+    /// counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// // A token is for the client that asked first, and for nobody who reads the table.
+    /// // The token is for the first client only, and must not be readable in the table.
     /// let http = idempotency.http("sessions").on_store(|mut response| {
     ///     response.headers_mut().remove("x-session-token");
     ///     response
@@ -466,9 +477,10 @@ impl Http {
         self
     }
 
-    /// Changes a replay before it is sent. The replay has its `Idempotency-Replayed` header
-    /// already. The record stays as it is. If it panics, the client gets
-    /// [`ProblemKind::AnswerUnavailable`].
+    /// Changes a replay before it is sent.
+    ///
+    /// The replay already has its `Idempotency-Replayed` header. The record does not change. If the
+    /// function panics, the client gets [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -488,9 +500,11 @@ impl Http {
         self
     }
 
-    /// The largest request body that is accepted, in bytes; above it the answer is 413 and nothing
-    /// runs. [`layer`](Self::layer) reads no more than this into memory. Default 6 MiB, which is
-    /// more than Lambda accepts; 25 MiB for GitHub's webhooks.
+    /// Limits the size of a request body, in bytes. Default: 6 MiB, which is more than Lambda
+    /// accepts; 25 MiB for GitHub's webhooks.
+    ///
+    /// A request with a larger body gets 413, and nothing runs. [`layer`](Self::layer) reads at
+    /// most this many bytes into memory.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -502,19 +516,21 @@ impl Http {
         self
     }
 
-    /// Whether an answer whose body is over [`max_answer_bytes`](crate::Policy::max_answer_bytes)
-    /// is sent as it arrives. Default `false`: it is read to its end first, however long it is.
+    /// Sends an answer as it arrives if its body is too large to be stored. Default: `false`.
     ///
-    /// In both cases the request is completed with the reason in the place of the answer: the
-    /// client that asked first gets the answer, repeats get [`ProblemKind::AnswerUnavailable`], and
-    /// the handler never runs again. With `true` the record is completed as soon as the body is too
-    /// long, before its first byte is sent, and about so many bytes of it are held in memory. A
-    /// body that ends in an error after that breaks its client's connection, as without this crate.
-    /// A response whose status is not stored ([`stored`](Self::stored)) frees its key, or is a
-    /// failure, at the same moment.
+    /// A body is too large if it exceeds [`max_answer_bytes`](crate::Policy::max_answer_bytes).
+    /// With `false` it is first read to its end, whatever its length. In both cases the request is
+    /// completed with the reason instead of the answer: the first client gets the answer, repeats
+    /// get [`ProblemKind::AnswerUnavailable`], and the handler never runs again.
     ///
-    /// For [`layer`](Self::layer) and `wrap_streaming`. With [`wrap`](Self::wrap) Lambda only
-    /// accepts whole bodies.
+    /// With `true` the record is completed as soon as the body is too large, before its first byte
+    /// is sent, and about `max_answer_bytes` of it are held in memory. If the body fails after
+    /// that, the client's connection breaks, as it would without this crate. A response whose
+    /// status is not stored ([`stored`](Self::stored)) frees its key, or counts as a failure, at
+    /// the same moment.
+    ///
+    /// This setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
+    /// [`wrap`](Self::wrap), because Lambda then only accepts complete bodies.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -530,21 +546,23 @@ impl Http {
         self
     }
 
-    /// Whether idempotency is [switched off](crate::Builder::disabled): then nothing is refused.
+    /// Returns whether idempotency is [switched off](crate::Builder::disabled). Then no request is
+    /// rejected.
     fn is_off(&self) -> bool {
         self.idempotency.core.is_disabled
     }
 
-    /// The most bytes of a request's body that are read.
+    /// The largest request body that is read, in bytes.
     fn body_limit(&self) -> usize {
         let default = self.webhook.as_ref().map(|webhook| webhook.max_body_bytes());
         let limit = self.max_body_bytes.or(default).unwrap_or(DEFAULT_MAX_BODY_BYTES);
-        // Switched off, only a webhook's body is read. Its size must not refuse it, and a sender that
-        // is not known yet must not fill the memory.
+        // While idempotency is switched off, only a webhook's body is read. The limit must not
+        // reject
+        // it, but an unauthenticated sender must not fill the memory either.
         if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
     }
 
-    /// This configuration, checked.
+    /// Checks this configuration.
     pub(crate) fn checked(self) -> Result<Arc<Self>, Error> {
         let wrong = |message: &'static str| Err(Error::new(ErrorKind::Configuration, message));
         if self.key_rules > 1 {

@@ -1,4 +1,4 @@
-//! Answers of the crate's own: RFC 9457 problem details.
+//! The crate's own responses: problem details of RFC 9457.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::error::{Error, ErrorKind, InvalidTransaction};
 
-/// Why a request was answered by the idempotency layer and not by the handler.
+/// Why the crate answered a request instead of the handler.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Problem, ProblemKind};
 ///
-/// /// What the client's own messages say.
+/// /// The messages that the client shows.
 /// fn words(problem: &Problem) -> &'static str {
 ///     match problem.kind {
 ///         ProblemKind::InProgress => "Your payment is on its way.",
@@ -32,62 +32,63 @@ pub enum ProblemKind {
     KeyMissing,
     /// 400: the key is empty, too long, repeated or malformed.
     KeyInvalid,
-    /// 400: the tenant is required and cannot be found.
+    /// 400: a tenant is required, but the request names none.
     TenantMissing,
     /// 400: the request names several tenants, or one that cannot be read.
     TenantInvalid,
-    /// 401: a webhook is not signed by its sender, or was signed too long ago. Nothing was looked up.
+    /// 401: a webhook is not signed by its sender, or was signed too long ago. Nothing ran.
     SignatureInvalid,
     /// 400: the request's body could not be read.
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
     BodyTooLarge,
-    /// 415: a gRPC or gRPC-Web request. Its answer has its status in trailers, which are not stored.
-    /// Nothing ran.
+    /// 415: a gRPC or gRPC-Web request. The status of its answer is in trailers, which are not
+    /// stored. Nothing ran.
     GrpcUnsupported,
     /// 422: the key was used before with another method, path, query or body.
     Mismatch,
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
-    /// 409 with `Retry-After`: this request outlived its lease; the other request with its key
-    /// counts.
+    /// 409 with `Retry-After`: the lease of this request expired, and another request with its key
+    /// took over. Its answer counts.
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and may not be repeated.
     Abandoned,
-    /// 409: a condition of the handler's transaction does not hold, and the handler has no answer for
-    /// that. Nothing was written; the key is free.
+    /// 409: a condition of the handler's transaction is false, and the handler has no answer for
+    /// that case. Nothing was written; the key is free.
     ConditionFailed,
     /// 500: an earlier request with this key failed without an answer, and may not be repeated.
     Failed,
-    /// 500: an earlier request with this key completed, and its answer could not be stored.
+    /// 500: an earlier request with this key completed, but its answer is not available.
     AnswerUnavailable,
-    /// 500: the handler ran; whether its answer is stored is not known.
+    /// 500: the handler ran, but it is unknown whether its answer is stored.
     OutcomeUnknown,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the handler ran, and its response cannot be sent: its body ended with an error, or is larger
-    /// than Lambda accepts. If its status is one that is stored, the request counts as completed.
+    /// 500: the handler ran, but its response cannot be sent: reading its body failed, or it is
+    /// larger than Lambda accepts. If its status is one that is stored, the request counts as
+    /// completed.
     BodyBroken,
     /// 500: this version does not understand the stored record or its answer; the log has the
     /// reason.
     RecordNotUnderstood,
     /// 500: the table, its permissions or the program's settings are wrong; the log has the reason.
     Misconfigured,
-    /// 503 with `Retry-After`: the idempotency store could not be reached. Nothing ran.
+    /// 503 with `Retry-After`: DynamoDB could not be reached. Nothing ran.
     Unavailable,
-    /// 503 with `Retry-After`: the request's lease ended while its handler ran, and the handler was
-    /// stopped: its effect may have happened, or a part of it.
+    /// 503 with `Retry-After`: the lease expired while the handler ran, and the handler was
+    /// stopped. All or part of its effect may have happened.
     LeaseExpired,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
-    /// 503 with `Retry-After`: this server shuts down: [`drain`](super::IdempotencyLayer::drain) was
-    /// called. Nothing ran.
+    /// 503 with `Retry-After`: this server is shutting down
+    /// ([`drain`](super::IdempotencyLayer::drain)). Nothing ran.
     ShuttingDown,
-    /// 503 with `Retry-After`: the record of this key was written by a newer version, which this
-    /// instance does not understand. Nothing ran.
+    /// 503 with `Retry-After`: a newer version wrote the record of this key, and this instance does
+    /// not understand it. Nothing ran.
     NewerRecord,
-    /// 503 with `Retry-After`: an earlier request with this key has done a part of its work, and
-    /// this instance cannot read the result; the log has the reason. Nothing ran.
+    /// 503 with `Retry-After`: an earlier request with this key completed some of its steps, and
+    /// this instance cannot read their results; the log has the reason. Nothing ran.
     StepsUnreadable,
     /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
     /// [hook](super::Http::reconcile) failed; the log has the reason. Nothing ran.
@@ -95,7 +96,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// Its status and its title.
+    /// Returns the status and the title.
     const fn meaning(self) -> (StatusCode, &'static str) {
         use StatusCode as S;
         match self {
@@ -141,14 +142,14 @@ impl ProblemKind {
     }
 }
 
-/// A problem before it is rendered.
+/// A problem that has not been rendered yet.
 ///
 /// ```
 /// use bytes::Bytes;
 /// use dynamodb_idempotency::http::Problem;
 /// use http::Response;
 ///
-/// /// For [`Http::problem`](dynamodb_idempotency::http::Http::problem): the default, and one header.
+/// /// For [`Http::problem`](dynamodb_idempotency::http::Http::problem): one more header.
 /// fn render(problem: &Problem) -> Response<Bytes> {
 ///     println!("{} {}: {}", problem.status(), problem.title(), problem.type_uri());
 ///     let mut response = problem.to_response();
@@ -161,9 +162,9 @@ impl ProblemKind {
 pub struct Problem {
     /// What is wrong.
     pub kind: ProblemKind,
-    /// One sentence on this occurrence; safe to show to the client.
+    /// One sentence about this occurrence, safe to show to the client.
     pub detail: Cow<'static, str>,
-    /// When a retry makes sense, for the kinds that have it.
+    /// How long to wait before a retry, for the kinds that have it.
     pub retry_after: Option<Duration>,
 }
 
@@ -177,7 +178,7 @@ impl Problem {
         self
     }
 
-    /// The status code that goes with the kind.
+    /// Returns the status code of the kind.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -192,7 +193,7 @@ impl Problem {
         self.kind.meaning().0
     }
 
-    /// The short text that is the same for every problem of the kind.
+    /// Returns the short text that all problems of the kind share.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -207,9 +208,11 @@ impl Problem {
         self.kind.meaning().1
     }
 
-    /// The URI of the kind, `urn:dynamodb-idempotency:problem:` and the name of its variant, by
-    /// which `docs/guide/faq.md` lists it. It does not change with the place of the
-    /// documentation.
+    /// Returns the URI of the kind: `urn:dynamodb-idempotency:problem:` and the name of its
+    /// variant.
+    ///
+    /// `docs/guide/faq.md` lists problems by this name. The URI does not depend on where the
+    /// documentation is published.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -224,8 +227,10 @@ impl Problem {
         format!("urn:dynamodb-idempotency:problem:{:?}", self.kind)
     }
 
-    /// `application/problem+json` with `type`, `title`, `status` and `detail`, and `Retry-After` if
-    /// a retry makes sense.
+    /// Renders the problem as `application/problem+json`.
+    ///
+    /// The body has `type`, `title`, `status` and `detail`. The header `Retry-After` is set if a
+    /// retry makes sense.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -250,7 +255,8 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = self.retry_after {
-            // RFC 9110, section 10.2.3: whole seconds; never sooner than meant.
+            // RFC 9110, section 10.2.3: whole seconds. Round up, so that no client retries too
+            // early.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -258,10 +264,10 @@ impl Problem {
     }
 }
 
-/// When a retry makes sense where nothing tells.
+/// The retry delay of problems that have no better estimate.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
-/// What the client may know of an error; the rest is in the log.
+/// Contains what the client may know of an error; the rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let (kind, retry_after) = match error.kind() {
@@ -289,25 +295,25 @@ impl From<&Error> for Problem {
     }
 }
 
-/// For a transaction with a condition that does not hold.
+/// The problem of a transaction whose condition is false.
 pub(super) fn condition_failed() -> Problem {
     let detail = "A condition of the request's effect does not hold: nothing was done.";
     Problem::new(ProblemKind::ConditionFailed, detail)
 }
 
-/// For a transaction that DynamoDB cannot accept.
+/// The error of a transaction that is invalid.
 pub(super) fn not_executable(invalid: InvalidTransaction) -> Error {
     let message = "the handler's transaction cannot be executed";
     Error::new(ErrorKind::Configuration, message).with_source(invalid)
 }
 
-/// For a request whose body has more than `limit` bytes.
+/// The problem of a request whose body has more than `limit` bytes.
 pub(super) fn body_too_large(limit: usize) -> Problem {
     let detail = format!("The largest body that is accepted has {limit} bytes.");
     Problem::new(ProblemKind::BodyTooLarge, detail)
 }
 
-/// The problem of an error; what the client is not told goes to the log.
+/// Returns the problem of an error. Details that are not for the client go to the log.
 pub(super) fn explain(operation: Option<&str>, error: &Error) -> Problem {
     let problem = Problem::from(error);
     if problem.status().is_server_error() {

@@ -1,4 +1,4 @@
-//! What became of a request whose handler vanished, as the business knows it.
+//! The hook that decides about abandoned requests.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,12 +18,14 @@ use crate::error::RunError;
 use crate::user_code;
 
 impl Http {
-    /// Asks `hook` about a request whose handler let its lease end without an answer, instead of
+    /// Sets the hook that decides about an abandoned request.
+    ///
+    /// A request is abandoned if its handler's lease expired without an answer. The hook replaces
     /// [`Policy::takeover`](crate::Policy::takeover); see
-    /// [`Operation::reconcile`](crate::Operation::reconcile). Its answers are responses, stored
-    /// whatever their status. To make one, it can use [`Abandoned::derive_key`] and the
-    /// [steps](Abandoned::step). If it fails, the client gets [`ProblemKind::ReconcileFailed`], and
-    /// if it panics, [`ProblemKind::HandlerPanicked`].
+    /// [`Operation::reconcile`](crate::Operation::reconcile). Its answers are responses, which are
+    /// stored whatever their status. It can use [`Abandoned::derive_key`] and the
+    /// [steps](Abandoned::step) of the earlier request. If the hook fails, the client gets
+    /// [`ProblemKind::ReconcileFailed`], and if it panics, [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -54,8 +56,8 @@ impl Http {
     }
 }
 
-/// Acquires the key of a request, and asks the hook where its handler vanished. The error is the
-/// response that settles the request.
+/// Acquires the key of a request. If the record is abandoned, runs the hook. The error is the
+/// response that ends the request.
 pub(super) async fn acquire(
     config: &Http,
     call: Call,
@@ -76,7 +78,7 @@ pub(super) async fn acquire(
     }
 }
 
-/// The error is the response of a hook that has failed.
+/// Runs the hook. If it fails, the error is the response for the client.
 async fn ask(
     config: &Http,
     hook: &ReconcileHook,

@@ -1,4 +1,4 @@
-//! What a request asks of the idempotency layer: plain functions of the request, without I/O.
+//! What a request asks for: its key, its tenant and its fingerprint, without I/O.
 
 use std::borrow::Cow;
 
@@ -19,14 +19,15 @@ use crate::lambda_event;
 /// The key of a request.
 pub(super) enum RequestKey<'a> {
     Found(String),
-    /// The request has to be signed. Its key is known after that.
+    /// The request must be signed. Its key is read after its signature is verified.
     Signed(&'a dyn SignedRequests),
-    /// There is none, and idempotency is switched off.
+    /// The request has no key, and idempotency is switched off.
     Missing,
 }
 
-/// Looks at the head alone, before the body is read. `None` where the handler gets the request
-/// untouched: it has another method, or no key where none is needed. A webhook is never untouched.
+/// Reads the key from the head, before the body is read. Returns `None` if the request passes
+/// through: it has another method, or no key where none is required. A webhook never passes
+/// through.
 pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestKey<'a>>, Problem> {
     if let Some(webhook) = config.webhook.as_deref() {
         return Ok(Some(RequestKey::Signed(webhook)));
@@ -40,7 +41,7 @@ pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestK
     }
     match find_key(config, parts) {
         Ok(Some(found)) => Ok(Some(found)),
-        // It streams, and has trailers.
+        // A gRPC response streams and has trailers, so it passes through.
         Ok(None) | Err(_) if is_grpc(&parts.headers) => Ok(None),
         Ok(None) | Err(_) => Ok(Some(RequestKey::Missing)),
     }
@@ -64,7 +65,7 @@ fn find_key(config: &Http, parts: &Parts) -> Result<Option<RequestKey<'static>>,
     required(config, found).map(|key| Some(RequestKey::Found(key)))
 }
 
-/// The key of a request that its sender has signed.
+/// Returns the key of a request whose signature is verified.
 fn signed_key(
     config: &Http,
     webhook: &dyn SignedRequests,
@@ -78,7 +79,7 @@ fn signed_key(
     required(config, found.and_then(|key| key.map(key_header::bounded).transpose()))
 }
 
-/// gRPC or gRPC-Web, by the content type.
+/// Returns whether the request is gRPC or gRPC-Web, by its content type.
 fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let start = content_type.get(..b"application/grpc".len()).unwrap_or_default();
@@ -90,7 +91,7 @@ fn grpc_refused() -> Problem {
     Problem::new(ProblemKind::GrpcUnsupported, detail)
 }
 
-/// The key of a request that needs one.
+/// Returns the key of a request that needs one.
 fn required(config: &Http, found: Result<Option<String>, &'static str>) -> Result<String, Problem> {
     match found {
         Ok(Some(key)) => Ok(key),
@@ -108,13 +109,13 @@ fn asks_for_key(config: &Http) -> Cow<'static, str> {
     }
 }
 
-/// Whether the request's body is needed before its handler runs.
+/// Returns whether the request's body must be read before its handler runs.
 pub(super) fn reads_body(config: &Http) -> bool {
     !config.is_off() || config.webhook.is_some()
 }
 
-/// The call that a request with its body makes. A webhook's signature is checked even while idempotency is
-/// switched off.
+/// Creates the call for a request with its body. A webhook's signature is verified even while
+/// idempotency is switched off.
 pub(super) fn call(
     config: &Http,
     parts: &Parts,
@@ -137,7 +138,7 @@ pub(super) fn call(
     Call::new(core, &config.scope, identity, config.policy.clone(), deadline, answers)
 }
 
-/// What identifies a request. Without a record its body is not needed.
+/// Returns the identity of a request. While idempotency is switched off, the fingerprint is empty.
 fn identify(
     config: &Http,
     parts: &Parts,
@@ -160,7 +161,7 @@ fn identify(
     Ok((key()?, fingerprint))
 }
 
-/// The call that a request makes whose body is there; `None` as for [`key`].
+/// Creates the call for a request whose body is in memory; `None` as for [`key`].
 #[cfg(feature = "lambda")]
 pub(crate) fn whole_call(
     config: &Http,
@@ -170,10 +171,10 @@ pub(crate) fn whole_call(
     key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
 
-/// For the log.
+/// The name of the setting in log lines.
 const TENANT: &str = "Http::tenant";
 
-/// The scope with the request's tenant.
+/// Returns the scope with the request's tenant.
 fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
     let (found, is_required) = match &config.tenant {
         TenantRule::None => (Tenant::Unknown, false),
@@ -188,7 +189,7 @@ fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
             let detail = "the request names no tenant";
             Err(Problem::new(ProblemKind::TenantMissing, detail))
         }
-        // Without a name it could be anybody's, and so everybody's.
+        // All requests with an empty name would share one tenant.
         Tenant::Known(_) | Tenant::Invalid => {
             let detail = "the request names several tenants, or one without a name";
             Err(Problem::new(ProblemKind::TenantInvalid, detail))
@@ -200,7 +201,7 @@ fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Prob
     let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
     RecordKey::new(scope, key, config.policy.key_form, max_bytes).map_err(|error| {
         match error.kind() {
-            // What the error advises is for the service's authors.
+            // The error's advice is for the authors of the service, not for the client.
             ErrorKind::InvalidInput => {
                 Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
             }
@@ -209,7 +210,8 @@ fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Prob
     })
 }
 
-/// Method, path, query and body, and the path and the query of Lambda's event; a JSON body by value.
+/// Covers method, path, query and body, and path and query of Lambda's event. A JSON body is
+/// compared by value.
 fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
     let uri = original_uri(parts);
     let mut builder = Fingerprint::builder()
@@ -234,7 +236,7 @@ fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
     builder.finish()
 }
 
-/// The default fingerprint of a whole request.
+/// Returns the default fingerprint of a request that is in memory.
 #[cfg(feature = "testing")]
 pub(crate) fn fingerprint_of<B: AsRef<[u8]>>(request: &http::Request<B>) -> Fingerprint {
     let mut head = http::Request::new(());
@@ -245,7 +247,8 @@ pub(crate) fn fingerprint_of<B: AsRef<[u8]>>(request: &http::Request<B>) -> Fing
     default_fingerprint(&head.into_parts().0, BodyRef::Binary(request.body().as_ref()))
 }
 
-/// The URI as the client sent it. Inside of axum's `nest` a request's own URI lacks the prefix.
+/// Returns the URI that the client sent. Inside axum's `nest` the request's own URI lacks the
+/// prefix.
 fn original_uri(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(::axum::extract::OriginalUri(uri)) = parts.extensions.get() {
@@ -254,10 +257,11 @@ fn original_uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// The query with its parameters sorted by name, those of one name in their order.
+/// Returns the query with its parameters sorted by name; parameters of the same name keep their
+/// order.
 ///
-/// For REST APIs and ALBs `lambda_http` rebuilds the query from a hash map: the order of different
-/// names is another one in every process.
+/// For REST APIs and ALBs `lambda_http` rebuilds the query from a hash map, so the order of
+/// different names differs between processes.
 fn sorted_query(uri: &Uri) -> String {
     let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
     parameters.sort_by_key(|parameter| parameter.split('=').next());

@@ -1,4 +1,4 @@
-//! What becomes of a response, by its status.
+//! How the status of a response decides whether it is stored.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ pub(super) struct Statuses {
     stores_interim: bool,
 }
 
-/// What becomes of a response.
+/// How a response is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is the answer, and repeats get it.
+    /// It is stored, and repeats get it.
     Stored,
-    /// The request is done, and its answer cannot be stored for this reason.
+    /// The request is completed, but its answer cannot be stored, for this reason.
     Unstorable(&'static str),
-    /// The request was refused before anything was done: the key is free.
+    /// The request was rejected before anything was done, so the key is free.
     Refused,
     /// The policy for failures decides.
     Failed,
@@ -35,7 +35,7 @@ impl Statuses {
         Self { stored: Arc::new(stored), stores_interim }
     }
 
-    /// Whether what was chosen can be.
+    /// Checks the chosen statuses.
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.stores_interim {
             let message =
@@ -45,10 +45,10 @@ impl Statuses {
         Ok(())
     }
 
-    /// What becomes of a response that has a handler's effect behind it.
+    /// Decides how a handler's response is treated.
     pub(super) fn judge(&self, status: StatusCode) -> Verdict {
         match ask(&*self.stored, status) {
-            // The handler has run, and what it did must not happen again for want of a word.
+            // The handler has run. Its effect must not happen again because the function panicked.
             None => Verdict::Unstorable("Http::stored panicked"),
             Some(true) => Verdict::Stored,
             Some(false) if is_refusal(status) => Verdict::Refused,
@@ -63,21 +63,21 @@ impl Default for Statuses {
     }
 }
 
-/// `None` where the user's function panics.
+/// Calls the user's function; `None` if it panics.
 fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
     user_code::call(|| stored(status)).ok()
 }
 
-/// Successes, redirects and final errors: but not a refusal, and not what asks the client to send the
-/// same again later.
+/// Successes, redirects and final errors, without rejections and without statuses that ask the
+/// client to retry.
 fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
     (200..500).contains(&status.as_u16()) && !is_refusal(status) && !try_again
 }
 
-/// Whether a status says that the request was refused before anything was done: by what it lacks, or
-/// by a precondition (RFC 9110, section 13.2.1, has those judged before the method is performed), which
-/// may come out otherwise the next time.
+/// Returns whether a status says that the request was rejected before anything was done. This
+/// includes failed preconditions, which are evaluated before the method is performed (RFC 9110,
+/// section 13.2.1) and may hold in the next request.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

@@ -1,4 +1,4 @@
-//! Whose key it is: extractors for [`Http::tenant`](super::Http::tenant).
+//! Extractors of the tenant of a request, for [`Http::tenant`](super::Http::tenant).
 //!
 //! ```
 //! use dynamodb_idempotency::http::Tenant;
@@ -30,12 +30,13 @@ use crate::key::hex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tenant {
-    /// It names one. An empty name is treated as [`Invalid`](Self::Invalid): otherwise all requests
-    /// with an empty name would be one tenant.
+    /// The request names this tenant. An empty name is treated as [`Invalid`](Self::Invalid):
+    /// otherwise all requests with an empty name would share one tenant.
     Known(String),
-    /// It names nobody.
+    /// The request names no tenant.
     Unknown,
-    /// It names several, or one that cannot be read: refused with 400, whatever the setting.
+    /// The request names several tenants, or one that cannot be read. It is rejected with 400,
+    /// whatever the setting.
     Invalid,
 }
 
@@ -45,8 +46,9 @@ impl From<Option<String>> for Tenant {
     }
 }
 
-/// The value of a header that is not secret. An empty value names nobody. A repeated header, or one
-/// that is not UTF-8, is invalid.
+/// Takes the tenant from a header whose value is not secret.
+///
+/// An empty value names no tenant. A header that is repeated or not UTF-8 is invalid.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header};
@@ -60,8 +62,10 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + '
     move |parts| single(parts, name, |value| std::str::from_utf8(value).ok().map(str::to_owned))
 }
 
-/// The SHA-256 of a header's value in hex, for API keys and tokens: a secret must not be in the
-/// table's keys. An empty value names nobody; a repeated header is invalid.
+/// Takes the SHA-256 of a header's value, in hex, as the tenant.
+///
+/// For API keys and tokens, because a secret must not appear in the keys of the table. An empty
+/// value names no tenant; a repeated header is invalid.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header_sha256};
@@ -81,7 +85,7 @@ fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> 
         (None, _) => Tenant::Unknown,
         (Some(value), None) if value.is_empty() => Tenant::Unknown,
         (Some(value), None) => read(value.as_bytes()).map_or(Tenant::Invalid, Tenant::Known),
-        // Whose request would it be?
+        // It is ambiguous whose request this is.
         (Some(_), Some(_)) => Tenant::Invalid,
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler returns, with its status known before its body is read.
+//! The responses of handlers, whose status is known before the body is read.
 
 use lambda_http::http::StatusCode;
 use lambda_http::{IntoResponse, Response};
@@ -8,10 +8,11 @@ use super::service::LambdaResponse;
 
 /// A response that [`Http::wrap`](crate::http::Http::wrap) accepts from a handler.
 ///
-/// `lambda_http` panics if the body of a response ends with an error, and the status is lost with it.
-/// The status decides whether the request is completed, so it is asked for first.
+/// `lambda_http` panics if reading the body of a response fails, and then the status is lost. The
+/// status decides whether the request is completed, so this trait provides it before the
+/// conversion.
 ///
-/// Every type for which `lambda_http` implements [`IntoResponse`] has it. For a type of your own:
+/// Every type for which `lambda_http` implements [`IntoResponse`] implements it. For your own type:
 ///
 /// ```
 /// use std::pin::Pin;
@@ -37,7 +38,7 @@ use super::service::LambdaResponse;
 /// assert_eq!((StatusCode::ACCEPTED, "later").status(), 202);
 /// ```
 pub trait HandlerResponse: IntoResponse {
-    /// The status of the response that [`IntoResponse::into_response`] makes.
+    /// Returns the status of the response that [`IntoResponse::into_response`] creates.
     ///
     /// ```
     /// use dynamodb_idempotency::lambda::HandlerResponse;

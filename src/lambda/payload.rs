@@ -1,4 +1,4 @@
-//! How large a response Lambda accepts, and how large one is as the JSON that Lambda gets.
+//! The size limits of Lambda's responses, and the size of a response as JSON.
 
 use lambda_http::http::Extensions;
 use lambda_http::request::RequestContext;
@@ -11,14 +11,14 @@ use crate::invocation::MAX_RESPONSE_BYTES;
 /// Balancing, Lambda functions as targets).
 const MAX_ALB_RESPONSE_BYTES: usize = 1024 * 1024;
 
-/// The names of the response's members, and its status; at most.
+/// The most bytes that the names of the response's members and its status take up.
 const ENVELOPE_BYTES: usize = 256;
 
 /// The limit for the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     bytes: usize,
-    /// An ALB gets each header twice, alone and in a list.
+    /// An ALB gets each header twice: as a single value and in a list.
     copies_of_headers: usize,
 }
 
@@ -32,7 +32,7 @@ impl Limit {
         }
     }
 
-    /// Why Lambda would not accept this response.
+    /// Returns why Lambda would reject this response.
     pub(super) fn check(self, response: &Response<Body>) -> Result<(), String> {
         let bytes = self.json_bytes(response);
         if bytes <= self.bytes {
@@ -47,7 +47,7 @@ impl Limit {
         Err(format!("it has {bytes} bytes as JSON, and Lambda accepts {}", self.bytes))
     }
 
-    /// The response, or the problem in its place if Lambda would not accept it.
+    /// Returns the response, or a problem instead of it if Lambda would reject it.
     pub(super) fn enforce(self, config: &Http, response: Response<Body>) -> Response<Body> {
         match (self.check(&response), response.extensions().get()) {
             (Ok(()), _) => response,
@@ -56,8 +56,8 @@ impl Limit {
         }
     }
 
-    /// The size of the JSON that `lambda_http` makes of it; at most [`ENVELOPE_BYTES`] and four bytes a
-    /// header too much.
+    /// Estimates the size of the JSON that `lambda_http` produces. The estimate is too high by at
+    /// most [`ENVELOPE_BYTES`] and four bytes per header.
     fn json_bytes(self, response: &Response<Body>) -> usize {
         let header = |name: &str, value: &[u8]| name.len() + in_json(value) + 8;
         let headers = response.headers().iter();
@@ -71,7 +71,7 @@ impl Limit {
     }
 }
 
-/// How many bytes a text has inside of a JSON string, as `serde_json` writes it.
+/// Returns how many bytes a text takes up inside a JSON string, as `serde_json` writes it.
 fn in_json(text: &[u8]) -> usize {
     let escaped = |byte: &u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | b'\x08' | b'\x0c' => 2,

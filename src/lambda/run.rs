@@ -1,9 +1,9 @@
-//! `lambda_http::run` with each of a repeated header's values.
+//! Runs `lambda_http` services so that they see every value of a repeated header.
 //!
-//! REST APIs, and ALBs that are set so, send every header twice: in `headers` with its last value,
-//! and in `multiValueHeaders` with all of them. `lambda_http` 1.3 merges the first into the second
-//! and keeps the last value alone, so that two idempotency keys would look like one. This adapter
-//! drops a single where there are multiples of it.
+//! REST APIs, and ALBs with multi-value headers, send every header twice: in `headers` with its
+//! last value, and in `multiValueHeaders` with all values. `lambda_http` 1.3 merges the first into
+//! the second and keeps only the last value, so that two idempotency keys would look like one. This
+//! adapter removes the single value if there are several.
 
 use std::fmt::Debug;
 
@@ -17,8 +17,10 @@ use tower_service::Service;
 
 use crate::invocation::check_concurrency;
 
-/// Runs a `lambda_http` service on Lambda, as `lambda_http::run` does, but keeps each value of a
-/// repeated header: two `Idempotency-Key`s are refused on every kind of API.
+/// Runs a `lambda_http` service on Lambda, with every value of repeated headers.
+///
+/// Otherwise the same as `lambda_http::run`. Two `Idempotency-Key`s in one request are rejected on
+/// every kind of API.
 ///
 /// ```
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -34,10 +36,10 @@ use crate::invocation::check_concurrency;
 /// ```
 ///
 /// # Errors
-/// When the Lambda Runtime API cannot be reached.
+/// If the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// As `lambda_http::run`: outside Lambda, where the runtime's environment variables are missing.
+/// Outside Lambda, where the runtime's environment variables are missing, like `lambda_http::run`.
 pub async fn run<'a, S>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Response: IntoResponse, Error: Debug + Into<Diagnostic>>,
@@ -46,13 +48,14 @@ where
     lambda_runtime::run(Adapter::from(service).map_request(distinct)).await
 }
 
-/// As [`run`], but with as many invocations at once as `AWS_LAMBDA_MAX_CONCURRENCY` says, which
-/// Lambda Managed Instances set; one after the other if it is unset or 1. So one binary serves
-/// both.
+/// Runs a service like [`run`], with several concurrent invocations if Lambda allows it.
+///
+/// `AWS_LAMBDA_MAX_CONCURRENCY`, which Lambda Managed Instances set, is the number of concurrent
+/// invocations. If it is unset or 1, they run one after the other, so the same binary serves both.
 ///
 /// Each invocation has its own deadline and trace header. Use a multi-thread runtime
-/// (`#[tokio::main]`): invocations that share one thread wait for each other, and a warning says
-/// so.
+/// (`#[tokio::main]`): invocations on a single thread wait for each other, and the crate logs a
+/// warning.
 ///
 /// ```no_run
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -71,11 +74,11 @@ where
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
-/// not a number; and if the Lambda Runtime API cannot be reached.
+/// not a number. Also if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// As `lambda_http::run_concurrent`: outside Lambda, where the runtime's environment variables are
-/// missing.
+/// Outside Lambda, where the runtime's environment variables are missing, like
+/// `lambda_http::run_concurrent`.
 pub async fn run_concurrent<S>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Error: Debug + Into<Diagnostic> + Send + 'static> + Clone + Send + 'static,
@@ -85,9 +88,10 @@ where
     runtime(service)?.run_concurrent().await
 }
 
-/// The runtime of [`run_concurrent`] before it runs: for layers, for the
-/// [hooks](crate::SnapshotHooks) of `SnapStart`, and for your own `SnapStartResource`s. Start it
-/// with its `run()` or `run_concurrent()`.
+/// Creates the runtime of [`run_concurrent`] without starting it.
+///
+/// Use it to add layers, the [hooks](crate::SnapshotHooks) of `SnapStart`, or your own
+/// `SnapStartResource`s. Start it with its `run()` or `run_concurrent()`.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -109,10 +113,10 @@ where
 /// ```
 ///
 /// # Errors
-/// As `run_concurrent`, for the variable.
+/// The same as for `run_concurrent` about the variable.
 ///
 /// # Panics
-/// As `run_concurrent`.
+/// The same as for `run_concurrent`.
 pub fn runtime<S>(
     service: S,
 ) -> Result<
@@ -134,9 +138,11 @@ where
     Ok(Runtime::new(service).layer(TracingLayer::new()))
 }
 
-/// The service that [`run`] runs: it takes Lambda events, for tests and for your own runtimes. They are
-/// events of API Gateway, a function URL or an ALB; and of the kinds for which your own dependency on
-/// `lambda_http` has a feature (its default features include VPC Lattice and `WebSocket` APIs).
+/// Creates the service that [`run`] runs, for tests and for your own runtimes.
+///
+/// It takes Lambda events of API Gateway, a function URL or an ALB. It also takes the kinds for
+/// which your own dependency on `lambda_http` enables a feature (the default features include VPC
+/// Lattice and `WebSocket` APIs).
 ///
 /// ```
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -160,14 +166,14 @@ where
     Adapter::from(service).map_request(distinct)
 }
 
-/// The event with the values of each header once. Only where the two differ is the last value left out:
-/// `lambda_http` reads `Host` from the singles.
+/// Removes the single value of each header that has several values. Other single values stay,
+/// because `lambda_http` reads `Host` from them.
 pub(super) fn distinct(mut event: LambdaEvent<LambdaRequest>) -> LambdaEvent<LambdaRequest> {
     let (single, multiple) = match &mut event.payload {
         LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
         LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
-        // The others have one map of headers; or are events of WebSockets, which are none of the
-        // methods that take a key unless they are told to.
+        // Other events have only one map of headers. WebSocket events have none of the default
+        // methods that take a key.
         _ => return event,
     };
     for name in multiple.keys().filter(|name| multiple.get_all(*name).iter().count() > 1) {

@@ -15,10 +15,11 @@ use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call}
 use crate::user_code::{self, Panic};
 
 impl Http {
-    /// Wraps a `lambda_http` handler: a [`service_fn`], an axum `Router`,
-    /// any service of `lambda_http` requests. Give the result to
-    /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. It is always ready: the handler is
-    /// waited for when it is called. Lambda limits the [size of a response](crate::lambda).
+    /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.
+    ///
+    /// Any service of `lambda_http` requests works. Pass the result to
+    /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. It is always ready, and waits
+    /// for the handler when it is called. Lambda limits the [size of a response](crate::lambda).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -33,7 +34,7 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// As [`layer`](Self::layer).
+    /// The same as for [`layer`](Self::layer).
     pub fn wrap<'a, S>(
         self,
         service: S,
@@ -56,7 +57,8 @@ impl Http {
                     Ok(Some(call)) => call,
                     Ok(None) => {
                         ready(&mut inner).await?;
-                        // Turned into a future at once: the handler's own type of response need not be
+                        // Converted into a future at once, because the handler's response type need
+                        // not be
                         // `Send`.
                         let passing = inner.call(Request::from_parts(parts, body)).await;
                         return Ok(LambdaResponse(passing.map(IntoResponse::into_response)?.await));
@@ -81,9 +83,10 @@ impl Http {
     }
 }
 
-/// What [`lambda::run`](super::run) and [`run_concurrent`](super::run_concurrent) run, and what
-/// tests call. Use it as the return type of a function that makes a service: those of
-/// [`Http::wrap`] and [`Http::wrap_transaction`] implement it.
+/// The type of the services that [`Http::wrap`] and [`Http::wrap_transaction`] return.
+///
+/// Use it as the return type of a function that creates a service, for [`lambda::run`](super::run),
+/// [`run_concurrent`](super::run_concurrent) and tests.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -125,8 +128,8 @@ impl<S, E> HttpService<E> for S where
 
 /// A response in the form in which Lambda accepts it.
 ///
-/// It is a separate type, because `lambda_http` converts every other response into that form
-/// itself, by its content type. Converting twice would change a body that is not in UTF-8.
+/// `lambda_http` converts every other type into that form by its content type. A second conversion
+/// would change a body that is not UTF-8.
 ///
 /// ```
 /// use dynamodb_idempotency::lambda::LambdaResponse;
@@ -139,7 +142,7 @@ impl<S, E> HttpService<E> for S where
 pub struct LambdaResponse(pub(super) Response<Body>);
 
 impl LambdaResponse {
-    /// The response itself.
+    /// Returns the response itself.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -162,7 +165,7 @@ impl LambdaResponse {
 /// For a handler that builds its bodies itself: text as [`Body::Text`], anything else as
 /// [`Body::Binary`], which is sent in Base64. `lambda_http` reads other types of response, decodes
 /// them by the charset of their `Content-Type` and copies them. A function that uses only this
-/// conversion also does without the tables of all encodings.
+/// conversion does not contain the tables of all encodings.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -194,19 +197,19 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// The status of a handler's response, and what `lambda_http` makes of it; or the panic, if it panicked at
-/// once.
+/// The status of a handler's response, and the future of `lambda_http`'s conversion, or the panic
+/// if starting it panicked.
 type Converting = (StatusCode, Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>);
 
-/// Called at once: the handler's own type of response need not be `Send`.
+/// Starts the conversion at once, because the handler's response type need not be `Send`.
 fn converting(response: impl HandlerResponse) -> Converting {
-    // The handler has run: if its status cannot be known, it counts as completed.
+    // The handler has run. If its status is unknown, the request counts as completed.
     let status = user_code::call(|| response.status()).unwrap_or(StatusCode::OK);
     (status, user_code::call(|| response.into_response()))
 }
 
-/// Reads the whole response of a handler. `lambda_http` panics if its body ends with an error: the
-/// handler has run, and only its response is lost.
+/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
+/// only the response is lost.
 async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> {
     let converted = match converting {
         Ok(converting) => user_code::run(converting).await,
@@ -221,13 +224,13 @@ async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> 
     }
 }
 
-/// Text stays text and bytes stay bytes: API Gateway and ALB encode them differently.
+/// Text stays text and bytes stay bytes, because API Gateway and ALB encode them differently.
 impl WholeBody for Body {
     fn as_stored(&self) -> BodyRef<'_> {
         match self {
             Self::Text(text) => BodyRef::Text(text),
             Self::Binary(bytes) => BodyRef::Binary(bytes),
-            // Nothing, or a kind that does not exist yet.
+            // An empty body, or a kind that a later version adds.
             _ => BodyRef::Empty,
         }
     }

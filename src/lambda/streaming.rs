@@ -1,4 +1,4 @@
-//! Responses that stream: the wrapper around a service with bodies of its own, and what runs it.
+//! Streaming responses: the wrapper around a service with its own body type, and its runtime.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,12 +20,13 @@ use crate::http::{BoxError, Http, ResponseBody, WholeBody, own, ready, render, w
 use crate::invocation::check_concurrency;
 
 impl Http {
-    /// Wraps a `lambda_http` service whose bodies stream, for example an axum `Router`. Give the
-    /// result to
+    /// Wraps a `lambda_http` service whose bodies stream, for example an axum `Router`.
+    ///
+    /// Pass the result to
     /// [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
     ///
-    /// Requests that pass through stream as they do without it. The answer to a request with a key
-    /// is held until it is stored. An answer that is too long to be stored can be sent as it
+    /// Requests that pass through stream without a change. The answer to a request with a key is
+    /// held back until it is stored. An answer that is too long to be stored can be sent as it
     /// arrives: [`stream_large_answers`](Self::stream_large_answers).
     ///
     /// ```
@@ -38,7 +39,7 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// As [`layer`](Self::layer).
+    /// The same as for [`layer`](Self::layer).
     pub fn wrap_streaming<S, B>(
         self,
         service: S,
@@ -79,9 +80,10 @@ impl Http {
     }
 }
 
-/// Runs a `lambda_http` service on Lambda with responses that stream, as
-/// `lambda_http::run_with_streaming_response` does, but keeps each value of a repeated header as
-/// [`run`](super::run) does.
+/// Runs a `lambda_http` service with streaming responses on Lambda.
+///
+/// The same as `lambda_http::run_with_streaming_response`, but with every value of repeated
+/// headers, like [`run`](super::run).
 ///
 /// ```no_run
 /// use axum::{Router, routing::post};
@@ -98,11 +100,11 @@ impl Http {
 /// ```
 ///
 /// # Errors
-/// When the Lambda Runtime API cannot be reached.
+/// If the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// As `lambda_http::run_with_streaming_response`: outside Lambda, where the runtime's environment
-/// variables are missing.
+/// Outside Lambda, where the runtime's environment variables are missing, like
+/// `lambda_http::run_with_streaming_response`.
 pub async fn run_with_streaming_response<S, B>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic>>,
@@ -112,8 +114,8 @@ where
     lambda_runtime::run(Streamed(service).map_request(distinct)).await
 }
 
-/// As [`run_with_streaming_response`], with as many invocations at once as
-/// [`run_concurrent`](super::run_concurrent) takes.
+/// Runs a streaming service with as many concurrent invocations as
+/// [`run_concurrent`](super::run_concurrent).
 ///
 /// ```no_run
 /// use axum::{Router, routing::post};
@@ -130,10 +132,10 @@ where
 /// ```
 ///
 /// # Errors
-/// As `run_concurrent`.
+/// The same as for `run_concurrent`.
 ///
 /// # Panics
-/// As `run_concurrent`.
+/// The same as for `run_concurrent`.
 pub async fn run_with_streaming_response_concurrent<S, B>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic> + Send + 'static>,
@@ -144,8 +146,8 @@ where
     streaming_runtime(service)?.run_concurrent().await
 }
 
-/// The runtime of [`run_with_streaming_response_concurrent`] before it runs, as
-/// [`runtime`](super::runtime) is that of `run_concurrent`.
+/// Creates the runtime of [`run_with_streaming_response_concurrent`] without starting it, like
+/// [`runtime`](super::runtime).
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -165,10 +167,10 @@ where
 /// ```
 ///
 /// # Errors
-/// As `runtime`.
+/// The same as for `runtime`.
 ///
 /// # Panics
-/// As `run_concurrent`.
+/// The same as for `run_concurrent`.
 pub fn streaming_runtime<S, B>(
     service: S,
 ) -> Result<
@@ -190,7 +192,7 @@ where
     Ok(Runtime::new(Streamed(service).map_request(distinct)).layer(TracingLayer::new()))
 }
 
-/// As [`adapter`](super::adapter), with responses that stream.
+/// Creates a service like [`adapter`](super::adapter), with streaming responses.
 ///
 /// ```
 /// use axum::Router;
@@ -216,8 +218,8 @@ where
     Streamed(service).map_request(distinct)
 }
 
-/// `lambda_http`'s adapter for responses that stream. It can be sent to other threads whatever its
-/// bodies are.
+/// `lambda_http`'s adapter for streaming responses. Unlike that adapter, it is `Send` whatever its
+/// body type.
 #[derive(Clone)]
 struct Streamed<S>(S);
 

@@ -1,4 +1,4 @@
-//! Tenants that Lambda knows: extractors for [`Http::tenant`](crate::http::Http::tenant).
+//! Extractors of the tenants that Lambda provides, for [`Http::tenant`](crate::http::Http::tenant).
 //!
 //! ```
 //! use dynamodb_idempotency::http::Http;
@@ -12,7 +12,7 @@
 //!     http.tenant(authorizer_claim("sub"))
 //! }
 //!
-//! // A request that came neither under tenant isolation nor by an authorizer.
+//! // The request has neither tenant isolation nor an authorizer.
 //! let (parts, ()) = http::Request::new(()).into_parts();
 //! assert_eq!((tenant_id()(&parts), authorizer_claim("sub")(&parts)), (None, None));
 //! ```
@@ -22,8 +22,8 @@ use lambda_http::Context;
 use lambda_http::request::RequestContext;
 use serde_json::Value;
 
-/// The tenant that the function was invoked for, under Lambda's tenant isolation mode. An empty one is
-/// refused with 400.
+/// Takes the tenant of the invocation, in Lambda's tenant isolation mode. An empty tenant is
+/// rejected with 400.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -36,9 +36,11 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
     |parts| parts.extensions.get::<Context>()?.tenant_id.clone()
 }
 
-/// A claim of API Gateway's authorizer: of a JWT, of a Cognito user pool, or a value that a Lambda
-/// authorizer put into its context. Numbers and booleans count by their JSON text. An empty claim
-/// is refused with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
+/// Takes the tenant from a claim of API Gateway's authorizer.
+///
+/// The claim belongs to a JWT or a Cognito user pool, or is a value in the context of a Lambda
+/// authorizer. Numbers and booleans are converted to their JSON text. An empty claim is rejected
+/// with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -55,8 +57,9 @@ pub fn authorizer_claim(
         if let Some(claim) = authorizer.jwt.as_ref().and_then(|jwt| jwt.claims.get(name)) {
             return Some(claim.clone());
         }
-        // `lambda_http` puts all that a REST API says of its authorizer into these fields, and of
-        // an HTTP API's what a Lambda authorizer said.
+        // For a REST API, `lambda_http` stores all data of the authorizer in these fields; for an
+        // HTTP
+        // API, only the data of a Lambda authorizer.
         let cognito = authorizer.fields.get("claims").and_then(|claims| claims.get(name));
         let value = cognito.or_else(|| authorizer.fields.get(name))?;
         match value {

@@ -14,22 +14,24 @@ use crate::http::{
 };
 
 impl Http {
-    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction. The rules are
-    /// those of [`wrap`](Self::wrap), but it takes **one** round trip, for the first request and
-    /// for a repeat.
+    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.
     ///
-    /// The handler returns a [`Transaction`]: its response and the writes to make. It runs before
-    /// DynamoDB is asked, in a repeat too, and must have no effect of its own; see
+    /// The rules are those of [`wrap`](Self::wrap), but a request takes only **one** round trip,
+    /// and so does a repeat.
+    ///
+    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before
+    /// the first request to DynamoDB, in a repeat too, and must have no effect itself; see
     /// [`Operation::run_transaction`](crate::Operation::run_transaction). It has no
-    /// [`Execution`](crate::Execution). The response to a transaction with writes is stored
-    /// whatever its status. Without writes, and for
-    /// [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is not
-    /// stored is sent, and nothing of it is kept whatever the policy for failures. If a response is
-    /// [larger than Lambda accepts](crate::lambda), nothing is written, and the client gets
-    /// [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
+    /// [`Execution`](crate::Execution).
     ///
-    /// A request that passes through (by its method, or without a key that is not required) is
-    /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
+    /// The response to a transaction with writes is stored whatever its status. Without writes, and
+    /// for [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is
+    /// not stored is sent, and nothing of it is kept whatever the policy for failures. If a
+    /// response is [larger than Lambda accepts](crate::lambda), nothing is written, and the client
+    /// gets [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
+    ///
+    /// A request that passes through (because of its method, or without a key where none is
+    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -51,7 +53,7 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// As [`layer`](Self::layer).
+    /// The same as for [`layer`](Self::layer).
     pub fn wrap_transaction<'a, S>(
         self,
         service: S,
@@ -79,7 +81,8 @@ impl Http {
                     Ok(Some(call)) => {
                         let limit = Limit::of(&parts.extensions);
                         let lambdas = Arc::clone(&config);
-                        // Called inside, so that a panic of the call itself counts too.
+                        // Called inside the future, so that a panic of the call itself is handled
+                        // too.
                         let handler = async move {
                             ready(&mut inner).await?;
                             let transaction = inner.call(Request::from_parts(parts, body)).await?;

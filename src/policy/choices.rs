@@ -1,11 +1,11 @@
-//! The choices of the policies.
+//! The values that the settings of a policy can take.
 
 use crate::protocol::First;
 
 /// How long an owner holds the key.
 ///
-/// If a lease is too short, a second execution can start beside a slow first one. If it is too
-/// long, the key of a crashed owner stays locked.
+/// If a lease is too short, a second execution can start while a slow first one still runs. If it
+/// is too long, the key of a crashed owner stays locked longer than necessary.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,8 +28,9 @@ pub use crate::protocol::policy::Lease;
 /// ```
 pub use crate::protocol::policy::InProgress;
 
-/// What a failure of the handler (an `Err`, a panic; in HTTP a status that is not stored) leaves
-/// behind.
+/// What a failure of the handler leaves in the record.
+///
+/// A failure is an `Err` or a panic; in HTTP also a status that is not stored.
 ///
 /// ```
 /// use dynamodb_idempotency::{Failure, Policy};
@@ -38,7 +39,7 @@ pub use crate::protocol::policy::InProgress;
 /// ```
 pub use crate::protocol::policy::Failure;
 
-/// What happens to a handler whose lease is over, or known to be lost, while it runs.
+/// What happens to a running handler when its lease expires or is lost.
 ///
 /// ```
 /// use dynamodb_idempotency::{LeaseExpired, Policy};
@@ -50,28 +51,31 @@ pub use crate::protocol::policy::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseExpired {
-    /// It is stopped: its future is dropped where it stands, and never polled again. So no two
-    /// executions of a key make progress at the same time. The caller gets
-    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). Nobody knows what the handler
-    /// had done, so the record stays as it is. When the lease is over in DynamoDB's time, a repeat
-    /// takes over, asks the [hook](crate::Operation::reconcile), or is refused
+    /// Stops the handler: its future is dropped at its current await and never polled again.
+    ///
+    /// So no two executions of a key make progress at the same time. The caller gets
+    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). What the handler has done is
+    /// unknown, so the record does not change. When the lease has expired by DynamoDB's clock, a
+    /// repeat takes over, asks the [hook](crate::Operation::reconcile), or is rejected
     /// ([`Takeover::Reject`]).
     ///
-    /// The end is checked before each poll and by a timer, by the wall clock and by the monotonic
-    /// clock, whichever is first. Since DynamoDB's clock is only known within bounds, the handler
-    /// is stopped up to a second and a round trip early. Not stopped are code that blocks its
-    /// thread between two awaits, a request that was already sent, and work that the handler has
-    /// spawned.
+    /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
+    /// monotonic clock, whichever reaches its end first. DynamoDB's clock is known only within
+    /// bounds, so the handler is stopped up to one second and one round trip early. Code that
+    /// blocks its thread between two awaits, a request that is already sent, and work that the
+    /// handler has spawned are not stopped.
     Stop,
-    /// It goes on, beside the next owner if there is one: its effect can happen twice at the same
-    /// time. Its answer is stored if nobody has taken the key. Otherwise it gets the other owner's
-    /// answer or [`ErrorKind::LeaseLost`](crate::ErrorKind::LeaseLost). The handler can check
-    /// [`Execution::lease_remaining`](crate::Execution::lease_remaining) and
+    /// Lets the handler continue, even while another owner runs the operation: its effect can
+    /// happen twice at the same time.
+    ///
+    /// Its answer is stored if no other call has taken over. Otherwise the caller gets the other
+    /// owner's answer or [`ErrorKind::LeaseLost`](crate::ErrorKind::LeaseLost). The handler can
+    /// check [`Execution::lease_remaining`](crate::Execution::lease_remaining) and
     /// [`is_lease_lost`](crate::Execution::is_lease_lost).
     Continue,
 }
 
-/// What a repeat does with a record whose owner's lease ended without an answer.
+/// What a repeat does when the owner's lease expired without an answer.
 ///
 /// ```
 /// use dynamodb_idempotency::{Takeover, Policy};
@@ -89,9 +93,9 @@ pub use crate::protocol::policy::Takeover;
 /// ```
 pub use crate::protocol::policy::Completed;
 
-/// What a call sends first. This decides what a first run and what a repeat cost.
+/// What a call sends first, which decides what first runs and repeats cost.
 ///
-/// Nothing runs before the write that takes the key, whatever the setting.
+/// No setting lets a handler run before the write that acquires the key.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -110,24 +114,28 @@ pub use crate::protocol::policy::Completed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acquire {
-    /// The write that takes the key; if it fails, it returns the record. A repeat is billed one
-    /// write unit for each KB of the record. The cheapest and the fastest if repeats are rare.
+    /// The conditional write that acquires the key. If it fails, it returns the record.
     ///
-    /// The first call of a process reads first all the same, because it does not know DynamoDB's
-    /// time yet. [`preflight`](crate::Idempotency::preflight) and
-    /// [`warm`](crate::Idempotency::warm) save that.
+    /// A repeat is billed one write unit for each KB of the record. The cheapest and fastest choice
+    /// if repeats are rare.
+    ///
+    /// The first call of a process reads first even so, because it does not know DynamoDB's time
+    /// yet. [`preflight`](crate::Idempotency::preflight) and [`warm`](crate::Idempotency::warm)
+    /// save that read.
     WriteFirst,
-    /// A read, and the write only if the read does not answer. A repeat is billed one read unit for
-    /// each 4 KB of the record, and half of that for an eventually consistent read. A first run is
-    /// billed one read more and takes one round trip more. For traffic of mostly repeats.
+    /// A read, and the write only if the read does not settle the call.
     ///
-    /// An eventually consistent read may show an earlier state. So it answers only with a completed
-    /// operation and the right fingerprint, which later changes do not affect. Anything else goes
-    /// on to the write. What it shows also counts under [`Outage::Open`], if DynamoDB is out of
-    /// reach at the write.
+    /// A repeat is billed one read unit for each 4 KB of the record, and half of that for an
+    /// eventually consistent read. A first run is billed one additional read and takes one
+    /// additional round trip. For traffic that consists mostly of repeats.
+    ///
+    /// An eventually consistent read may return an earlier state. It therefore settles a call only
+    /// with a completed operation that has the right fingerprint, which later changes do not
+    /// affect. Everything else continues with the write. Under [`Outage::Open`] the read's result
+    /// also counts if DynamoDB is unreachable at the write.
     ReadFirst {
-        /// Whether the read is strongly consistent. Then it answers whatever it finds, a running
-        /// operation and a mismatch too.
+        /// Whether the read is strongly consistent. A consistent read settles a call with whatever
+        /// it returns, including a running operation and a mismatch.
         consistent: bool,
     },
 }
@@ -154,10 +162,11 @@ impl Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Compresses an answer with zstd if that takes fewer write units. Needs the feature
-    /// `compression`, and is as `Off` without it. An answer of up to 1 KB, and one that is
-    /// compressed already (by its `Content-Encoding`, its `Content-Type`, or by trial) stays as it
-    /// is.
+    /// Compresses an answer with zstd if that saves write units.
+    ///
+    /// Needs the feature `compression`; without it, this is the same as `Off`. Two kinds of answers
+    /// are stored uncompressed: those of up to 1 KB, and those that are compressed already
+    /// (according to `Content-Encoding`, `Content-Type` or a trial).
     Auto,
     /// No compression. Answers that were stored compressed are still read.
     Off,
@@ -165,9 +174,9 @@ pub enum Compression {
 
 /// Where a large answer is stored.
 ///
-/// A repeat costs a failed conditional write. DynamoDB bills it by the size of the record in the
-/// table: one write unit a KB. Reading a part costs an eighth of a read unit a KB, about a fortieth
-/// of the price. `docs/cost.md` has the figures.
+/// A repeat costs a failed conditional write, which DynamoDB bills by the size of the record in the
+/// table: one write unit per KB. Reading a part costs an eighth of a read unit per KB, about a
+/// fortieth of that price. `docs/cost.md` has the figures.
 ///
 /// ```
 /// use dynamodb_idempotency::{LargeAnswers, Policy};
@@ -179,34 +188,38 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LargeAnswers {
-    /// In separate items, so that the record stays small. Used if the record would have more than
-    /// `above` bytes, after compression if that helps; or more than DynamoDB's 400 KB, however
-    /// large `above` is. The parts are written before the record is completed, and expire with it.
-    /// The first run takes one more round trip, or some more if the answer is large and does not
-    /// compress (as many parts are written at once as two and a half times its size in memory
-    /// allow), and up to one more write unit a part. Each replay takes one more round trip, two or
-    /// more above a megabyte.
+    /// In separate items, called parts, so that the record stays small.
     ///
-    /// If the parts cannot be written within half of
-    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout), or within half
-    /// of what is left of a lease that is not renewed, the answer goes into the record, provided it
-    /// fits.
+    /// Used if the record would have more than `above` bytes after compression, or more than
+    /// DynamoDB's 400 KB, whatever `above` is. The parts are written before the record is
+    /// completed, and they expire with it.
     ///
-    /// If the scope is too long to make keys for parts (within 80 bytes of what the table's key can
-    /// hold), this is as `InRecord`.
+    /// The first run takes one additional round trip, and up to one additional write unit per part.
+    /// It takes more round trips if the answer is large and does not compress: the parts that are
+    /// written at once take up at most two and a half times the answer's size in memory. Each
+    /// replay takes one additional round trip, two or more above a megabyte.
     ///
-    /// The answer of a commit or a transaction is always in its record.
+    /// The parts must be written within half of
+    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout), and within
+    /// half of the rest of a lease that is not renewed. If that fails, the answer is stored in the
+    /// record, provided it fits.
+    ///
+    /// If the scope is too long for the keys of parts (within 80 bytes of the limit of the table's
+    /// key), this is the same as `InRecord`.
+    ///
+    /// The answer of a commit or a transaction is always stored in its record.
     InParts {
-        /// In bytes of the record.
+        /// The largest record without parts, in bytes.
         above: usize,
     },
-    /// In the record, whatever it costs, up to DynamoDB's 400 KB for an item.
+    /// In the record, up to DynamoDB's 400 KB for an item.
     InRecord,
 }
 
-/// What happens while DynamoDB cannot be reached, throttles or fails.
+/// What a call does while DynamoDB cannot be reached, throttles or fails.
 ///
-/// A missing table, permission or credential is never an outage: it is an error under both.
+/// A missing table, permission or credential is never an outage: it is an error under both
+/// settings.
 ///
 /// ```
 /// use dynamodb_idempotency::{Outage, Policy};
@@ -215,7 +228,7 @@ pub enum LargeAnswers {
 /// ```
 pub use crate::protocol::policy::Outage;
 
-/// What the caller gets when the handler ran and its completion cannot be confirmed.
+/// What the caller gets when the handler ran but its completion is not confirmed.
 ///
 /// ```
 /// use dynamodb_idempotency::{Unconfirmed, Policy};
@@ -225,8 +238,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The answer, with an error in the log. An error would only cause a retry, which runs again
-    /// after the lease.
+    /// The answer; the crate logs an error. An error would only cause a retry, which runs the
+    /// handler again once the lease has expired.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,

@@ -28,23 +28,23 @@ use crate::protocol::Rules;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long a finished record answers repeats, and how long after the end of its lease an
-    /// unfinished one counts as abandoned. At least 1 s, and not below
-    /// [`completion_timeout`](Self#structfield.completion_timeout). Default 24 h, as for Stripe's
-    /// keys.
+    /// How long a finished record answers repeats. Default 24 h, as for Stripe's keys.
     ///
-    /// DynamoDB deletes an expired item within days, not at once. A record past its retention
-    /// counts as absent immediately. A retention never ends before the lease.
+    /// Also how long an unfinished record counts as abandoned after its lease has expired. At least
+    /// 1 s, and at least [`completion_timeout`](Self#structfield.completion_timeout).
+    ///
+    /// DynamoDB deletes an expired item within days, not at once. The crate treats a record past
+    /// its retention as absent immediately. The retention never ends before the lease.
     pub retention: Duration,
     /// How long an owner holds the key. Default [`Lease::Invocation`].
     pub lease: Lease,
     /// What a repeat gets while the owner runs. Default [`InProgress::Reject`].
     pub in_progress: InProgress,
-    /// What a failure of the handler leaves behind. Default [`Failure::Release`].
+    /// What a failure of the handler leaves in the record. Default [`Failure::Release`].
     pub failure: Failure,
-    /// What happens to a handler whose lease is over while it runs. Default [`LeaseExpired::Stop`].
+    /// What happens to a running handler when its lease expires. Default [`LeaseExpired::Stop`].
     pub lease_expired: LeaseExpired,
-    /// What a repeat does when the owner's lease ended without an answer. Default
+    /// What a repeat does when the owner's lease expired without an answer. Default
     /// [`Takeover::Execute`]. A hook replaces this setting:
     /// [`Operation::reconcile`](crate::Operation::reconcile).
     pub takeover: Takeover,
@@ -52,13 +52,13 @@ pub struct Policy {
     pub completed: Completed,
     /// What happens while DynamoDB cannot be reached. Default [`Outage::Closed`].
     pub outage: Outage,
-    /// What the caller gets when the handler ran and its completion cannot be confirmed. Default
+    /// What the caller gets when the handler ran but its completion is not confirmed. Default
     /// [`Unconfirmed::Answer`].
     pub unconfirmed: Unconfirmed,
-    /// How long an unconfirmed completion or release is tried again, at most. It ends earlier at
-    /// the invocation's deadline less 500 ms. Default 10 s.
+    /// How long the crate retries a completion or release that is not confirmed. Default 10 s. It
+    /// stops 500 ms before the invocation's deadline.
     pub completion_timeout: Duration,
-    /// How the key is written to the table. Default [`KeyForm::Verbatim`].
+    /// How the key is stored in the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
     /// What a call sends first. Default [`Acquire::WriteFirst`].
     pub acquire: Acquire,
@@ -66,10 +66,12 @@ pub struct Policy {
     pub compression: Compression,
     /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
     pub large_answers: LargeAnswers,
-    /// The largest answer that is stored, and that is read, in bytes: before it is compressed, and
-    /// after an [`AnswerCodec`](crate::AnswerCodec) has encoded it. A larger answer completes the
-    /// operation with the reason in its place, and repeats get [`ErrorKind::AnswerUnavailable`]. At
-    /// least 1 KiB, at most 1 GiB; default 10 MiB.
+    /// The largest answer that is stored or read, in bytes. At least 1 KiB, at most 1 GiB; default
+    /// 10 MiB.
+    ///
+    /// The limit applies before compression, and after an [`AnswerCodec`](crate::AnswerCodec) has
+    /// encoded the answer. A larger answer completes the operation, but the reason is stored
+    /// instead of the answer, and repeats get [`ErrorKind::AnswerUnavailable`].
     pub max_answer_bytes: usize,
 }
 
@@ -132,8 +134,8 @@ impl Policy {
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
-    /// What a call of this policy goes by, with the tolerance of the store's clock and the time of an
-    /// acquisition.
+    /// Returns the rules that the protocol applies to a call with this policy. The pair is the
+    /// clock tolerance and the time for an acquisition.
     pub(crate) const fn rules(
         &self,
         deadline: Option<End>,
@@ -156,12 +158,13 @@ impl Policy {
         }
     }
 
-    /// Whether the settings can hold, each for itself and beside the others and `clock_tolerance`.
+    /// Checks each setting, and the settings against each other and against `clock_tolerance`.
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let second = Duration::from_secs(1);
         let (lease, length) = (self.lease.name(), self.lease.chosen_length());
-        // The store's clock is known to the second, less the tolerance: of a shorter lease it may not be
-        // certain that anything is left, and a renewal could come too late.
+        // DynamoDB's clock is known to one second, give or take the tolerance. A shorter lease
+        // could
+        // have expired before it is known to be valid, and its renewal could come too late.
         let shortest = clock_tolerance + 2 * second;
         let is_below = |least| length.is_some_and(|length| length < least);
         let settings = [
@@ -201,17 +204,17 @@ impl Policy {
     }
 }
 
-/// So that no sum of times overflows.
+/// Limits durations, so that no sum of times overflows.
 const MAX_LENGTH: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
-/// Within which the largest answer may be chosen.
+/// The bounds of [`Policy::max_answer_bytes`].
 const MAX_ANSWER_BYTES: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The defaults that the documentation names.
+    /// Must agree with the defaults in the documentation of [`Policy`].
     #[test]
     fn defaults_are_those_documented() {
         let policy = Policy::default();
@@ -250,7 +253,7 @@ mod tests {
             (Policy::default().lease(Lease::Renewed(Duration::MAX)), "Lease::Renewed"),
             (Policy::default().max_answer_bytes(1023), "Policy::max_answer_bytes"),
             (Policy::default().max_answer_bytes((1 << 30) + 1), "Policy::max_answer_bytes"),
-            // Those that contradict each other.
+            // Settings that contradict each other.
             (Policy::default().retention(seconds(9)), "Policy::completion_timeout"),
             (Policy::default().completion_timeout(seconds(90_000)), "Policy::completion_timeout"),
         ] {

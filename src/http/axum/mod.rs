@@ -1,13 +1,16 @@
-//! axum: [`Execution`] as an extractor, and the crate's errors as responses. Feature `axum`.
+//! axum: [`Execution`] as an extractor, and the crate's errors as responses.
+//!
+//! Needs the feature `axum`.
 //!
 //! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
-//!    an argument. A request that has none gets a 500 that says why. Use `Option<Execution>` for
-//!    handlers that such requests reach too.
-//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`], [`CommitError`] and [`TransactionError`] are
-//!    responses: a handler returns them by `?`. They are the same problems that the layer sends.
-//! 3. [`Execution::commit_into_response`] commits anything that axum can make a response of, and
-//!    [`Execution::step_into_response`] makes a step of it.
-//! 4. A handler whose whole effect is one transaction returns it: see
+//!    an argument. A request without one gets a 500 that says why. Use `Option<Execution>` in
+//!    handlers that such requests can reach.
+//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`], [`CommitError`] and [`TransactionError`]
+//!    implement `IntoResponse`, so a handler can return them with `?`. They become the same
+//!    problems that the layer sends.
+//! 3. [`Execution::commit_into_response`] commits, and [`Execution::step_into_response`] stores as
+//!    a step, anything that axum can convert into a response.
+//! 4. A handler whose whole effect is one transaction returns that transaction: see
 //!    [`Http::transaction_layer`](super::Http::transaction_layer).
 //! 5. If an extractor rejects a request (400, 415, 422), the key stays free: see
 //!    [`Http::stored`](super::Http::stored).
@@ -44,10 +47,10 @@
 //! # Ok(()) });
 //! ```
 //!
-//! Put the layer on routes: `route_layer` of a route, as above, or of a whole `Router`.
-//! `Router::layer` also covers the router's fallback: a `POST` without a key to a path that does
-//! not exist would get a 400 instead of a 404. The layer cannot tell such a request from one for a
-//! fallback that has an effect, so it requires a key.
+//! Add the layer to routes: with `route_layer` of a route, as above, or of a whole `Router`.
+//! `Router::layer` also covers the router's fallback. A `POST` without a key to an unknown path
+//! would then get a 400 instead of a 404, because the layer cannot know that the fallback has no
+//! effect.
 
 mod step;
 mod transaction;
@@ -67,7 +70,7 @@ use crate::error::{
     CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError, TransactionError,
 };
 
-/// The running operation; a request that has none is answered with [`ProblemKind::Misconfigured`].
+/// Extracts the running execution. A request without one gets [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
     type Rejection = Problem;
 
@@ -83,7 +86,7 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     }
 }
 
-/// `None` for a request that passed through.
+/// Extracts the running execution; `None` for a request that passed through.
 impl<S: Sync> OptionalFromRequestParts<S> for Execution {
     type Rejection = Infallible;
 
@@ -93,8 +96,9 @@ impl<S: Sync> OptionalFromRequestParts<S> for Execution {
 }
 
 impl Execution {
-    /// As [`commit_response`](Self::commit_response), for anything that axum can make a response
-    /// of. It returns the response, for the handler to return. The response's body is read into
+    /// Commits items like [`commit_response`](Self::commit_response), with any axum response.
+    ///
+    /// Returns the response, for the handler to return. The body of the response is read into
     /// memory before anything is sent.
     ///
     /// ```no_run
@@ -109,8 +113,8 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] if the response's
-    /// body ends with an error.
+    /// The same as for `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] if
+    /// reading the response's body fails.
     pub async fn commit_into_response(
         &self,
         response: impl IntoResponse,
@@ -127,21 +131,21 @@ impl Execution {
     }
 }
 
-/// As [`Problem::to_response`].
+/// The same as [`Problem::to_response`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         self.to_response().map(Body::from)
     }
 }
 
-/// The error's [problem](Problem); what the client is not told goes to the log.
+/// Responds with the error's [problem](Problem). Details that are not for the client go to the log.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         problem::explain(None, &self).into_response()
     }
 }
 
-/// The handler's own error, or the [problem](Problem) of ours.
+/// Responds with the handler's own error, or with the [problem](Problem) of the crate's error.
 impl<E: IntoResponse> IntoResponse for RunError<E> {
     fn into_response(self) -> Response {
         match self {
@@ -151,10 +155,11 @@ impl<E: IntoResponse> IntoResponse for RunError<E> {
     }
 }
 
-/// The step's own error, or the [problem](Problem) of ours: for example 503,
-/// [`ProblemKind::Unavailable`], if the step has not run, and 500,
-/// [`ProblemKind::AnswerUnavailable`], if its result cannot be stored. A step that is called wrongly (a
-/// name that is used twice, say) is 500, [`ProblemKind::Misconfigured`].
+/// Responds with the step's own error, or with the [problem](Problem) of the crate's error.
+///
+/// For example 503, [`ProblemKind::Unavailable`], if the step did not run, and 500,
+/// [`ProblemKind::AnswerUnavailable`], if its result cannot be stored. A wrong call (such as a name
+/// that is used twice) is 500, [`ProblemKind::Misconfigured`].
 impl<E: IntoResponse> IntoResponse for StepError<E> {
     fn into_response(self) -> Response {
         match self {
@@ -164,14 +169,14 @@ impl<E: IntoResponse> IntoResponse for StepError<E> {
     }
 }
 
-/// By variant:
+/// Responds with a problem, by variant:
 ///
 /// - [`ConditionFailed`](Self::ConditionFailed): 409, [`ProblemKind::ConditionFailed`].
 /// - [`Invalid`](Self::Invalid): 500, [`ProblemKind::Misconfigured`]; the log has the reason.
 /// - [`NotApplied`](Self::NotApplied) and [`Ended`](Self::Ended): the [problem](Problem) of their
 ///   error, for example 503, [`ProblemKind::Unavailable`], or 409, [`ProblemKind::LeaseLost`].
 /// - [`AlreadyCommitted`](Self::AlreadyCommitted): 500, [`ProblemKind::Misconfigured`]. The client
-///   of an operation that has committed gets the committed response instead.
+///   does not see it, because it gets the committed response.
 impl IntoResponse for CommitError {
     fn into_response(self) -> Response {
         match self {
@@ -185,7 +190,7 @@ impl IntoResponse for CommitError {
     }
 }
 
-/// The closure's own error, or the [problem](Problem) of ours, as of a [`CommitError`].
+/// Responds with the closure's own error, or with a [problem](Problem) like a [`CommitError`].
 impl<E: IntoResponse> IntoResponse for TransactionError<E> {
     fn into_response(self) -> Response {
         match self {
@@ -197,7 +202,7 @@ impl<E: IntoResponse> IntoResponse for TransactionError<E> {
     }
 }
 
-/// The client has nothing to do with how a handler calls its execution.
+/// Converts an error that the client cannot fix: the handler called its execution wrongly.
 fn in_handler(error: Error) -> Error {
     match error.kind() {
         ErrorKind::InvalidInput => {

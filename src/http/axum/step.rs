@@ -16,9 +16,10 @@ use crate::http::answer;
 use crate::user_code;
 
 impl Execution {
-    /// As [`step`](Self::step), for anything that axum can make a response of: a later attempt gets
-    /// the response back. Its body is read into memory. Cookies, the date and hop-by-hop headers
-    /// are [not stored](crate::http): only the first response has them.
+    /// Runs a [`step`](Self::step) whose result is any axum response.
+    ///
+    /// A later attempt gets the response back. Its body is read into memory. Cookies, the date and
+    /// hop-by-hop headers are [not stored](crate::http): only the first response has them.
     ///
     /// ```no_run
     /// use axum::http::StatusCode;
@@ -35,10 +36,9 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// As `step`. If the conversion into a response or its body panics, or the body ends with an error,
-    /// the result cannot be stored:
-    /// [`StepError::NotStored`] with [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the
-    /// step.
+    /// The same as for `step`. If the conversion into a response or its body panics, or reading the
+    /// body fails, the result cannot be stored: [`StepError::NotStored`] with
+    /// [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the step.
     pub async fn step_into_response<R, E>(
         &self,
         name: &str,
@@ -56,19 +56,19 @@ impl Execution {
     }
 }
 
-/// A response as a step's result.
+/// A response in the form in which a step's result is stored.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     status: u16,
     headers: Vec<(String, Content)>,
     #[serde(serialize_with = "whole", deserialize_with = "read")]
     body: Result<Content, String>,
-    /// What goes out once.
+    /// Headers that are sent once and not stored.
     #[serde(skip)]
     once: HeaderMap,
 }
 
-/// Text is readable in the console.
+/// Text is stored as text, so that it is readable in the console.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -103,7 +103,7 @@ impl Content {
 }
 
 impl Kept {
-    /// The step has run, whatever happens to its response.
+    /// Reads the response. This never fails, because the step has run.
     async fn of(response: impl IntoResponse) -> Self {
         let Ok(response) = user_code::call(|| response.into_response()) else {
             let body = Err("its conversion into a response panicked".to_owned());
@@ -129,7 +129,7 @@ impl Kept {
         }
     }
 
-    /// `None` where it is not one.
+    /// Converts the result into a response; `None` if it is not valid HTTP.
     fn into_response(self) -> Option<Response> {
         let mut response = Response::new(Body::from(Bytes::from(self.body.ok()?.into_bytes())));
         *response.status_mut() = StatusCode::from_u16(self.status).ok()?;

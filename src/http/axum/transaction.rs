@@ -11,24 +11,25 @@ use crate::engine::transaction::{OnConditionFailed, Transaction};
 use crate::error::Error;
 
 impl Http {
-    /// A layer for handlers whose whole effect is one DynamoDB transaction: **one** round trip, for
-    /// the first request and for a repeat. It relates to [`layer`](Self::layer) as
-    /// [`run_transaction`](crate::Operation::run_transaction) does to
+    /// Creates a layer for handlers whose whole effect is one DynamoDB transaction.
+    ///
+    /// A request takes **one** round trip, and so does a repeat. This layer corresponds to
+    /// [`run_transaction`](crate::Operation::run_transaction) as [`layer`](Self::layer) does to
     /// [`run`](crate::Operation::run).
     ///
-    /// The handler returns a [`Transaction`] of anything that axum can make a response of, or a
-    /// `Result` with one. It runs before DynamoDB is asked, in a repeat too, and must have no
-    /// effect of its own. It has no [`Execution`](crate::Execution). The response to a transaction
-    /// with writes is stored whatever its status. A response without a transaction, such as an
-    /// extractor's rejection, is sent and not stored, and leaves the key free.
+    /// The handler returns a [`Transaction`] of anything that axum can convert into a response, or
+    /// a `Result` with one. It runs before the first request to DynamoDB, in a repeat too, and must
+    /// have no effect itself. It has no [`Execution`](crate::Execution). The response to a
+    /// transaction with writes is stored whatever its status. A response without a transaction,
+    /// such as an extractor's rejection, is sent but not stored, and leaves the key free.
     ///
     /// The body of the response for [`on_condition_failed`](Transaction::on_condition_failed) must
-    /// be whole, as text and JSON are. With a stream the client gets
-    /// [`ProblemKind::ConditionFailed`]. Put layers that
-    /// change the response around this one: layers below it do not see the response.
+    /// be in memory, like text and JSON. With a stream the client gets
+    /// [`ProblemKind::ConditionFailed`]. Put layers that change the response around this layer:
+    /// layers below it do not see the response.
     ///
-    /// A request that passes through (by its method, or without a key that is not required) is
-    /// unprotected: its response is sent if there are no writes; otherwise it is a 500.
+    /// A request that passes through (because of its method, or without a key where none is
+    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -50,14 +51,14 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// As [`layer`](Self::layer).
+    /// The same as for [`layer`](Self::layer).
     pub fn transaction_layer(self) -> Result<IdempotencyLayer, Error> {
         Ok(IdempotencyLayer::new(self.checked()?, Effect::Transaction))
     }
 }
 
-/// For handlers below [`Http::transaction_layer`]. Without that layer nothing is written, and the response
-/// is [`ProblemKind::Misconfigured`].
+/// Passes the transaction to the layer of [`Http::transaction_layer`]. Without that layer nothing
+/// is written, and the response is [`ProblemKind::Misconfigured`].
 impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
     fn into_response(self) -> Response {
         let Self { response, items, on_condition_failed, nothing_executed } = self;

@@ -1,4 +1,6 @@
-//! Webhooks: the sender names the event, and signs it. Feature `webhook`.
+//! Webhooks: verifies the sender's signature, and uses the event's id as the key.
+//!
+//! Needs the feature `webhook`.
 //!
 //! ```
 //! # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -19,17 +21,17 @@
 //! # Ok(()) });
 //! ```
 //!
-//! 1. The signature is checked first, whatever the request's method and headers. Without a valid
-//!    signature the answer is 401 ([`ProblemKind::SignatureInvalid`]), and nothing is looked up,
-//!    replayed or run. The signature is also checked if idempotency is switched off.
+//! 1. The signature is verified first, whatever the request's method and headers. Without a valid
+//!    signature the response is 401 ([`ProblemKind::SignatureInvalid`]), and nothing is looked up,
+//!    replayed or run. The signature is verified even while idempotency is switched off.
 //! 2. The event's id is the key. An event that is delivered again gets the stored answer, so the
-//!    sender knows that it has arrived. While the event is being handled the answer is 409 with
+//!    sender knows that it has arrived. While the event is being handled, the response is 409 with
 //!    `Retry-After`, and the sender tries again. A handler that fails with a 5xx leaves the key
 //!    free for the next delivery.
-//! 3. The body is not compared: senders change parts of it from one delivery to the next (Stripe's
-//!    `pending_webhooks`), and the id already names the event. With [`Http::fingerprint`] it is
-//!    compared.
-//! 4. An event is remembered for at least 30 days, see [`Http::webhook`].
+//! 3. The body is not compared, because senders change parts of it between deliveries (Stripe's
+//!    `pending_webhooks`), and the id already identifies the event. To compare it, use
+//!    [`Http::fingerprint`].
+//! 4. Events are remembered for at least 30 days; see [`Http::webhook`].
 
 mod signature;
 
@@ -47,12 +49,12 @@ use super::{DEFAULT_MAX_BODY_BYTES, Http, LARGEST_SIGNED_BODY, SignedRequests, k
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 
-/// The longest time after which a known sender delivers an event again: 30 days, with
-/// `stripe events resend` (<https://docs.stripe.com/cli/events/resend>). Stripe's and GitHub's own
-/// limit for other deliveries is 3 days, and for Stripe's dashboard 15.
+/// The longest time after which a known sender delivers an event again: 30 days, with `stripe
+/// events resend` (<https://docs.stripe.com/cli/events/resend>). The limit for other deliveries is
+/// 3 days at Stripe and GitHub, and 15 days in Stripe's dashboard.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A sender of webhooks: how its signature is checked and where the event's id is.
+/// A sender of webhooks: how its signature is verified, and where its event id is.
 ///
 /// ```
 /// use dynamodb_idempotency::http::Webhook;
@@ -68,7 +70,7 @@ pub struct Webhook {
     id: EventId,
 }
 
-/// How a sender signs.
+/// How a sender signs requests.
 #[derive(Clone)]
 enum Scheme {
     Stripe(Secrets),
@@ -79,21 +81,21 @@ enum Scheme {
 
 type IsSigned = dyn Fn(&Parts, &[u8]) -> bool + Send + Sync;
 
-/// Where the event's id is.
+/// Where a request contains the event's id.
 #[derive(Clone)]
 enum EventId {
-    /// A member of the JSON body, by its pointer.
+    /// A member of the JSON body, by its JSON pointer.
     Json(String),
     Header(HeaderName),
-    /// The header that Standard Webhooks sign.
+    /// The header that Standard Webhooks signs.
     Standard,
 }
 
 impl Webhook {
-    /// Stripe's webhooks: `Stripe-Signature`, at most 5 minutes old, over the time and the body. The
-    /// key is the event's `id` (`evt_…`). Give several secrets while you rotate them.
+    /// Stripe's webhooks, signed in `Stripe-Signature` over the time and the body.
     ///
-    /// The age is compared with DynamoDB's time.
+    /// The signature may be at most 5 minutes old, compared with DynamoDB's clock. The key is the
+    /// event's `id` (`evt_…`). Pass several secrets while you rotate them.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -107,9 +109,11 @@ impl Webhook {
         Self { scheme, id: EventId::Json("/id".to_owned()) }
     }
 
-    /// GitHub's webhooks: `X-Hub-Signature-256` over the body. The key is `X-GitHub-Delivery`, which
-    /// a redelivery repeats. GitHub does not sign that header: an attacker who has recorded a
-    /// delivery can send it again as another one, so use HTTPS only.
+    /// GitHub's webhooks, signed in `X-Hub-Signature-256` over the body.
+    ///
+    /// The key is `X-GitHub-Delivery`, which a redelivery repeats. GitHub does not sign that
+    /// header: an attacker who recorded a delivery could send it again as a different one, so use
+    /// HTTPS only.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -123,13 +127,15 @@ impl Webhook {
         Self { scheme, id: EventId::Header(HeaderName::from_static("x-github-delivery")) }
     }
 
-    /// Standard Webhooks, which OpenAI, Svix and others send: `webhook-signature` over `webhook-id`,
-    /// `webhook-timestamp` (at most 5 minutes from DynamoDB's time) and the body. The key is
-    /// `webhook-id`. The names that Svix's customers send, such as Clerk and Resend, are `svix-id`,
-    /// `svix-timestamp` and `svix-signature`; they are read where there is no `webhook-id`.
+    /// Standard Webhooks, which OpenAI, Svix and others send.
     ///
-    /// A secret is Base64 after `whsec_`, as the sender shows it. Only the symmetric signatures
-    /// (`v1`) are checked, not those of Ed25519 (`v1a`). See
+    /// The signature is in `webhook-signature`, over `webhook-id`, `webhook-timestamp` (at most 5
+    /// minutes from DynamoDB's clock) and the body. The key is `webhook-id`. Svix's customers, such
+    /// as Clerk and Resend, send `svix-id`, `svix-timestamp` and `svix-signature` instead; these
+    /// are read if `webhook-id` is absent.
+    ///
+    /// A secret is Base64 after `whsec_`, as the sender shows it. Only symmetric signatures (`v1`)
+    /// are verified, not those of Ed25519 (`v1a`). See
     /// <https://github.com/standard-webhooks/standard-webhooks>.
     ///
     /// ```
@@ -145,10 +151,11 @@ impl Webhook {
         Self { scheme, id: EventId::Standard }
     }
 
-    /// Another sender's webhooks: `is_signed` checks a request's head and its body, byte for byte as
-    /// it arrived. Compare signatures in constant time, as `Mac::verify_slice` of the crate `hmac`
-    /// does. The key is the body's member `id`, or that of [`json_id`](Self::json_id) or
-    /// [`header_id`](Self::header_id).
+    /// Another sender's webhooks, which `is_signed` verifies.
+    ///
+    /// It gets the request's head, and its body byte for byte as it arrived. Compare signatures in
+    /// constant time, as `Mac::verify_slice` of the crate `hmac` does. The key is the body's member
+    /// `id`, or that of [`json_id`](Self::json_id) or [`header_id`](Self::header_id).
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -164,8 +171,9 @@ impl Webhook {
         Self { scheme, id: EventId::Json("/id".to_owned()) }
     }
 
-    /// The event's id is this member of the JSON body, a string or a whole number, by its pointer
-    /// (RFC 6901).
+    /// Takes the event's id from a member of the JSON body.
+    ///
+    /// `pointer` is a JSON pointer (RFC 6901) to a string or a whole number.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -177,7 +185,7 @@ impl Webhook {
         Self { id: EventId::Json(pointer.into()), ..self }
     }
 
-    /// The event's id is in this header. A request with two of them is refused with 400.
+    /// Takes the event's id from a header. A request that repeats the header is rejected with 400.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -254,15 +262,19 @@ impl fmt::Debug for Webhook {
 }
 
 impl Http {
-    /// Accepts webhooks: the [`Webhook`] says how their signature is checked, and where the event's
-    /// id is, which is the key. See [`webhook`](mod@super::webhook) for the rules.
+    /// Accepts webhooks, whose event id is the key.
     ///
-    /// - Every request is checked and made idempotent, whatever its method, and a signed request
-    ///   without an id is refused with 400, even if [`key_required`](Self::key_required) is `false`.
-    /// - [`retention`](crate::Policy::retention) becomes at least 30 days, because senders deliver
-    ///   an event again after days. [`policy`](Self::policy) after this call can set less.
-    /// - [`header`](Self::header), [`key`](Self::key), [`methods`](Self::methods) and a second
-    ///   webhook next to this one are configuration errors, and so is a webhook without a secret.
+    /// The [`Webhook`] defines how the signature is verified and where the id is. See
+    /// [`webhook`](mod@super::webhook) for the rules.
+    ///
+    /// - Every request is verified and made idempotent, whatever its method. A signed request
+    ///   without an id is rejected with 400, even if [`key_required`](Self::key_required) is
+    ///   `false`.
+    /// - [`retention`](crate::Policy::retention) becomes at least 30 days, because senders may
+    ///   deliver an event again after days. [`policy`](Self::policy) after this call can set less.
+    /// - It is a configuration error to combine a webhook with [`header`](Self::header),
+    ///   [`key`](Self::key), [`methods`](Self::methods) or a second webhook, or to give it no
+    ///   secret.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {

@@ -1,4 +1,4 @@
-//! The signatures of known senders: HMAC-SHA256 with a shared secret, each over its own message.
+//! The signatures of known senders: HMAC-SHA256 with a shared secret, over different messages.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use sha2::Sha256;
 
 use crate::clock::Timestamp;
 
-/// How far the time of a signature may be from now, as in the senders' own libraries.
+/// How far the time of a signature may differ from now, as in the senders' own libraries.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// How many signatures of one request are compared. Senders send one for each of their secrets, and
-/// have two of them while they rotate.
+/// How many signatures of a request are compared. A sender sends one for each of its secrets, and
+/// has two secrets during a rotation.
 const MAX_SIGNATURES: usize = 8;
 
 const SIGNATURE_BYTES: usize = 32;
 
-/// Compares in constant time.
+/// A signature that is compared in constant time.
 type Signature = CtOutput<Hmac<Sha256>>;
 
-/// Why a request counts as not signed, for the log.
+/// The error says why a request counts as unsigned, for the log.
 type Verified = Result<(), &'static str>;
 
 const NO_MATCH: &str = "it is not of this body and these secrets";
 
-/// The secrets of one endpoint. They are never shown.
+/// The secrets of one endpoint. No output shows them.
 #[derive(Clone)]
 pub(super) struct Secrets {
     keys: Result<Vec<Vec<u8>>, String>,
 }
 
 impl Secrets {
-    /// Secrets that are keys as they are.
+    /// Secrets that are used as keys without decoding.
     pub(super) fn text<S: Into<String>>(
         setting: &str,
         secrets: impl IntoIterator<Item = S>,
@@ -44,7 +44,7 @@ impl Secrets {
         Self::read(setting, secrets, |secret| Some(secret.into_bytes()))
     }
 
-    /// Secrets that are keys in Base64, after `whsec_`.
+    /// Secrets that are Base64, after `whsec_`.
     pub(super) fn base64<S: Into<String>>(
         setting: &str,
         secrets: impl IntoIterator<Item = S>,
@@ -71,7 +71,7 @@ impl Secrets {
         Self { keys: keys.ok_or_else(|| format!("{setting}: {wrong}; {advice}")) }
     }
 
-    /// Why the secrets cannot be used.
+    /// Returns why the secrets cannot be used.
     pub(super) fn validate(&self) -> Result<(), String> {
         self.keys.as_ref().map(drop).map_err(Clone::clone)
     }
@@ -95,8 +95,8 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
     Some(mac.finalize())
 }
 
-/// Whether one of the keys gives one of the signatures. The message is hashed at most once for each
-/// key, however many signatures there are.
+/// Returns whether one of the keys produces one of the signatures. The message is hashed at most
+/// once per key, however many signatures there are.
 fn any_matches<K>(
     keys: &[K],
     sign: impl Fn(&K) -> Option<Signature>,
@@ -118,7 +118,7 @@ pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timesta
     let (Some(time), None) = (times.next(), times.next()) else {
         return Err("it has no time, or several");
     };
-    // Stripe's libraries accept a time that is ahead.
+    // Stripe's libraries accept a time in the future.
     if now.since(seconds(time)?) > TOLERANCE {
         return Err("it is too old");
     }
@@ -132,14 +132,14 @@ pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified 
     secrets.have_signed(&[body], std::iter::once(signature))
 }
 
-/// The names of a delivery's headers.
+/// The names of the headers of a delivery.
 pub(super) struct StandardHeaders {
     pub(super) id: HeaderName,
     timestamp: &'static str,
     signature: &'static str,
 }
 
-/// The names of the specification, or those of Svix, which has others by default.
+/// Returns the names of the specification, or those of Svix, whose default names differ.
 pub(super) fn standard_headers(parts: &Parts) -> StandardHeaders {
     let id = HeaderName::from_static("webhook-id");
     if parts.headers.contains_key(&id) {
@@ -159,7 +159,7 @@ pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Times
     let id = one_header(parts, names.id.as_str())?;
     let time = one_header(parts, names.timestamp)?;
     let signatures = one_header(parts, names.signature)?;
-    // Parts of the message end at a dot. An id with one could be cut at another place.
+    // A dot separates the parts of the message. With a dot in the id, the message is ambiguous.
     if id.contains('.') {
         return Err("its id contains a dot");
     }
@@ -171,7 +171,7 @@ pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Times
     secrets.have_signed(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)
 }
 
-/// A time in seconds since 1970: digits alone.
+/// Parses a time in seconds since 1970, which must consist of digits only.
 fn seconds(text: &str) -> Result<Timestamp, &'static str> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds: Option<i64> = text.parse().ok().filter(|_| is_number);
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Of `standardwebhooks`, as in `tests/webhooks/deliveries.json`.
+    /// Signed by `standardwebhooks`, as in `tests/webhooks/deliveries.json`.
     const STANDARD: &str = "v1,OKlXFob9Xk0XSCLykp6OzJVBuB4pf4R5Cqsk+I4s5ys=";
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// `msg_1.1790000000.5` could be an id and a time with another body.
+    /// `msg_1.1790000000.5` could be split into another id, time and body.
     #[test]
     fn an_id_with_a_dot_is_refused() {
         let key = b"a secret of the test's own".to_vec();
@@ -362,7 +362,7 @@ mod tests {
         for text in ["", "+1790000000", "-1", " 1", "1.5", "0x1", "99999999999999999999"] {
             assert!(seconds(text).is_err(), "{text}");
         }
-        // Too large for a time, and far ahead of any.
+        // One overflows a time, the other is far in the future.
         assert_eq!(seconds("9223372036854775807"), Ok(Timestamp::from_millis(i64::MAX)));
     }
 
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(check(Vec::new()), (false, 0));
         let second = super::sign(&keys[1], &[b"message"]).unwrap().into_bytes().into();
         assert_eq!(check(vec![[7; 32], second]), (true, 2));
-        // Among the first only.
+        // Only the first signatures are compared.
         let mut late = vec![[7; 32]; MAX_SIGNATURES];
         late.push(second);
         assert_eq!(check(late), (false, 2));
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(from_base64(&BASE64.encode([1; 32])), Some([1; 32]));
     }
 
-    /// Anybody could sign with them.
+    /// Anyone could sign with an empty secret.
     #[test]
     fn an_empty_secret_and_no_secret_sign_nothing() {
         let mac = Hmac::<Sha256>::new_from_slice(b"").unwrap().chain_update("x").finalize();
