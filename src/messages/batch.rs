@@ -1,4 +1,4 @@
-//! One batch through the protocol: the driver of its [`Schedule`].
+//! Runs one batch, driven by its [`Schedule`].
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use super::work::{Times, Work, perform, prepare};
 use crate::clock::End;
 use crate::engine::execution::Execution;
 
-/// Runs each message by its turn; gives those that are not done, in order. `None` is one that has no
+/// Runs the messages and returns those that are not done, in order. `None` is a message without an
 /// identifier.
 pub(super) async fn run<R, F, Fut, E>(
     config: &Config<R>,
@@ -29,7 +29,7 @@ where
     E: fmt::Display + 'static,
 {
     let clock = &config.idempotency.core.table.clock;
-    // Then twins know nothing of each other either.
+    // While idempotency is switched off, messages with the same key all run.
     let is_disabled = config.idempotency.core.is_disabled;
     let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
     let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
@@ -52,7 +52,8 @@ where
             running.push(async move {
                 let is_done = match work {
                     Some(work) => perform(config, handler, item, work, times).await,
-                    // It has run: the schedule gives each message once.
+                    // The message has run already. Not reached, because the schedule returns each
+                    // one once.
                     None => false,
                 };
                 (index, is_done)
@@ -75,7 +76,7 @@ where
     failed.filter(|(_, verdict)| *verdict != Verdict::Done).map(|(item, _)| item).collect()
 }
 
-/// What did not run to its end has said nothing of itself.
+/// Logs the messages that did not finish, because they log nothing themselves.
 fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
     let count = |of: Verdict| verdicts.iter().filter(|verdict| **verdict == of).count();
     let (held, no_turn, cut_off) =
@@ -94,7 +95,7 @@ fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
     }
 }
 
-/// A message's place among the others.
+/// What the schedule compares.
 impl<R> Work<R> {
     fn identity(&self) -> Option<(String, crate::fingerprint::Fingerprint)> {
         match self {

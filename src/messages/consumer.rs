@@ -1,4 +1,4 @@
-//! How a source's messages are consumed: the builder.
+//! The builder that defines how a source's messages are consumed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::idempotency::Idempotency;
 use crate::key::Scope;
 use crate::policy::Policy;
 
-/// How many messages of a batch are in flight at once, unless the user says otherwise.
+/// Default of [`Consumer::concurrency`].
 const DEFAULT_CONCURRENCY: usize = 10;
-/// No message is started when less of the invocation is left, unless the user says otherwise.
+/// Default of [`Consumer::deadline_margin`].
 const DEFAULT_DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 macro_rules! entries {
@@ -39,8 +39,8 @@ macro_rules! entries {
 }
 
 entries! {
-    /// Consumes messages of Amazon SQS under `scope`, of standard and of FIFO queues. Key by
-    /// default: the message attribute `Idempotency-Key`.
+    /// Consumes messages of Amazon SQS, from standard and FIFO queues, under `scope`. Default key:
+    /// the message attribute `Idempotency-Key`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -53,8 +53,7 @@ entries! {
     /// # }
     /// ```
     sqs: SqsMessage,
-    /// Consumes records of Amazon Kinesis Data Streams under `scope`. Key by default: the broker's
-    /// id.
+    /// Consumes records of Amazon Kinesis Data Streams under `scope`. Default key: the broker's id.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -67,7 +66,7 @@ entries! {
     /// # }
     /// ```
     kinesis: KinesisEventRecord,
-    /// Consumes records of DynamoDB Streams under `scope`. Key by default: the broker's id.
+    /// Consumes records of DynamoDB Streams under `scope`. Default key: the broker's id.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -80,7 +79,7 @@ entries! {
     /// # }
     /// ```
     dynamodb_streams: EventRecord,
-    /// Consumes records of Apache Kafka, Amazon MSK or self-managed, under `scope`. Key by default:
+    /// Consumes records of Apache Kafka (Amazon MSK or self-managed) under `scope`. Default key:
     /// the header `Idempotency-Key`.
     ///
     /// ```
@@ -94,7 +93,7 @@ entries! {
     /// # }
     /// ```
     kafka: KafkaRecord,
-    /// Consumes notifications of Amazon SNS under `scope`. Key by default: the message attribute
+    /// Consumes notifications of Amazon SNS under `scope`. Default key: the message attribute
     /// `Idempotency-Key`.
     ///
     /// ```
@@ -108,7 +107,7 @@ entries! {
     /// # }
     /// ```
     sns: SnsRecord,
-    /// Consumes events of Amazon EventBridge under `scope`. Key by default: the broker's id.
+    /// Consumes events of Amazon EventBridge under `scope`. Default key: the broker's id.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -121,7 +120,7 @@ entries! {
     /// # }
     /// ```
     eventbridge: EventBridgeEvent,
-    /// Consumes event notifications of Amazon S3 under `scope`. Key by default: the broker's id.
+    /// Consumes event notifications of Amazon S3 under `scope`. Default key: the broker's id.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -136,7 +135,8 @@ entries! {
     s3: S3EventRecord,
 }
 
-/// How messages of a source are consumed, each of which is an `R`; made by [`Idempotency::sqs`] and its siblings.
+/// How the messages of a source are consumed; `R` is its record. [`Idempotency::sqs`] and its
+/// siblings create it.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -196,7 +196,7 @@ impl<R> Consumer<R> {
         })
     }
 
-    /// Where the idempotency key of a message is. Default: see the source's entry.
+    /// Sets where a message contains its idempotency key. Default: depends on the source.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -210,7 +210,7 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Finds the idempotency key of a message: `find` returns a `String`, or an `Option<String>`.
+    /// Sets a function that finds the key of a message: a `String`, or an `Option<String>`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -227,6 +227,7 @@ impl<R> Consumer<R> {
     }
 
     /// Changes the inherited policy for these messages.
+    ///
     /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
     /// deliveries; see [`exhausted`](Self::exhausted).
     ///
@@ -244,14 +245,16 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// The part of a message that must be the same in a repeat with the same key. Default: its
-    /// payload, by its JSON value. Choose otherwise if producers put a time of sending into it.
+    /// Sets which part of a message must be the same in a repeat. Default: its payload, by its JSON
+    /// value.
+    ///
+    /// Choose a part if producers add, for example, the time of sending to the payload.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use dynamodb_idempotency::Fingerprint;
     ///
-    /// // Whatever else stands in the message, the order is what counts.
+    /// // Only the order id identifies the request.
     /// let consumer = idempotency.sqs("payments").fingerprint(|message| {
     ///     let body: serde_json::Value = message.json().unwrap_or_default();
     ///     Fingerprint::builder().json(body["order"].to_string().as_bytes()).finish()
@@ -266,8 +269,8 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// How many messages of a batch run at the same time, at most; at least 1 (0 counts as 1).
-    /// Default 10.
+    /// Sets how many messages of a batch run at the same time. At least 1 (0 counts as 1); default
+    /// 10.
     ///
     /// Their futures share one task: a handler that blocks its thread delays the others.
     ///
@@ -281,7 +284,7 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// In which order messages run. Default [`Order::Source`].
+    /// Sets the order in which messages run. Default: [`Order::Source`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -295,12 +298,15 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// No message is started when less than this is left of the invocation: those messages are
-    /// reported, and delivered again. At most half of the invocation's time counts. Default 1 s. A
-    /// good choice is the usual duration of a handler.
+    /// Sets how much of the invocation must remain for a message to start. Default: 1 s.
     ///
-    /// A handler that still runs 250 ms before the end is dropped and its message reported, so that
-    /// the rest of the batch is not lost. Its key is free when the lease ends.
+    /// Messages without enough time are reported and delivered again. A margin longer than half of
+    /// the invocation's time is shortened to that half. A good choice is the usual duration of a
+    /// handler.
+    ///
+    /// A handler that still runs 250 ms before the end is dropped, and its message is reported, so
+    /// that the results of the rest of the batch are not lost. Its key stays locked until its lease
+    /// expires.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -314,16 +320,19 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Whether failed messages are reported one by one (`batchItemFailures`), or fail the whole
-    /// invocation. Default: one by one for SQS, Kinesis and DynamoDB Streams, the invocation for
-    /// Kafka. SNS, EventBridge and S3 only know the invocation.
+    /// Sets whether failed messages are reported individually (`batchItemFailures`).
     ///
-    /// **One by one needs `FunctionResponseTypes: [ReportBatchItemFailures]` in the event source
-    /// mapping.** Without it, Lambda takes every response for success and failed messages are lost.
+    /// With `false` a failed message fails the whole invocation. Default: `true` for SQS, Kinesis
+    /// and DynamoDB Streams, `false` for Kafka. SNS, EventBridge and S3 only support failing the
+    /// invocation.
+    ///
+    /// **Individual reports need `FunctionResponseTypes: [ReportBatchItemFailures]` in the event
+    /// source mapping.** Without it, Lambda treats every response as success, and failed messages
+    /// are lost.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// // A queue whose mapping has no `ReportBatchItemFailures`.
+    /// // The event source mapping of this queue has no `ReportBatchItemFailures`.
     /// let consumer = idempotency.sqs("payments").partial_response(false);
     /// # Ok(()) });
     /// ```
@@ -332,7 +341,7 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// What a message without a key gets. Default [`MissingKey::Fail`].
+    /// Sets what happens to a message without a key. Default: [`MissingKey::Fail`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -346,9 +355,10 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// What happens to a message that cannot be read: a record of another source, a body that is
-    /// not the expected envelope, an invalid key, a payload that is not JSON although a member of
-    /// it is needed. Default [`FailureAction::Report`].
+    /// Sets what happens to a message that cannot be read. Default: [`FailureAction::Report`].
+    ///
+    /// Such a message is a record of another source, has a body without the expected envelope or an
+    /// invalid key, or has a payload that is not JSON although the key is a member of it.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -362,7 +372,7 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// What happens to a message whose key was used before with another payload. Default
+    /// Sets what happens to a message whose key was used with another payload. Default:
     /// [`FailureAction::Report`].
     ///
     /// ```
@@ -377,9 +387,10 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// What happens to a message whose attempts are used up, under
-    /// [`Failure::Retain`](crate::Failure::Retain) or [`Failure::Replay`](crate::Failure::Replay):
-    /// its record stays FAILED. Default [`FailureAction::Report`].
+    /// Sets what happens to a message without attempts left. Default: [`FailureAction::Report`].
+    ///
+    /// Applies under [`Failure::Retain`](crate::Failure::Retain) and
+    /// [`Failure::Replay`](crate::Failure::Replay); the record stays FAILED.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -399,8 +410,9 @@ impl<R> Consumer<R> {
 }
 
 impl Consumer<SqsMessage> {
-    /// Opens the envelope of messages: key, payload and fingerprint are those of its content. A
-    /// message without the envelope is [`malformed`](Self::malformed).
+    /// Opens the envelope of messages and takes key, payload and fingerprint from its content.
+    ///
+    /// A message without the envelope is [`malformed`](Self::malformed).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {

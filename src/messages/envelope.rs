@@ -1,4 +1,4 @@
-//! Messages that reached a queue through another service.
+//! Messages that another service forwarded to a queue.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use super::object::Object;
 use super::source::{Body, eventbridge, sns};
 use crate::error::JsonFault;
 
-/// What a queue's message body is wrapped in.
+/// The envelope around the body of a queue's message.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
 /// use dynamodb_idempotency::messages::{Envelope, MessageKey};
 ///
-/// // One notification that SNS put into the queue twice has one id.
+/// // If SNS delivers a notification to the queue twice, both messages have the same id.
 /// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns).key(MessageKey::broker_id());
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Envelope {
-    /// A notification of an SNS topic that the queue subscribes to without raw message delivery:
-    /// the payload is its `Message`, attributes are its `MessageAttributes`, the broker's id is its
-    /// `MessageId`. Its `Type` must be `Notification`: a confirmation of a subscription is
-    /// malformed.
+    /// A notification of an SNS topic that the queue subscribes to without raw message delivery.
+    /// The payload is its `Message`, the attributes are its `MessageAttributes`, and the broker's
+    /// id is its `MessageId`. Its `Type` must be `Notification`: the confirmation of a subscription
+    /// is malformed.
     Sns,
-    /// An event of an EventBridge rule whose target is the queue: the payload is its `detail`, the
-    /// broker's id its `source` and `id`.
+    /// An event of an EventBridge rule whose target is the queue. The payload is its `detail`; the
+    /// broker's id consists of its `source` and `id`.
     EventBridge,
 }
 
@@ -52,7 +52,7 @@ struct Attribute {
 }
 
 impl Envelope {
-    /// Opens a body.
+    /// Opens the envelope in a body.
     pub(crate) fn open(self, body: &Body) -> Result<Body, String> {
         let text = std::str::from_utf8(&body.payload).unwrap_or_default();
         match self {

@@ -1,43 +1,43 @@
-//! When a whole invocation fails, and not only a message of it.
+//! Errors that fail a whole invocation instead of single messages.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-/// Why a batch has no response: the invocation fails, and the source delivers all of its messages
-/// again. Those that are done do not run again.
+/// Why a batch has no response, so that the invocation fails.
+///
+/// The source delivers all of its messages again. Those that are done do not run again.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::BatchError;
 ///
 /// fn alarm(error: &BatchError) -> bool {
-///     // The trigger is wrong; the others fix themselves with the next delivery.
+/// // The trigger is wrong. The other errors are resolved by the next delivery.
 ///     matches!(error, BatchError::OtherSource { .. })
 /// }
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// The event is not one of the source that the consumer is for. Nothing ran. **Fix the
-    /// trigger.**
+    /// The event belongs to another source than the consumer's. Nothing ran. **Fix the trigger.**
     OtherSource {
-        /// What was expected, and what was found.
+        /// The expected source, and what the event contains instead.
         message: String,
     },
     /// Messages failed, and this source (or
     /// [`partial_response(false)`](super::Consumer::partial_response)) accepts no partial response.
     Failed {
-        /// How many.
+        /// The number of failed messages.
         failed: usize,
-        /// Of how many.
+        /// The number of messages in the batch.
         total: usize,
     },
-    /// Messages failed that have no identifier to report them by.
+    /// Messages without an identifier failed, so they cannot be reported individually.
     Nameless {
-        /// How many failed.
+        /// The number of failed messages.
         failed: usize,
-        /// Of how many.
+        /// The number of messages in the batch.
         total: usize,
     },
 }
@@ -60,7 +60,7 @@ impl fmt::Display for BatchError {
 
 impl StdError for BatchError {}
 
-/// `Messages.` and the variant's name, which alarms can match.
+/// The error type is `Messages.` and the name of the variant, which alarms can match.
 impl From<BatchError> for Diagnostic {
     fn from(error: BatchError) -> Self {
         let error_type = match error {

@@ -1,4 +1,4 @@
-//! Keys by a `JMESPath` expression.
+//! Keys that a `JMESPath` expression finds.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use jmespath::{
 use super::key::{MessageKey, NoKey};
 use crate::error::{Error, ErrorKind};
 
-/// The functions of the language, but that no number becomes a text which has lost digits.
+/// The functions of the language, except that `to_string` rejects numbers that would lose digits.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut runtime = Runtime::new();
     runtime.register_builtin_functions();
@@ -26,8 +26,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime
 });
 
-/// Whether all numbers in it are whole ones of 64 bits. Others lose digits, and two keys could become
-/// one.
+/// Returns whether all numbers are integers of 64 bits. Others lose digits, so two keys could
+/// become the same.
 fn is_exact(value: &Variable) -> bool {
     match value {
         Variable::Number(number) => number.is_i64() || number.is_u64(),
@@ -47,9 +47,11 @@ fn inexact(context: &Context<'_>) -> JmespathError {
 }
 
 impl<R> MessageKey<R> {
-    /// Finds the key with a `JMESPath` expression in the payload's JSON: `join('-', [order.id,
-    /// order.line])`. A string, or a whole number of 64 bits. `to_string` accepts no other numbers
-    /// either: they would lose digits, and two keys could become one.
+    /// Finds the key with a `JMESPath` expression in the payload's JSON.
+    ///
+    /// For example `join('-', [order.id, order.line])`. The result must be a string or an integer
+    /// of 64 bits. `to_string` rejects other numbers too: they would lose digits, and two keys
+    /// could become the same.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{MessageKey, events::sqs::SqsMessage};
@@ -119,7 +121,7 @@ mod tests {
         assert!(matches!(found("id", "no JSON"), Err(NoKey::Invalid(_))));
     }
 
-    /// `18446744073709551616` and `18446744073709551617` are one number in 64 bits.
+    /// `18446744073709551616` and `18446744073709551617` are the same number in 64 bits.
     #[test]
     fn no_two_numbers_become_one_text() {
         let of = |id: &str| format!(r#"{{"id":{id},"order":{{"ids":[{id}]}}}}"#);
@@ -133,7 +135,7 @@ mod tests {
                 assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {id}: {found:?}");
             }
         }
-        // The functions for numbers count in 64 bits too.
+        // The numeric functions use 64 bits too.
         for expression in ["to_string(sum(order.ids))", "to_string(abs(id))"] {
             let found = found(expression, &of("9007199254740993"));
             assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {found:?}");

@@ -1,4 +1,4 @@
-//! Where a message's idempotency key is.
+//! Where a message contains its idempotency key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::message::Message;
 use super::source::Body;
 
-/// The attribute that carries the key by default, as the HTTP header does.
+/// The default attribute of the key, named like the HTTP header.
 const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 
-/// Where the idempotency key of a message is; `R` is the source's record.
+/// Where a message contains its idempotency key; `R` is the source's record.
 ///
-/// A **broker's id** only tells deliveries of one message from other messages. If a producer sends
-/// the same thing twice, for example because its own call timed out, there are two messages, with
-/// two ids, and two effects. If producers retry, let them send a key.
+/// A **broker's id** only distinguishes deliveries of one message from other messages. If a
+/// producer sends the same request twice, for example because its own call timed out, there are two
+/// messages with two ids, and two effects. If producers retry, let them send a key.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -28,25 +28,25 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// # }
 /// ```
 pub struct MessageKey<R> {
-    /// As it was made.
+    /// The rule for `Debug`, as it was written.
     rule: Cow<'static, str>,
     find: Find<R>,
 }
 
 type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, NoKey> + Send + Sync>;
 
-/// Why there is no key.
+/// Why a message has no key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// The message has none where it should stand.
+    /// The message contains no key.
     Missing(String),
-    /// What stands there is no key.
+    /// The message contains a value that is not a valid key.
     Invalid(String),
 }
 
 impl<R> MessageKey<R> {
-    /// A message attribute (SQS, SNS) or a header (Kafka) with exactly this name, whose value is
-    /// text.
+    /// Uses a message attribute (SQS, SNS) or header (Kafka) with exactly this name. Its value must
+    /// be text.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -60,8 +60,8 @@ impl<R> MessageKey<R> {
         Self::by(format!("attribute({name:?})"), move |_, body| body.attributes.find(&name))
     }
 
-    /// A member of the payload's JSON, by its RFC 6901 pointer: `/order/id`. A string, or a whole
-    /// number.
+    /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. A
+    /// string, or an integer.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -76,13 +76,15 @@ impl<R> MessageKey<R> {
         Self::by(rule, move |message, _| member(&message.payload, &pointer))
     }
 
-    /// The source's own id of the message. It only tells deliveries of one message from other
-    /// messages. Prefer a key from the message: an SQS redrive (`StartMessageMoveTask`), for example,
-    /// makes new messages with new ids, and one that had run runs again.
+    /// Uses the source's own id of the message.
+    ///
+    /// The id only distinguishes deliveries of one message from other messages. Prefer a key from
+    /// the message: an SQS redrive (`StartMessageMoveTask`), for example, creates new messages with
+    /// new ids, so a message that has run before runs again.
     ///
     /// | source | id |
     /// |---|---|
-    /// | SQS | `messageId`; inside of an envelope, the id of what it carries |
+    /// | SQS | `messageId`; in an envelope, the id of its content |
     /// | Kinesis | stream ARN, shard, sequence number |
     /// | DynamoDB Streams | stream ARN, sequence number |
     /// | Kafka | cluster ARN (or the bootstrap servers, sorted), topic, partition, offset |
@@ -105,8 +107,10 @@ impl<R> MessageKey<R> {
         })
     }
 
-    /// The key that `find` returns for the message: a `String`, or an `Option<String>`. The closure
-    /// has to name its message's type; [`Consumer::key_with`](super::Consumer::key_with) knows it.
+    /// Uses the key that `find` returns: a `String`, or an `Option<String>`.
+    ///
+    /// The closure must name the type of its message.
+    /// [`Consumer::key_with`](super::Consumer::key_with) infers it.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -136,7 +140,7 @@ impl<R> MessageKey<R> {
         Self::attribute(DEFAULT_ATTRIBUTE)
     }
 
-    /// The key of a message that was read from `body`.
+    /// Finds the key of a message that was read from `body`.
     pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, NoKey> {
         let key = (self.find)(message, body)?;
         if key.is_empty() {
@@ -146,7 +150,7 @@ impl<R> MessageKey<R> {
     }
 }
 
-/// The member of a JSON text as a key.
+/// Returns a member of a JSON text as a key.
 pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
     let invalid = |what: &str| NoKey::Invalid(format!("the key at `{pointer}` {what}"));
     if !pointer.is_empty() && !pointer.starts_with('/') {
@@ -160,7 +164,7 @@ pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
             Err(NoKey::Missing(format!("the payload has no member `{pointer}`")))
         }
         Some(Value::String(text)) => Ok(text.clone()),
-        // Others lose digits, and two keys could become one.
+        // Other numbers lose digits, so two keys could become the same.
         Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
         Some(_) => Err(invalid("is neither a text nor a whole number of 64 bits")),
     }
@@ -178,10 +182,10 @@ impl<R> fmt::Debug for MessageKey<R> {
     }
 }
 
-/// Why an attribute of bytes is no key.
+/// Why a binary attribute is not a key.
 pub(crate) const BINARY: &str = "is binary, and a key is text";
 
-/// Named values beside the payload; an error says why a value is no text.
+/// The attributes of a message. An error says why a value is not text.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<(String, Result<String, &'static str>)>);
 

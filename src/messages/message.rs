@@ -1,4 +1,4 @@
-//! A message as its handler gets it.
+//! A message as its handler receives it.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct Message<R> {
 }
 
 impl<R> Message<R> {
-    /// The whole record, with every field that its source sent.
+    /// Returns the whole record, with every field that its source sent.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::message_example(|message| {
@@ -43,7 +43,7 @@ impl<R> Message<R> {
         &self.record
     }
 
-    /// The whole record, owned.
+    /// Returns the whole record by value.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::message_example(|message| {
@@ -58,8 +58,9 @@ impl<R> Message<R> {
         self.record
     }
 
-    /// What the producer sent, decoded: the table in [`messages`](super) says what that is for each
-    /// source. If an envelope is opened, its content.
+    /// Returns what the producer sent, decoded; the content of an envelope if one is opened.
+    ///
+    /// The table in [`messages`](super) says what this is for each source.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::message_example(|message| {
@@ -71,7 +72,7 @@ impl<R> Message<R> {
         &self.payload
     }
 
-    /// The payload as JSON.
+    /// Deserializes the payload from JSON.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::message_example(|message| {
@@ -84,8 +85,8 @@ impl<R> Message<R> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if it is not JSON, or not of this type. The error has the place,
-    /// and nothing of the payload, so that a handler can return it.
+    /// [`ErrorKind::InvalidInput`] if the payload is not JSON, or not of this type. The error
+    /// contains the position but nothing of the payload, so a handler can return it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.payload).map_err(|error| {
             let fault = JsonFault::from(error);
@@ -94,8 +95,10 @@ impl<R> Message<R> {
         })
     }
 
-    /// The idempotency key that was found; `None` only if
-    /// [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run without one.
+    /// Returns the idempotency key of the message.
+    ///
+    /// `None` only if [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run
+    /// without a key.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::message_example(|message| {
@@ -108,7 +111,7 @@ impl<R> Message<R> {
     }
 }
 
-/// Neither payload nor key: both may be personal.
+/// Shows neither the payload nor the key, because both may be personal data.
 impl<R> fmt::Debug for Message<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")

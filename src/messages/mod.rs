@@ -1,4 +1,4 @@
-//! Messages and events of AWS services: at-least-once delivery in, one effect out.
+//! Consumers of messages and events: delivered at least once, with one effect.
 //!
 //! ```no_run
 //! use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
@@ -27,8 +27,8 @@
 //! |---|---|---|---|---|---|
 //! | SQS standard | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | none | that message |
 //! | SQS FIFO | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | message group | that message and the rest of its group |
-//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard, or partition key | the first; it and what follows it are delivered again |
-//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first; it and what follows it are delivered again |
+//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard, or partition key | the first failed record; it and all later ones are delivered again |
+//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first failed record; it and all later ones are delivered again |
 //! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition, or record key | the invocation; by choice that record and the rest of its order |
 //! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | the invocation |
 //! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | – | the invocation |
@@ -37,28 +37,29 @@
 //! # The rules
 //!
 //! 1. Each message is a separate operation, with the key that [`MessageKey`] finds. A message that
-//!    completed before is done without running.
-//! 2. Messages run side by side, up to [`concurrency`](Consumer::concurrency) at once; those of one
-//!    order run one after the other. After a message that is not done, the rest of its order does
-//!    not run.
-//! 3. Two messages of a batch with one key and one payload run once; the second counts as the
-//!    first.
-//! 4. The response names exactly the messages that are not done: failed, in progress elsewhere,
-//!    behind one of these in their order, or without time for their turn
-//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, the first of them.
+//!    completed before is acknowledged without running.
+//! 2. Messages run concurrently, up to [`concurrency`](Consumer::concurrency) at a time. Messages
+//!    of one order group run one after the other. After a message that is not done, the rest of its
+//!    group does not run.
+//! 3. Two messages of a batch with the same key and payload run once; the second gets the result of
+//!    the first.
+//! 4. The response names exactly the messages that are not done: they failed, are in progress
+//!    elsewhere, follow such a message in their group, or had no time to run
+//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, it names the first of them.
 //! 5. A message that fails, panics, cannot be read or has no key does not affect other messages. If
-//!    a message fails and has no identifier, the invocation fails, so that nothing is lost.
-//! 6. A batch of distinct messages costs two round trips of latency for each
-//!    [`concurrency`](Consumer::concurrency) of them, not two for each message.
-//! 7. An empty batch is a success. The state of a tumbling window is returned unchanged.
+//!    a failed message has no identifier, the invocation fails, so that nothing is lost.
+//! 6. A batch of distinct messages costs two round trips of latency for each group of
+//!    [`concurrency`](Consumer::concurrency) messages, not two for each message.
+//! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB
-//! Streams, or call [`partial_response(false)`](Consumer::partial_response): otherwise Lambda takes
-//! every response for success. For Kafka, where that setting needs provisioned pollers, it is off
-//! by default and the invocation fails as a whole; messages that are done do not run again.
+//! Streams, or call [`partial_response(false)`](Consumer::partial_response): otherwise Lambda
+//! treats every response as success. For Kafka, that setting needs provisioned pollers. It is
+//! therefore off by default, and the invocation fails as a whole; messages that are done do not run
+//! again.
 //!
 //! [`Failure::Retain`](crate::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts
-//! in the record, across deliveries. When they are used up, [`exhausted`](Consumer::exhausted) says
+//! in the record, across deliveries. When all are used, [`exhausted`](Consumer::exhausted) decides
 //! whether the message is acknowledged or left to the dead-letter queue.
 //!
 //! For JSON events that are not messages, see [`event`](crate::event).
@@ -79,7 +80,7 @@ mod settings;
 mod source;
 mod work;
 
-/// The events' types, of the version that this crate uses.
+/// The types of the events, in the version that this crate uses.
 pub use aws_lambda_events as events;
 
 pub use self::consumer::Consumer;

@@ -1,4 +1,4 @@
-//! JSON objects: serde reads a struct from a list as well, and a list is no envelope.
+//! JSON objects. serde also reads a struct from a list, but a list is not an envelope.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What an object is read as, and nothing else is.
+/// Deserializes a value from a JSON object only.
 pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

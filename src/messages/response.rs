@@ -9,8 +9,8 @@ use super::error::BatchError;
 
 /// The partial batch response: the messages that must be delivered again.
 ///
-/// Written as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It only counts if the event
-/// source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
+/// Serialized as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It only has an effect if the
+/// event source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::BatchResponse;
@@ -23,10 +23,11 @@ use super::error::BatchError;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BatchResponse {
-    /// Those that failed, were in progress elsewhere, or had no turn. For a stream, the first.
+    /// The messages that failed, were in progress elsewhere, or did not run. For a stream, the
+    /// first.
     #[serde(serialize_with = "named")]
     pub batch_item_failures: Vec<ItemIdentifier>,
-    /// The state of a tumbling window, as the event brought it.
+    /// The state of a tumbling window, unchanged from the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<Box<RawValue>>,
 }
@@ -35,7 +36,7 @@ fn named<S: Serializer>(items: &[ItemIdentifier], serializer: S) -> Result<S::Ok
     serializer.collect_seq(items.iter().map(|item| BTreeMap::from([("itemIdentifier", item)])))
 }
 
-/// The name by which a source knows a message of its batch.
+/// The identifier of a message in its batch.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::ItemIdentifier;
@@ -49,9 +50,9 @@ fn named<S: Serializer>(items: &[ItemIdentifier], serializer: S) -> Result<S::Ok
 pub enum ItemIdentifier {
     /// SQS: the `messageId`. Kinesis and DynamoDB Streams: the sequence number.
     Id(String),
-    /// Kafka.
+    /// Kafka: the partition and the offset.
     Kafka {
-        /// The topic and the number of its partition, joined by `-`: `orders-0`.
+        /// The topic and the number of its partition, joined with `-`: `orders-0`.
         partition: String,
         /// The record's offset.
         offset: i64,
@@ -67,19 +68,19 @@ impl std::fmt::Display for ItemIdentifier {
     }
 }
 
-/// How much a source wants to know of a failure.
+/// How a source accepts reports of failures.
 #[derive(Clone, Copy)]
 pub(super) enum Reporting {
     /// Each message that is not done.
     Items,
-    /// The first that is not done: all from there on come again.
+    /// The first message that is not done; the source delivers it and all later ones again.
     First,
-    /// That there was one, by an error: the whole event comes again.
+    /// An error for the whole event; the source delivers all of it again.
     Event,
 }
 
-/// Makes the answer of a batch from the messages that are not done, in order; `None` is one that has
-/// no name.
+/// Creates the response from the messages that are not done, in order. `None` is a message without
+/// an identifier.
 pub(super) fn report(
     reporting: Reporting,
     failed: Vec<Option<ItemIdentifier>>,
@@ -95,8 +96,8 @@ pub(super) fn report(
         Reporting::First => failed.into_iter().take(1).collect(),
         Reporting::Event => return Err(BatchError::Failed { failed: count, total }),
     };
-    // An identifier that is empty or unknown fails the whole batch, and one that is left out loses
-    // its message: so the whole batch comes again, aloud.
+    // An empty or unknown identifier fails the whole batch, and a missing one loses its message.
+    // So the invocation fails with an error, and the whole batch is delivered again.
     if failed.iter().any(Option::is_none) {
         return Err(BatchError::Nameless { failed: count, total });
     }

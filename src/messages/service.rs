@@ -1,4 +1,4 @@
-//! The service that accepts a source's events.
+//! The service that receives a source's events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 
 impl<R: Send + 'static> Consumer<R> {
-    /// The service that runs `handler` once for each message; give it to `lambda_runtime::run`.
+    /// Creates the service that runs `handler` once for each message, for `lambda_runtime::run`.
     ///
     /// The handler takes the message and its [`Execution`]. `Ok` means done. After an error, which
     /// is logged, or a panic, the message is delivered again. Messages have no answer, so the
-    /// record only stores that it is done.
+    /// record only stores that the message is done.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
@@ -97,7 +97,7 @@ where
 {
     let deadline = deadline(&config.idempotency.core.table.clock, &event.context);
     let batch = (config.source.split)(event.payload.get(), config.order)?;
-    // The records have been read out of it, and it may be some megabytes.
+    // Frees memory: the records have been read, and an event may have some megabytes.
     drop(event);
     let (total, state) = (batch.messages.len(), batch.state);
     let failed = batch::run(config, handler, batch.messages, deadline).await;

@@ -1,6 +1,6 @@
 //! The settings of a consumer.
 
-/// What a message without an idempotency key gets.
+/// What happens to a message without an idempotency key.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -14,32 +14,32 @@
 pub enum MissingKey {
     /// It fails and is reported; a queue's redrive policy moves it to the dead-letter queue.
     Fail,
-    /// It runs without a record, each time that it is delivered. For the time until every producer
-    /// sends keys. Each such run is a warning in the log.
+    /// It runs without a record each time it is delivered. For the time until every producer sends
+    /// keys. The crate logs a warning for each such run.
     RunUnprotected,
-    /// It is acknowledged and does not run, with an error in the log: **it is lost.**
+    /// It is acknowledged without running, and the crate logs an error: **the message is lost.**
     Acknowledge,
 }
 
-/// What happens to a message that no further delivery would fix.
+/// What happens to a message that no further delivery can fix.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
 /// use dynamodb_idempotency::messages::FailureAction;
 ///
-/// // What nobody can read must not hold up its shard.
+/// // A message that no consumer can read must not block its shard.
 /// let consumer = idempotency.kinesis("clicks").malformed(FailureAction::Acknowledge);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureAction {
-    /// It is reported as failed, each time it is delivered, until the source's own limit ends that:
-    /// a dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
-    /// until the source's retention is over.**
+    /// It is reported as failed each time it is delivered, until the source's limit moves it to a
+    /// dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
+    /// until the source's retention ends.**
     Report,
-    /// It is acknowledged, with an error in the log: the messages behind it can go on, and **it is
-    /// lost**.
+    /// It is acknowledged, and the crate logs an error: the messages behind it can continue, and
+    /// **the message is lost**.
     Acknowledge,
 }
 
@@ -55,10 +55,11 @@ pub enum FailureAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// The source's order: SQS FIFO by message group, Kinesis and DynamoDB Streams by shard (which
-    /// is the whole batch), Kafka by partition; SQS standard, SNS and S3 have none.
+    /// The source's order: SQS FIFO by message group, Kinesis and DynamoDB Streams by shard (the
+    /// whole batch), Kafka by partition. SQS standard, SNS and S3 have no order.
     Source,
-    /// By the record's own key, with different keys side by side: Kinesis by partition key,
-    /// DynamoDB Streams by the item's key, Kafka by record key. For the others, as `Source`.
+    /// The order of the record's own key; records with different keys run concurrently. Kinesis
+    /// uses the partition key, DynamoDB Streams the item's key, Kafka the record key. Other
+    /// sources: the same as `Source`.
     Key,
 }

@@ -1,4 +1,4 @@
-//! One message: what is to be done with it, and doing that.
+//! One message: whether it runs, and running it.
 
 use std::fmt;
 use std::future::Future;
@@ -20,19 +20,19 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::user_code::{self, Panic};
 
-/// What is to be done with a message.
+/// How a message is handled.
 pub(super) enum Work<R> {
-    /// Run it once; its key is in the message.
+    /// Run it once; the message contains its key.
     Run { message: Message<R>, fingerprint: Fingerprint },
-    /// Run it without a record: it has no key, and [`MissingKey::RunUnprotected`] is chosen.
+    /// Run it without a record, because it has no key and [`MissingKey::RunUnprotected`] is set.
     RunUnprotected { message: Message<R> },
-    /// Do not run it: no further delivery would fix it.
+    /// Do not run it: no further delivery can fix it.
     Refuse { reason: String, action: FailureAction },
-    /// Do not run it: code has panicked at it, which says nothing of the message.
+    /// Do not run it: code that read it panicked, so nothing is known about the message.
     Panicked { reason: &'static str },
 }
 
-/// Finds a message's key, or why it is not to run.
+/// Finds the key of a message, or the reason why it must not run.
 pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
     let refuse = |reason| Work::Refuse { reason, action: config.malformed };
     let (mut message, body) = match content.and_then(|content| open(config, content)) {
@@ -42,7 +42,7 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
             return Work::Panicked { reason: "reading the record panicked" };
         }
     };
-    // The user's own closures; a panic in one is that message's alone.
+    // The user's closures. A panic affects only this message.
     let identified = user_code::call(|| identify(config, &message, &body));
     match identified {
         Ok(Ok((key, fingerprint))) => {
@@ -50,7 +50,7 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
             Work::Run { message, fingerprint }
         }
         Ok(Err(_)) | Err(_) if config.idempotency.core.is_disabled => {
-            // No call is refused for its key.
+            // While idempotency is switched off, no message is rejected because of its key.
             Work::Run { message, fingerprint: body.fingerprint }
         }
         Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
@@ -59,7 +59,7 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
             MissingKey::Acknowledge => Work::Refuse { reason, action: FailureAction::Acknowledge },
             MissingKey::RunUnprotected => Work::RunUnprotected { message },
         },
-        // Its own words are on stderr, with its place; here they could be the message's.
+        // The panic's message is on stderr. It is not logged, because it could quote the message.
         Err(_) => Work::Panicked { reason: "looking for its key or fingerprint panicked" },
     }
 }
@@ -88,34 +88,34 @@ fn identify<R>(
     Ok((key, fingerprint))
 }
 
-/// What is kept of the invocation for the answer's way out. A handler that runs then is dropped:
-/// after the invocation's end Lambda takes no answer, and those of all the others would be lost with
-/// it, whether it stops the process or lets it go on.
+/// The time that is reserved for sending the response. A handler that runs at that point is
+/// dropped: after the end of the invocation Lambda accepts no response, and the results of all
+/// other messages would be lost.
 const ANSWER_MARGIN: Duration = Duration::from_millis(250);
 
-/// When a batch has to be brought to its end.
+/// The times at which a batch must stop.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// The invocation's end.
+    /// The end of the invocation.
     deadline: End,
-    /// From then on no handler is started.
+    /// No handler starts after this time.
     pub(super) last_start: End,
-    /// What runs then is dropped.
+    /// Handlers that run at this time are dropped.
     pub(super) cut_off: End,
 }
 
 impl Times {
     pub(super) fn new(clock: &Clock, deadline: End, margin: Duration) -> Self {
-        // Or else a margin that is longer than the invocation would let nothing run at all.
+        // With a margin longer than the invocation, no message would run.
         let margin = margin.min(clock.left(deadline) / 2);
         let (last_start, cut_off) = (deadline.minus(margin), deadline.minus(ANSWER_MARGIN));
         Self { deadline, last_start, cut_off }
     }
 }
 
-/// Why a handler has not done its message.
+/// Why a handler did not complete its message.
 enum NotDone<E> {
-    /// The key was had too late.
+    /// The key was acquired too late.
     NoTurn,
     Failed(E),
 }
@@ -129,7 +129,7 @@ impl<E: fmt::Display> fmt::Display for NotDone<E> {
     }
 }
 
-/// Does it; whether the message is done and need not come again.
+/// Handles the message. Returns whether it is done and need not be delivered again.
 pub(super) async fn perform<R, F, Fut, E>(
     config: &Config<R>,
     handler: &F,
@@ -168,7 +168,7 @@ where
                     .ends(deadline);
                 let clock = &config.idempotency.core.table.clock;
                 let run = operation.run(async |execution| {
-                    // Another owner may have run until now, or DynamoDB have been slow.
+                    // Another owner may have run until now, or DynamoDB may have been slow.
                     if times.is_some_and(|times| clock.is_over(times.last_start)) {
                         execution.nothing_executed();
                         return Err(NotDone::NoTurn);
@@ -185,8 +185,8 @@ where
     }
 }
 
-/// The answer to a message: that it is done. Read from any stored JSON, because what an earlier
-/// version stored says that too.
+/// The answer to a message: it is done. Deserialized from any stored JSON, because the answers of
+/// earlier versions mean the same.
 struct Done;
 
 impl Serialize for Done {
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for Done {
     }
 }
 
-/// An execution without a record.
+/// Creates an execution without a record.
 fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execution, Error> {
     let core = &config.idempotency.core;
     let key = core.random_key(&config.scope)?;
@@ -209,7 +209,7 @@ fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execut
     Execution::unprotected(core, Call::without_record(core, key, policy, deadline, answers))
 }
 
-/// What the log is told of a message: never its key nor its payload.
+/// Logs the results of a message, without its key and payload.
 struct Log<'a> {
     operation: &'a str,
     service: &'static str,
@@ -217,7 +217,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Tells how a run ended; whether the message is done by it.
+    /// Logs how a run ended. Returns whether the message is done.
     fn ended<R, E: fmt::Display>(
         &self,
         config: &Config<R>,
@@ -229,7 +229,7 @@ impl Log<'_> {
             Err(RunError::Idempotency(error)) => error,
         };
         match error.kind() {
-            // It completed, whatever became of its answer.
+            // The operation completed; only its answer is not available.
             ErrorKind::AnswerUnavailable | ErrorKind::AnswerUnreadable => true,
             ErrorKind::Mismatch => self.disposed(config.mismatched, &error),
             ErrorKind::Failed | ErrorKind::Abandoned => self.disposed(config.exhausted, &error),
@@ -272,7 +272,7 @@ impl Log<'_> {
         false
     }
 
-    /// A message that no further delivery would fix.
+    /// Logs a message that no further delivery can fix.
     fn disposed(&self, action: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
         let (message_id, is_done) = (self.id(), action == FailureAction::Acknowledge);
         tracing::error!(

@@ -1,4 +1,4 @@
-//! A clock that a test moves.
+//! A clock that tests control.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,8 +10,9 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 
-/// The system's clock and what was added to it. A clone is the same clock. Callers and their store
-/// use it, so leases and retentions end when it says so.
+/// The system's clock plus an offset. Clones share the offset.
+///
+/// Callers and their table use it, so leases and retentions end according to it.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -24,17 +25,17 @@ use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 /// let clock: &SandboxClock = sandbox.clock();
 /// clock.advance(Duration::from_secs(60));
 /// let record = pending.read().await?.expect("a record");
-/// assert!(record.abandoned_for().is_some()); // its lease was of 30 s
+/// assert!(record.abandoned_for().is_some()); // its lease was 30 s
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SandboxClock {
-    /// Whole seconds, as a `Date` has them.
+    /// Whole seconds, like the `Date` header.
     ahead: Arc<AtomicI64>,
 }
 
 impl SandboxClock {
-    /// Lets this much time pass at once; a part of a second counts as a whole one.
+    /// Advances the clock. A fraction of a second counts as a whole second.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -50,7 +51,7 @@ impl SandboxClock {
         self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// The time that it shows.
+    /// Returns the current time of the clock.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -77,7 +78,7 @@ impl TimeSource for SandboxClock {
     }
 }
 
-/// The store's clock is what its responses say.
+/// Shifts the `Date` of responses, which is DynamoDB's clock for the crate.
 impl Intercept for SandboxClock {
     fn name(&self) -> &'static str {
         "SandboxClock"

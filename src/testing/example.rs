@@ -1,4 +1,4 @@
-//! What the documentation's examples stand on.
+//! The setup of the documentation's examples.
 
 use std::error::Error;
 use std::future::pending;
@@ -17,10 +17,10 @@ use crate::idempotency::Idempotency;
 
 type Ended = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Runs an example on a sandbox of its own. Not part of the API.
+/// Runs an example on its own sandbox. Not part of the API.
 ///
 /// # Panics
-/// If it fails.
+/// If the example fails.
 #[track_caller]
 pub fn example(example: impl AsyncFnOnce(Sandbox, Idempotency) -> Ended) {
     let run = async {
@@ -36,7 +36,7 @@ pub fn example(example: impl AsyncFnOnce(Sandbox, Idempotency) -> Ended) {
 /// Runs an example with an order whose owner died after the step `charge`. Not part of the API.
 ///
 /// # Panics
-/// If it fails.
+/// If the example fails.
 #[track_caller]
 pub fn abandoned_example(judge: impl FnOnce(Abandoned) -> Ended) {
     example(async |sandbox, idempotency| judge(abandoned(&sandbox, &idempotency).await?));
@@ -69,7 +69,7 @@ async fn abandoned(
 /// Runs an example with a debit of 20 from an account that has 5. Not part of the API.
 ///
 /// # Panics
-/// If it fails.
+/// If the example fails.
 #[track_caller]
 pub fn refused_example(refuse: impl FnOnce(&ConditionFailed) + Send + 'static) {
     example(async |sandbox, idempotency| {

@@ -1,4 +1,4 @@
-//! What the examples about messages stand on.
+//! The setup of the documentation's examples of messages.
 
 use std::future::ready;
 
@@ -18,7 +18,7 @@ const EVENT: &str = r#"{"Records": [{
 /// Runs an example with a queue's message about a payment of 1200. Not part of the API.
 ///
 /// # Panics
-/// If it fails.
+/// If the example fails.
 #[track_caller]
 pub fn message_example(
     handler: impl Fn(Message<SqsMessage>) -> Result<(), Error> + Send + Sync + 'static,

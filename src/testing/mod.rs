@@ -1,5 +1,5 @@
-//! For tests of your own handlers: a table on an embedded DynamoDB, a clock that you control, and
-//! keys in any state that you need.
+//! Tests of your own handlers: a table on an embedded DynamoDB, a clock that you control, and
+//! records in any state.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,21 +14,21 @@
 //!     operation.run_with_outcome(async |_| Ok::<_, std::io::Error>("re_1".to_owned()))
 //! };
 //!
-//! // Somebody else is at it.
+//! // Another call is running the operation.
 //! let record = sandbox.record("charge", "order-42").payload(&1200);
 //! record.pending(Duration::from_secs(30)).await?;
 //! let refused = charge().await.unwrap_err();
 //! assert!(matches!(refused.idempotency().unwrap().kind(), ErrorKind::InProgress { .. }));
 //!
-//! // And never comes back.
+//! // That call never completes.
 //! sandbox.clock().advance(Duration::from_secs(60));
 //! assert_eq!(charge().await?, Outcome::Executed("re_1".to_owned()));
 //! assert_eq!(record.read().await?.expect("a record").attempt, 2);
 //! # Ok(()) });
 //! ```
 //!
-//! The record of an HTTP request gets its fingerprint from `SandboxRecord::request`. The crate makes
-//! that of a message: let it run once, and then change its record, which keeps the fingerprint.
+//! `SandboxRecord::request` gives a record the fingerprint of an HTTP request. For a message, let
+//! the crate handle it once, and then change its record, which keeps the fingerprint.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
@@ -57,14 +57,16 @@ use crate::idempotency::{Builder, Idempotency};
 use crate::key::Scope;
 use crate::schema::TableSchema;
 
-/// The table's name.
+/// The name of the table.
 const TABLE: &str = "idempotency";
 
-/// A table on its own embedded DynamoDB, in this process. It is in memory, behind a port of the
-/// loopback interface, and lives as long as this value and the runtime that it was started in.
+/// A table on its own embedded DynamoDB, in memory.
 ///
-/// Waiting is real: the crate's sleeps (renewals, `InProgress::Wait`) are not shortened by the
-/// [clock](Self::clock), and tokio's paused time does not work with a port.
+/// It listens on a port of the loopback interface, and lives as long as this value and the runtime
+/// in which it was started.
+///
+/// The crate's waits (renewals, `InProgress::Wait`) take real time: the [clock](Self::clock) does
+/// not shorten them, and tokio's paused time does not work with a port.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, _| {
@@ -85,7 +87,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts one, with a table of the default schema.
+    /// Starts a sandbox with a table of the default schema.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, _| {
@@ -97,12 +99,12 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it cannot listen on a port of the loopback interface.
+    /// [`ErrorKind::Unavailable`] if the sandbox cannot listen on a port of the loopback interface.
     pub async fn start() -> Result<Self, Error> {
         Self::with_schema(TableSchema::default()).await
     }
 
-    /// Starts one, with a table of this schema.
+    /// Starts a sandbox with a table of this schema.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, _| {
@@ -118,7 +120,8 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// As [`start`](Self::start); [`ErrorKind::Configuration`] if two attributes have one name.
+    /// The same as for [`start`](Self::start); [`ErrorKind::Configuration`] if two attributes have
+    /// the same name.
     pub async fn with_schema(schema: TableSchema) -> Result<Self, Error> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(not_started)?;
         let address = listener.local_addr().map_err(not_started)?;
@@ -141,7 +144,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Its table, with the default policy.
+    /// Returns an [`Idempotency`] on the table, with the default policy.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -157,7 +160,7 @@ impl Sandbox {
         self.idempotency.clone()
     }
 
-    /// Its table, with settings.
+    /// Returns a builder for an [`Idempotency`] on the table, for other settings.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -176,7 +179,7 @@ impl Sandbox {
         builder.schema(self.schema.clone()).disabled(false)
     }
 
-    /// A client for it: for your own tables beside the crate's.
+    /// Returns a client of the embedded DynamoDB, for your own tables.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -189,7 +192,7 @@ impl Sandbox {
         self.client.clone()
     }
 
-    /// The name of its table.
+    /// Returns the name of the table.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -201,7 +204,7 @@ impl Sandbox {
         TABLE
     }
 
-    /// The clock that its clients use, also as the store's clock.
+    /// Returns the clock of the clients and of the table.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -219,9 +222,11 @@ impl Sandbox {
         &self.clock
     }
 
-    /// The record of a key, whether it exists or not. As everywhere, text is one segment of a
-    /// scope; for a tenant pass `Scope::new("orders").tenant("acme")`, and for a scope as the
-    /// command line writes it [`Scope::from_encoded`].
+    /// Returns the record of a key, which need not exist.
+    ///
+    /// As everywhere, text is one segment of a scope. For a tenant pass
+    /// `Scope::new("orders").tenant("acme")`, and for a scope in the form of the command line
+    /// [`Scope::from_encoded`].
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {

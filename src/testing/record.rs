@@ -17,19 +17,19 @@ use crate::key::{KeyForm, RecordKey, Scope};
 use crate::record::{self, Claim, Item, Record, Status, random_owner};
 use crate::schema::Attribute;
 
-/// How long ago it is that leases and retentions have ended.
+/// How long ago leases and retentions ended.
 const LONG_AGO: Duration = Duration::from_secs(60);
-/// As the default of [`Policy::retention`](crate::Policy::retention).
+/// The default of [`Policy::retention`](crate::Policy::retention).
 const RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-/// The record of one key in a [`Sandbox`]; made by [`Sandbox::record`].
+/// The record of one key in a [`Sandbox`]. [`Sandbox::record`] creates it.
 ///
-/// Its methods write the record as another caller would, with an owner that no call has. An
-/// existing record keeps fingerprint, attempt and start. A new one belongs to the request of
-/// [`payload`](Self::payload), `request` (feature `http`) or [`fingerprint`](Self::fingerprint), and
-/// without them to a request without a payload.
+/// Its methods write the record like another caller, with an owner that no call has. An existing
+/// record keeps its fingerprint, attempt and start. A new one belongs to the request of
+/// [`payload`](Self::payload), `request` (feature `http`) or [`fingerprint`](Self::fingerprint),
+/// and otherwise to a request without a payload.
 ///
-/// The key is written as it is: this does not work with
+/// The key is written verbatim, so this does not work with
 /// [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
 /// ```
@@ -56,8 +56,7 @@ impl<'a> SandboxRecord<'a> {
         Self { sandbox, scope, key, fingerprint: Ok(None) }
     }
 
-    /// The record belongs to the request with this payload, as
-    /// [`Operation::payload`](crate::Operation::payload) accepts it.
+    /// Sets the request by its payload, like [`Operation::payload`](crate::Operation::payload).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -76,7 +75,7 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint, ..self }
     }
 
-    /// The record belongs to the request with this fingerprint.
+    /// Sets the request by its fingerprint.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -92,10 +91,12 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
-    /// The record belongs to this HTTP request, as [`Http`](crate::http::Http) fingerprints it by
-    /// default: method, path, query and body. Pass the request with its body in memory (`String`,
-    /// `Bytes`, `lambda_http::Body`). Where [`Http::fingerprint`](crate::http::Http::fingerprint)
-    /// is set, use [`fingerprint`](Self::fingerprint) instead.
+    /// Sets the request by an HTTP request, with the default fingerprint of
+    /// [`Http`](crate::http::Http).
+    ///
+    /// It covers method, path, query and body. Pass the request with its body in memory (`String`,
+    /// `Bytes`, `lambda_http::Body`). If [`Http::fingerprint`](crate::http::Http::fingerprint) is
+    /// set, use [`fingerprint`](Self::fingerprint) instead.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -114,7 +115,7 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
-    /// Another call runs the operation, with this much of its lease left.
+    /// Writes a record whose owner runs the operation, with this much of its lease left.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -131,16 +132,16 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As all of its methods: [`ErrorKind::InvalidInput`] for a payload that cannot be serialized, a
-    /// key that is empty or too long, or an encoded scope as text (`orders/%t/acme`): pass
-    /// `Scope::new("orders").tenant("acme")`; [`ErrorKind::UnknownRecord`] if there is an item that is
-    /// not a record.
+    /// [`ErrorKind::InvalidInput`] if the payload cannot be serialized, if the key is empty or too
+    /// long, or if the scope is an encoded scope as text (`orders/%t/acme`): pass
+    /// `Scope::new("orders").tenant("acme")`. [`ErrorKind::UnknownRecord`] if the item is not a
+    /// record.
     pub async fn pending(&self, lease_left: Duration) -> Result<(), Error> {
         let now = self.now();
         self.write_pending(now.plus(lease_left)).await
     }
 
-    /// Somebody ran the operation and died: its lease has been over for a minute.
+    /// Writes a record whose owner died, and whose lease expired one minute ago.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -152,15 +153,16 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending).
+    /// The same as for [`pending`](Self::pending).
     pub async fn abandoned(&self) -> Result<(), Error> {
         let now = self.now();
         self.write_pending(now.minus(LONG_AGO)).await
     }
 
-    /// The operation is done, and this is its answer, stored in plain form. For an HTTP response,
-    /// and if plain answers are [refused](crate::Builder::accept_plain_answers), let the operation
-    /// run once instead.
+    /// Writes a completed record with this answer, stored in plain form.
+    ///
+    /// For an HTTP response, and if plain answers are
+    /// [rejected](crate::Builder::accept_plain_answers), let the operation run once instead.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -187,7 +189,7 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending).
+    /// The same as for [`pending`](Self::pending).
     pub async fn completed<T: Serialize + ?Sized>(&self, answer: &T) -> Result<(), Error> {
         let json = serde_json::to_string(answer).map_err(|source| {
             Error::new(ErrorKind::InvalidInput, "the answer cannot be serialised to JSON")
@@ -197,7 +199,7 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// The operation has failed, and the failure is kept, with nothing to replay.
+    /// Writes a record of a failure that is kept, without an error to replay.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -212,7 +214,7 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending).
+    /// The same as for [`pending`](Self::pending).
     pub async fn failed(&self) -> Result<(), Error> {
         let schema = &self.table().schema;
         let mut item = self.completed_item(AttributeValue::Null(true)).await?;
@@ -222,8 +224,9 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// The existing record is past its retention, and its lease is over: it counts as absent, until
-    /// DynamoDB would have deleted it.
+    /// Changes the existing record so that its lease and its retention have ended.
+    ///
+    /// It counts as absent, although DynamoDB has not deleted it yet.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -236,7 +239,8 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending); [`ErrorKind::InvalidInput`] if there is no record.
+    /// The same as for [`pending`](Self::pending); [`ErrorKind::InvalidInput`] if there is no
+    /// record.
     pub async fn expired(&self) -> Result<(), Error> {
         let schema = &self.table().schema;
         let mut item = self.item().await?.ok_or_else(|| {
@@ -251,7 +255,7 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// The record as it is; `None` if there is none.
+    /// Returns the stored record; `None` if it does not exist.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -263,7 +267,7 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`pending`](Self::pending).
+    /// The same as for [`pending`](Self::pending).
     pub async fn read(&self) -> Result<Option<StoredRecord>, Error> {
         let admin = self.sandbox.idempotency.admin();
         self.check_scope()?;
@@ -284,7 +288,7 @@ impl<'a> SandboxRecord<'a> {
         Ok(record::completed_item(&self.table().schema, &claim, now, expires_at, response))
     }
 
-    /// Another caller's.
+    /// Returns a claim of another caller.
     async fn claim(&self) -> Result<Claim, Error> {
         let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
         let named = self.fingerprint.clone().map_err(invalid)?;
@@ -310,7 +314,8 @@ impl<'a> SandboxRecord<'a> {
 
     async fn put(&self, item: Item) -> Result<(), Error> {
         let put = self.sandbox.client.put_item().table_name(&self.table().name);
-        // The SDK's futures are nested deeply, and the compiler counts all levels of an `async` block.
+        // Boxed, because the SDK's futures are nested deeply and the compiler limits the depth of
+        // types.
         let written = Box::pin(put.set_item(Some(item)).send()).await;
         written.map(drop).map_err(|source| {
             Error::new(ErrorKind::Unavailable, "the sandbox did not take the record")
@@ -318,8 +323,8 @@ impl<'a> SandboxRecord<'a> {
         })
     }
 
-    /// Text becomes one segment, so an encoded scope, as the command line writes it, would be
-    /// encoded once more: no request meets that record.
+    /// Rejects an encoded scope, as the command line writes it, that was passed as text. As one
+    /// segment it would be encoded twice, and no request uses that record.
     fn check_scope(&self) -> Result<(), Error> {
         let scope = self.scope.as_str();
         let is_encoded_again = ["%2F%25t%2F", "%2525", "%2523", "%252F"];

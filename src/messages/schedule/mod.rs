@@ -1,43 +1,43 @@
-//! Which message of a batch runs when: no I/O, no clock, no tasks.
+//! Decides which message of a batch runs when, without I/O, clock or tasks.
 //!
-//! The driver asks [`next`](Schedule::next) as long as it has room for another one, says how each
-//! ended by [`ended`](Schedule::ended), and may call [`stop`](Schedule::stop) at any time. When
-//! nothing runs any more, and `next` has no more to give, every message has its [`Verdict`].
+//! The driver calls [`next`](Schedule::next) while it has room for another message, reports each
+//! result with [`ended`](Schedule::ended), and may call [`stop`](Schedule::stop) at any time. When
+//! no message is running and `next` returns none, every message has its [`Verdict`].
 //!
 //! 1. The messages of a group run one at a time, in order. After one that is not done, the rest of
 //!    its group is held.
-//! 2. Messages with one key never run at once. Of those that also ask for the same, one runs, and
-//!    the others count as it does.
-//! 3. Otherwise the first in the batch is the first to run.
+//! 2. Messages with the same key never run at once. Of those that also have the same fingerprint
+//!    (twins), one runs, and the others get its verdict.
+//! 3. Otherwise messages start in the order of the batch.
 //!
-//! A batch has up to 10,000 messages, which a producer can give one key: what a message costs must not
-//! grow with their number, but for the logarithm of a sorted set.
+//! A batch has up to 10,000 messages, which may all have the same key. So the cost of a message
+//! must not grow with their number, except for the logarithm of a sorted set.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::fingerprint::Fingerprint;
 
-/// What matters of a message for its turn.
+/// The properties of a message that decide about its turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    /// Whose order it stands in, if any.
+    /// The name of its order group, if any.
     pub(crate) group: Option<String>,
-    /// Its key, if it has one, and what it asks for.
+    /// Its key and fingerprint, if it has a key.
     pub(crate) identity: Option<(String, Fingerprint)>,
 }
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It need not come again.
+    /// It is done and need not be delivered again.
     Done,
-    /// It ran, or was refused, without success.
+    /// It ran or was rejected, without success.
     Failed,
     /// An earlier message of its group is not done.
     Held,
-    /// There was no time left for it.
+    /// No time was left to run it.
     NoTurn,
-    /// It ran when the time was over.
+    /// It was running when the time was over.
     CutOff,
 }
 
@@ -50,9 +50,9 @@ enum State {
 
 #[derive(Debug)]
 struct Entry {
-    /// Index of its group.
+    /// The index of its group.
     group: usize,
-    /// Where it stands among the messages of its key.
+    /// The index of its key and of its request.
     place: Option<Place>,
     state: State,
 }
@@ -67,29 +67,29 @@ struct Place {
 #[derive(Debug, Default)]
 struct Lane {
     is_running: bool,
-    /// The requests under it; twins are one.
+    /// The requests with this key; twins share one.
     requests: Vec<Request>,
-    /// Those whose turn came while another one ran.
+    /// The messages whose turn came while another one ran.
     waiting: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Request {
-    /// How the one that ran ended.
+    /// The verdict of the message that ran.
     ended: Option<Verdict>,
-    /// Those of them that wait.
+    /// The twins that wait.
     waiting: Vec<usize>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
     entries: Vec<Entry>,
-    /// What is left of each group, in order; a message without one is a group of its own.
+    /// The remaining messages of each group, in order; a message without a group is its own group.
     groups: Vec<VecDeque<usize>>,
     lanes: Vec<Lane>,
-    /// Those that may start.
+    /// The messages that may start.
     ready: BTreeSet<usize>,
-    /// How often a message was looked at.
+    /// How many times a message was examined.
     #[cfg(test)]
     looks: usize,
 }
@@ -134,12 +134,12 @@ impl Schedule {
         }
     }
 
-    /// The next message to run, if one may start now.
+    /// Returns the next message to run, if one may start now.
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(index) = self.ready.pop_first() {
             self.look();
             if self.entries[index].state != State::Waiting {
-                // It counts as a twin of its that has ended meanwhile.
+                // A twin of it has ended meanwhile, so it has a verdict.
                 continue;
             }
             let Some(Place { lane, request }) = self.entries[index].place else {
@@ -165,7 +165,7 @@ impl Schedule {
         index
     }
 
-    /// A message that ran is done, or not.
+    /// Records whether a message that ran is done.
     pub(crate) fn ended(&mut self, index: usize, is_done: bool) {
         let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
         self.conclude(index, verdict);
@@ -178,11 +178,11 @@ impl Schedule {
         for twin in &twins {
             lane.waiting.remove(twin);
         }
-        // One of them can run, and will wake the next.
+        // Only one can run; its end wakes the next.
         self.ready.extend(lane.waiting.pop_first());
         for twin in twins {
             self.look();
-            // One that had its turn in between may be noted here more than once.
+            // A twin that had its turn meanwhile may be listed more than once.
             if self.entries[twin].state == State::Waiting {
                 self.conclude(twin, verdict);
             }
@@ -198,7 +198,7 @@ impl Schedule {
     #[expect(clippy::unused_self, reason = "the tests' one counts")]
     const fn look(&self) {}
 
-    /// Writes a verdict down, and what follows from it for the group.
+    /// Records a verdict and its consequences for the group.
     fn conclude(&mut self, index: usize, verdict: Verdict) {
         self.entries[index].state = State::Over(verdict);
         let group = &mut self.groups[self.entries[index].group];
@@ -212,7 +212,7 @@ impl Schedule {
         }
     }
 
-    /// No further message starts.
+    /// Lets no further message start.
     pub(crate) fn stop(&mut self) {
         self.ready.clear();
         self.groups.iter_mut().for_each(VecDeque::clear);
@@ -223,7 +223,7 @@ impl Schedule {
         self.end_all(State::Waiting, Verdict::NoTurn);
     }
 
-    /// No further message starts, and those that run are given up.
+    /// Lets no further message start, and abandons those that run.
     pub(crate) fn cut_off(&mut self) {
         self.stop();
         self.end_all(State::Running, Verdict::CutOff);
@@ -235,8 +235,8 @@ impl Schedule {
         }
     }
 
-    /// What became of each message. One that has none yet would be one that is forgotten: it comes
-    /// again.
+    /// Returns the verdict of each message. A message without one would be forgotten, so it is
+    /// delivered again.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         self.entries.iter().map(|entry| match entry.state {
             State::Over(verdict) => verdict,

@@ -118,7 +118,8 @@ fn what_is_cut_off_is_told_from_what_never_ran() {
     assert_eq!(verdicts(&schedule), [CutOff, NoTurn, Done]);
 }
 
-/// Runs a batch of so many messages, some at once, all of them done; gives how often one was looked at.
+/// Runs a batch of `count` messages, some at once, all of them done. Returns how many times a
+/// message was examined.
 fn looks(count: usize, slot: impl Fn(usize) -> Slot) -> usize {
     let mut schedule = Schedule::new((0..count).map(slot));
     let mut running = VecDeque::new();
@@ -167,7 +168,7 @@ fn slots() -> impl Strategy<Value = Vec<Slot>> {
 }
 
 proptest! {
-    /// A driver of any width, with messages that end in any order and any way.
+    /// The driver has any width, and messages end in any order with any result.
     #[test]
     fn every_message_gets_one_verdict_by_the_rules(
         slots in slots(),
@@ -211,7 +212,7 @@ proptest! {
             prop_assert!(verdict != CutOff);
             let stopped = over.len() >= stop_after;
             prop_assert!(verdict != NoTurn || stopped, "{} had no turn", index);
-            // What did not run counts as a twin that did.
+            // A message that did not run has the verdict of a twin that did.
             if matches!(verdict, Done | Failed) && !ran.contains(&index) {
                 let twin = over.iter().any(|(other, is_done)| {
                     slots[*other].identity == slot.identity && *is_done == (verdict == Done)

@@ -20,10 +20,10 @@ pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
     let group = match order {
-        // A batch is of one shard.
+        // A batch contains records of one shard only.
         Order::Source => Some(String::new()),
         Order::Key => raw.tree.pointer("/dynamodb/Keys").and_then(Value::as_object).map(|keys| {
-            // Sorted here: whether a tree sorts its members is a matter of serde_json's features.
+            // Sort here, because serde_json sorts members only without `preserve_order`.
             let mut keys: Vec<String> =
                 keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
             keys.sort_unstable();

@@ -1,4 +1,4 @@
-//! Amazon EventBridge: one event an invocation, which Lambda retries.
+//! Amazon EventBridge: one event per invocation, which Lambda retries.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ struct Event {
     detail: Box<RawValue>,
 }
 
-/// What an event says, its detail, and its id. Its own id and time are not part of what it says, so that
+/// Reads the body of an event and its id. The fingerprint excludes the event's id and time, so that
 /// the same event sent twice with one key is the same request.
 pub(in crate::messages) fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
     let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
@@ -49,7 +49,7 @@ pub(in crate::messages) fn read(event: &str) -> Result<(Body, Option<String>), J
         .bytes(detail_type.as_bytes())
         .json(&payload)
         .finish();
-    // A source has no `/` of its own only by custom; an id is a UUID, so the last one ends it.
+    // A source has no `/` only by convention. The id is a UUID, so the last `/` separates them.
     let broker_id = id.as_ref().map(|id| format!("{source}/{id}"));
     let attributes = Attributes::default();
     Ok((Body { payload, attributes, broker_id, fingerprint }, id))

@@ -22,8 +22,8 @@ const NAME: &str = "Kafka";
 pub(in crate::messages) const SOURCE: Source<KafkaRecord> = Source {
     name: NAME,
     reporting: Reporting::Items,
-    // Only provisioned pollers with `ReportBatchItemFailures` read it; for others it would be
-    // nothing but success.
+    // Only provisioned pollers with `ReportBatchItemFailures` read partial responses. Other
+    // pollers treat every response as success.
     partial_response: false,
     key: MessageKey::default_attribute,
     split,
@@ -35,7 +35,7 @@ struct Topics {
     event_source: Option<String>,
     event_source_arn: Option<String>,
     bootstrap_servers: Option<String>,
-    /// By topic and partition.
+    /// The records by topic and partition.
     records: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
 }
 
@@ -61,7 +61,7 @@ fn split(event: &str, order: Order) -> Result<Batch<KafkaRecord>, BatchError> {
     Ok(Batch { messages, state: None })
 }
 
-/// A list of servers in an order that does not change.
+/// Sorts a list of servers, so that its order does not change.
 fn sorted(servers: &str) -> String {
     let mut servers: Vec<_> = servers.split(',').map(str::trim).collect();
     servers.sort_unstable();
@@ -79,7 +79,7 @@ fn incoming(
         offset.map(|offset| ItemIdentifier::Kafka { partition: partition.to_owned(), offset });
     let group = match order {
         Order::Source => Some(partition.to_owned()),
-        // An empty key is a key. Records without one are in no order.
+        // An empty key is a key. Records without a key have no order.
         Order::Key => {
             let key = raw.tree.pointer("/key").and_then(Value::as_str);
             key.map(|key| format!("{partition}/{key}"))
@@ -103,7 +103,7 @@ fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Content<KafkaRecord> {
     Ok((record, Body::new(payload, attributes, broker_id)))
 }
 
-/// A header's value: a list of bytes, which Java counts from -128 to 127.
+/// Decodes the value of a header: a list of bytes, which Java counts from -128 to 127.
 fn text(value: &Value) -> Result<String, &'static str> {
     const WRONG: &str = "is not text in UTF-8";
     let byte = |byte: &Value| {

@@ -19,7 +19,7 @@ pub(in crate::messages) const SOURCE: Source<KinesisEventRecord> = Source {
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
     let group = match order {
-        // A batch is of one shard.
+        // A batch contains records of one shard only.
         Order::Source => Some(String::new()),
         Order::Key => raw.text("/kinesis/partitionKey").map(str::to_owned),
     };
@@ -28,7 +28,7 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
 
 fn content(raw: &Raw<'_>) -> Content<KinesisEventRecord> {
     let record: KinesisEventRecord = raw.read("/eventSource", "aws:kinesis", NAME)?;
-    // `eventID` is `shard:sequence number`: a sequence number is unique in its shard.
+    // `eventID` is `shard:sequence number`: a sequence number is unique only in its shard.
     let broker_id = match (&record.event_source_arn, &record.event_id) {
         (Some(stream), Some(id)) => Some(format!("{stream}/{id}")),
         _ => None,

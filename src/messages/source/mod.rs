@@ -1,5 +1,5 @@
-//! The AWS services that send messages, each with its own event and its own way to report a
-//! failure. A source only parses events; it does not decide what runs when.
+//! The AWS services that send messages, each with its own event format and its own reports of
+//! failures. A source only parses events; it does not decide what runs when.
 
 pub(super) mod dynamodb_streams;
 pub(super) mod eventbridge;
@@ -23,29 +23,29 @@ use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
 use crate::user_code;
 
-/// A service that sends messages to Lambda; `R` is one of them, as `aws_lambda_events` has it.
+/// A service that sends messages to Lambda; `R` is the type of `aws_lambda_events` for one message.
 pub(super) struct Source<R> {
-    /// Its name, for messages to people.
+    /// The name for logs and errors.
     pub(super) name: &'static str,
-    /// What it can be told of a failure.
+    /// How it accepts reports of failures.
     pub(super) reporting: Reporting,
-    /// Whether its partial responses are used unless the user says otherwise.
+    /// The default of `partial_response`.
     pub(super) partial_response: bool,
-    /// Where the key stands by default.
+    /// The default key.
     pub(super) key: fn() -> MessageKey<R>,
-    /// Takes an event apart.
+    /// Splits an event into messages.
     pub(super) split: fn(&str, Order) -> Result<Batch<R>, BatchError>,
 }
 
 /// The messages of an event.
 pub(super) struct Batch<R> {
     pub(super) messages: Vec<Incoming<R>>,
-    /// The state of a tumbling window, to be handed back.
+    /// The state of a tumbling window, which must be returned.
     pub(super) state: Option<Box<RawValue>>,
 }
 
 impl<R> Batch<R> {
-    /// Of an event of the usual shape, each of whose records stands for itself.
+    /// Reads an event of the usual shape, whose records are independent.
     fn of_records(
         event: &str,
         service: &str,
@@ -59,22 +59,22 @@ impl<R> Batch<R> {
 
 /// One message of an event.
 pub(crate) struct Incoming<R> {
-    /// The name by which its failure is reported; never empty.
+    /// The identifier by which its failure is reported; never empty.
     pub(crate) item: Option<ItemIdentifier>,
-    /// Whose order it stands in, if any.
+    /// The name of its order group, if any.
     pub(crate) group: Option<String>,
     pub(crate) content: Content<R>,
 }
 
-/// A record and what it says, or why it cannot be read.
+/// A record and its body, or why it cannot be read.
 pub(crate) type Content<R> = Result<(R, Body), Unreadable>;
 
-/// Why a message cannot be read; neither quotes it.
+/// Why a message cannot be read. No variant quotes the message.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// It is not what its source sends.
+    /// It does not have the format of its source.
     Malformed(String),
-    /// Reading it panicked: that says nothing of the message.
+    /// Reading it panicked, so nothing is known about the message.
     Panicked,
 }
 
@@ -84,7 +84,7 @@ impl From<String> for Unreadable {
     }
 }
 
-/// What of a message its key is found in, and what it is compared by.
+/// The part of a message that contains its key, and its fingerprint.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) payload: Vec<u8>,
@@ -94,7 +94,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// A payload that is compared by its JSON value, or by its bytes where it is not JSON.
+    /// Creates a body that is compared by its JSON value, or by its bytes if it is not JSON.
     pub(crate) fn new(payload: Vec<u8>, attributes: Attributes, broker_id: Option<String>) -> Self {
         let fingerprint = Fingerprint::builder().json(&payload).finish();
         Self { payload, attributes, broker_id, fingerprint }
@@ -106,14 +106,14 @@ impl Body {
 struct Event {
     #[serde(rename = "Records")]
     records: Option<Vec<Box<RawValue>>>,
-    /// There if the event is one of a tumbling window.
+    /// Present if the event belongs to a tumbling window.
     window: Option<Box<RawValue>>,
     state: Option<Box<RawValue>>,
 }
 
 type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
 
-/// The `Records` of an event, and the state of its window.
+/// Returns the `Records` of an event and the state of its window.
 fn records(event: &str, service: &str) -> Result<Records, BatchError> {
     match serde_json::from_str(event) {
         Ok(Object(Event { records: Some(records), window, state })) => {
@@ -131,8 +131,8 @@ fn other_source(service: &str, why: &str) -> BatchError {
     }
 }
 
-/// A record twice: as it came, to be read as the source's type, and as a tree, to find in it what a
-/// record has to have even where that type cannot be read.
+/// A record as text and as a tree. The tree provides the identifier even if the record cannot be
+/// read as the source's type.
 struct Raw<'a> {
     text: &'a str,
     tree: Value,
@@ -141,21 +141,21 @@ struct Raw<'a> {
 impl<'a> Raw<'a> {
     fn new(text: &'a RawValue) -> Self {
         let text = text.get();
-        // Nested too deep, at the worst: then nothing is found in it, and reading it fails too.
+        // A record that is nested too deeply has no tree; reading it then fails too.
         Self { text, tree: serde_json::from_str(text).unwrap_or_default() }
     }
 
-    /// The text at a pointer, unless it is empty.
+    /// Returns the text at a JSON pointer, unless it is empty.
     fn text(&self, pointer: &str) -> Option<&str> {
         self.tree.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// The name by which a failure is reported.
+    /// Returns the identifier by which a failure is reported.
     fn item(&self, pointer: &str) -> Option<ItemIdentifier> {
         self.text(pointer).map(|id| ItemIdentifier::Id(id.to_owned()))
     }
 
-    /// Reads the record as its source's type. One that says that it is another source's is not read.
+    /// Reads the record as its source's type. Rejects a record that names another source.
     fn read<R: DeserializeOwned>(
         &self,
         source_at: &str,
@@ -173,7 +173,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The source that a record names. What is no name of a service is not repeated.
+/// Describes the source that a record names. Quotes only valid service names.
 fn named(source: &str) -> String {
     let is_name =
         |name: &str| name.len() < 32 && name.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -183,8 +183,8 @@ fn named(source: &str) -> String {
     }
 }
 
-/// Reads a record as its source's type. Those are another crate's: should one panic on a record that
-/// nobody thought of, then the record is unreadable, and the others of its batch are not.
+/// Reads a record as its source's type, which another crate defines. If that crate panics, only
+/// this record of the batch is unreadable.
 fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Unreadable> {
     match user_code::call(|| serde_json::from_str(text)) {
         Ok(Ok(Object(record))) => Ok(record),

@@ -19,7 +19,7 @@ pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
-    // Only the log is told of it: by what S3 calls the change, not by the name of the object.
+    // Used in the log only: S3's request id instead of the object's name.
     let item = raw.item("/responseElements/x-amz-request-id");
     Incoming { item, group: None, content: content(raw) }
 }
@@ -27,9 +27,9 @@ fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
 fn content(raw: &Raw<'_>) -> Content<S3EventRecord> {
     let record: S3EventRecord = raw.read("/eventSource", "aws:s3", NAME)?;
     let (bucket, object) = (&record.s3.bucket, &record.s3.object);
-    // Neither a bucket's name nor a version nor what follows it has a `/`.
+    // Neither the bucket's name nor the version nor the sequencer contains a `/`.
     let version = object.version_id.as_deref().unwrap_or_default();
-    // Only events of writes and deletions have a sequencer; of others, the name and the time tell.
+    // Only events of writes and deletions have a sequencer. Others are identified by name and time.
     let change = object.sequencer.clone().or_else(|| {
         let time = raw.tree.pointer("/eventTime").and_then(Value::as_str)?;
         Some(format!("{}@{time}", record.event_name.as_deref()?))
@@ -40,7 +40,7 @@ fn content(raw: &Raw<'_>) -> Content<S3EventRecord> {
         }
         _ => None,
     };
-    // S3 may notify twice of one change, with other request ids.
+    // S3 may notify twice of one change, with different request ids.
     let of = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
     let fingerprint = Fingerprint::builder()
         .bytes(&of(&record.event_name))

@@ -34,7 +34,7 @@ fn text(attribute: &MessageAttribute) -> Result<String, &'static str> {
     if attribute.data_type == "Binary" { Err(BINARY) } else { Ok(attribute.value.clone()) }
 }
 
-/// The `Type` of what SNS sends of a message. It also sends questions of its own, whether to subscribe.
+/// Checks the `Type` of a message. SNS also sends confirmations of subscriptions.
 pub(in crate::messages) fn check_type(kind: &str) -> Result<(), String> {
     match kind {
         "Notification" => Ok(()),

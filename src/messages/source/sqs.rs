@@ -1,5 +1,4 @@
-//! Amazon SQS, standard and FIFO: standard queues without order, FIFO queues in order of each
-//! message group.
+//! Amazon SQS: standard queues without order, FIFO queues in the order of each message group.
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
@@ -21,13 +20,14 @@ pub(in crate::messages) const SOURCE: Source<SqsMessage> = Source {
 fn split(event: &str) -> Result<Batch<SqsMessage>, BatchError> {
     let (records, _) = records(event, NAME)?;
     let raws: Vec<_> = records.iter().map(|record| Raw::new(record)).collect();
-    // Of one queue, all of them. A group alone does not tell: a fair standard queue has them too.
+    // All messages come from one queue. A group is no sign of a FIFO queue, because fair standard
+    // queues have groups too.
     let is_fifo = raws.iter().filter_map(|raw| raw.text("/eventSourceARN")).any(is_fifo);
     let messages = raws.iter().map(|raw| incoming(raw, is_fifo)).collect();
     Ok(Batch { messages, state: None })
 }
 
-/// The name of a FIFO queue ends so, and no other one's does.
+/// Only the names of FIFO queues end with `.fifo`.
 fn is_fifo(queue: &str) -> bool {
     queue.strip_suffix(".fifo").is_some()
 }
