@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
 use crate::protocol::Tries;
-pub(crate) use crate::protocol::time::{
-    Backoff, End, Local, Now, Stamp, StoreTime, Timestamp, Uptime,
-};
+#[cfg(feature = "admin")]
+pub(crate) use crate::protocol::time::Stamp;
+pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest that a deadline counts.

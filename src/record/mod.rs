@@ -21,7 +21,8 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 use crate::key::RecordKey;
 #[cfg(any(feature = "admin", feature = "fuzzing", test))]
-pub(crate) use crate::protocol::{Header, OwnerId, State, Status, Version};
+pub(crate) use crate::protocol::Version;
+pub(crate) use crate::protocol::{Header, OwnerId, State, Status};
 use crate::schema::{Attribute, Keys, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
