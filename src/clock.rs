@@ -1,5 +1,5 @@
-//! The clocks themselves, waiting and randomness: the only file through which they enter the crate. What
-//! follows from them is in `protocol/time.rs`.
+//! The clocks, waiting and randomness. No other file reads them. The rules for times are in the
+//! protocol's `time.rs`.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,13 +19,13 @@ pub(crate) use crate::protocol::time::Stamp;
 pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::time::{Learned, millis};
 
-/// The furthest that a deadline counts.
+/// The furthest deadline that is used.
 pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// A deadline further in the past is impossible: Lambda ends an invocation at its deadline. Emulators
-/// send zero, or a duration for the time: a moment in 1970.
+/// A deadline further in the past is impossible, because Lambda ends an invocation at its deadline.
+/// Emulators send zero, or a duration instead of a time, which is a time in 1970.
 const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
-/// This machine's clocks; a clone shows the same.
+/// The clocks of this machine. Clones share their source.
 #[derive(Clone)]
 pub(crate) struct Machine {
     wall: SharedTimeSource,
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// The local clocks and what is known of the store's.
+/// The local clocks, and what is known of DynamoDB's clock.
 pub(crate) struct Clock {
     machine: Machine,
     learned: Mutex<Option<Learned>>,
@@ -72,7 +72,7 @@ impl Clock {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far the store's clock is ahead of the wall clock, in ms; zero where nothing is known of it.
+    /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
     #[cfg_attr(
         not(any(feature = "admin", test)),
         expect(dead_code, reason = "only the doctor tells people of it")
@@ -81,42 +81,43 @@ impl Clock {
         self.learned().map_or(0, |learned| learned.offset)
     }
 
-    /// What the clocks tell now.
+    /// Reads both clocks.
     pub(crate) fn moment(&self) -> Now {
         Now { local: self.now(), learned: self.learned() }
     }
 
-    /// Store time, as well as it is known here: not for a record.
+    /// The best estimate of DynamoDB's time. Not for use in records.
     pub(crate) fn guess(&self) -> Timestamp {
         self.moment().guess().0
     }
 
-    /// What a response has told of the store's clock.
+    /// Learns DynamoDB's time from a response.
     pub(crate) fn observe(&self, time: StoreTime) {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         *learned = Some(Learned::observe(*learned, time));
     }
 
-    /// The store does not tell its time, or is not asked: the local clock takes its place until it does.
+    /// Uses the local clock until a response contains DynamoDB's time. Called if a response contains
+    /// no time, or if no request is sent.
     pub(crate) fn trust_local(&self) {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         learned.get_or_insert_with(|| Learned::undated(self.now()));
     }
 
-    /// What the responses so far have told is void: they reached another machine.
+    /// Forgets what responses have shown, because they reached another machine.
     pub(crate) fn forget(&self) {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The time by which to judge a record that a response brought.
+    /// The time at which a response's record is evaluated.
     pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         self.moment().judging(time, tolerance)
     }
 
-    /// The deadline that a caller received, by both clocks. Every deadline enters the crate here.
+    /// Converts the deadline of a caller to both clocks. Every deadline enters the crate here.
     ///
-    /// `None` for an impossible one: it counts as no deadline. One that is further ahead than a year
-    /// is a year ahead, because no timer is set for longer.
+    /// `None` for an impossible one, which counts as no deadline. One further ahead than a year is
+    /// shortened to a year, because no timer is set for longer.
     pub(crate) fn deadline(&self, received: SystemTime) -> Option<End> {
         let now = self.now();
         let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
@@ -128,17 +129,17 @@ impl Clock {
         Some(End { wall, ..now.plus(wall.since(now.wall)) })
     }
 
-    /// The end of something that ends at `at`, in store time.
+    /// The deadline of something that ends at `at` of DynamoDB's clock.
     pub(crate) fn end(&self, at: Timestamp) -> End {
         self.now().plus(at.since(self.guess()))
     }
 
-    /// The end of a length of time that begins now.
+    /// The deadline of a duration that begins now.
     pub(crate) fn lasting(&self, length: Duration) -> End {
         self.moment().lasting(length)
     }
 
-    /// How long it is until then; zero once one of the clocks is there.
+    /// The time until the deadline; zero as soon as one of the clocks has reached it.
     pub(crate) fn left(&self, end: End) -> Duration {
         end.left(self.now())
     }
@@ -147,12 +148,12 @@ impl Clock {
         self.left(end).is_zero()
     }
 
-    /// Waits: at least half of `bound`, at most all of it, and no longer than `max`.
+    /// Waits for a random time of at least half of `bound` and at most `bound`, and at most `max`.
     pub(crate) async fn pause(&self, bound: Duration, max: Duration) {
         self.sleep(drawn(bound).min(max)).await;
     }
 
-    /// Waits for the next try; `false` when there is no time for one.
+    /// Waits before the next try. Returns `false` if no time is left for one.
     pub(crate) async fn wait(&self, tries: &mut Tries) -> bool {
         let pause = tries.pause(self.moment());
         if let Some(bound) = pause {
@@ -166,14 +167,14 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
-    /// Runs `future` for at most `limit`; `None` if it did not end by then.
+    /// Runs `future` for at most `limit`; `None` if it did not complete in time.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         tokio::time::timeout(limit, future).await.ok()
     }
 
-    /// Runs `future` until an end that may be put off meanwhile: that is looked at before each poll and
-    /// by a timer. `None` if the end came first; the future is dropped then.
+    /// Runs `future` until a deadline that may move meanwhile. The deadline is checked before each
+    /// poll and by a timer. If it passes first, the future is dropped and the result is `None`.
     pub(crate) async fn until<F: Future>(
         &self,
         end: impl Fn() -> Option<End>,
@@ -201,7 +202,7 @@ impl Clock {
         .await
     }
 
-    /// Not zero: a clock that stands a millisecond before the end is asked again.
+    /// At least one millisecond, so that a clock just before the deadline is read again.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
@@ -223,8 +224,8 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Bytes from the operating system at the moment of the call: two microVMs restored from one
-/// snapshot draw different ones, which a seeded generator in memory would not.
+/// Reads random bytes from the operating system. Two microVMs that were restored from one snapshot
+/// read different bytes; a seeded generator in memory would repeat them.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
@@ -238,9 +239,9 @@ pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// A time in the upper half of a bound.
+/// Returns a random time in the upper half of a bound.
 pub(crate) fn drawn(bound: Duration) -> Duration {
-    // Without entropy there is no jitter; the bound itself is a right waiting time too.
+    // Without entropy there is no jitter. The bound itself is a correct waiting time too.
     let share = entropy::<1>().map_or(1.0, |[byte]| f64::from(byte) / 255.0);
     bound.mul_f64(0.5 + share / 2.0)
 }
@@ -267,7 +268,7 @@ mod tests {
         StoreTime { date: at(date), sent, received }
     }
 
-    /// A wall clock and a monotonic one that a test sets.
+    /// A wall clock and a monotonic clock that a test sets.
     #[derive(Clone, Debug, Default)]
     struct Clocks {
         wall: Arc<AtomicI64>,
@@ -293,7 +294,7 @@ mod tests {
         }
     }
 
-    /// A response that took no time.
+    /// A response without latency.
     fn told(clock: &Clock, date: i64) {
         let now = clock.now();
         clock.observe(StoreTime { date: at(date), sent: now, received: now });
@@ -336,7 +337,7 @@ mod tests {
     fn responses_close_in_on_the_true_offset() {
         for skew in [-7_300, 0, 421, 86_400_000] {
             let clock = Clocks::default().clock();
-            // A response each 370 ms of store time, 20 ms after its request.
+            // A response every 370 ms of DynamoDB's time, 20 ms after its request.
             for store in (1_000_000..1_010_000).step_by(370) {
                 let date = store / 1000 * 1000;
                 clock.observe(read(date, store - skew - 10, store - skew + 10));
@@ -357,7 +358,7 @@ mod tests {
         assert!(now.since(at(49_000)) < A_WHILE, "{now:?}");
     }
 
-    /// Of real time, for a test.
+    /// Real time, for a test.
     const A_WHILE: Duration = Duration::from_secs(100);
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::key::RecordKey;
 use crate::user_code;
 
-/// Why an [`AnswerCodec`] could not encode or decode.
+/// The error of an [`AnswerCodec`] that could not encode or decode.
 ///
 /// ```
 /// use dynamodb_idempotency::CodecError;
@@ -17,51 +17,50 @@ use crate::user_code;
 /// ```
 pub type CodecError = Box<dyn StdError + Send + Sync>;
 
-/// Turns the stored form of an answer into other bytes, and back: for example encryption with your
-/// own key. Set it with [`Builder::answer_codec`](crate::Builder::answer_codec).
+/// Transforms stored answers into other bytes and back, for example by encryption.
 ///
-/// Everything that the crate stores as an answer goes through it: functions' results, HTTP
+/// Set it with [`Builder::answer_codec`](crate::Builder::answer_codec).
+///
+/// The codec transforms everything that the crate stores as an answer: functions' results, HTTP
 /// responses, committed answers, those of a reconcile hook, failures that are kept, and the results
-/// of [steps](crate::Execution::step). Keys, scopes, the names of steps, times and the SHA-256 of
-/// the request do not: for keys there is [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+/// of [steps](crate::Execution::step). It does not transform keys, scopes, names of steps, times
+/// and the SHA-256 of the request. To hide keys, use [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
-/// An answer is compressed first, so its length in the table tells something about its content. If
-/// that matters, choose [`Compression::Off`](crate::Compression::Off). The codec's bytes are what
-/// is stored, billed, and counted for
+/// An answer is compressed before it is encoded, so its length in the table reveals something about
+/// its content. If that matters, choose [`Compression::Off`](crate::Compression::Off). The codec's
+/// output is stored, billed, and counted for
 /// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
 ///
-/// Every answer waits for it, so it must not block: fetch keys when the function starts. It owns
-/// the bytes that it gets, so that it can change them in place. While it works, an answer takes
-/// about three times its size in memory. A panic counts as an error.
+/// Every answer waits for the codec, so it must not block: fetch keys when the function starts. It
+/// owns the bytes that it gets, so it can change them in place. While the codec runs, an answer
+/// takes about three times its size in memory. A panic counts as an error.
 ///
-/// If `encode` fails, the operation still completes, since its effect has happened, with the reason
-/// in the place of the answer: the first caller gets its answer, repeats get
-/// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable), and nothing is ever
-/// stored unencoded. A commit and a transaction are not sent then. If it fails for a step, the step
-/// has happened too, and its result is lost: the handler gets
-/// [`StepError::NotStored`](crate::StepError::NotStored), each later attempt gets
+/// If `encode` fails, the operation still completes, because its effect has happened, and the
+/// reason is stored instead of the answer. The first caller gets its answer, and repeats get
+/// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Nothing is ever stored
+/// unencoded. A commit or a transaction is not sent in this case. For a step, the result is lost:
+/// the handler gets [`StepError::NotStored`](crate::StepError::NotStored), each later attempt gets
 /// `AnswerUnavailable` at that step, and the step never runs again.
 ///
-/// If `decode` fails, a repeat gets `AnswerUnavailable` (for a failure that is kept
-/// [`Failed`](crate::ErrorKind::Failed)), nothing runs, and the record stays as it is. Steps are
-/// read before an unfinished operation is taken over: a process whose codec does not decode them
-/// refuses with [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which is retryable, and
-/// leaves the record to a process that can.
+/// If `decode` fails, a repeat gets `AnswerUnavailable` (for a failure that is kept,
+/// [`Failed`](crate::ErrorKind::Failed)), nothing runs, and the record does not change. Steps are
+/// read before an unfinished operation is taken over. A process whose codec cannot decode them
+/// returns [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which is retryable, and leaves
+/// the record to a process that can.
 ///
-/// In memory answers are not encoded: in the [local cache](crate::Builder::local_cache), and on
-/// their way to calls that share one. The answer of a commit whose future was dropped is read back
-/// from the table, as it was stored.
+/// Answers in memory are not encoded: neither in the [local cache](crate::Builder::local_cache) nor
+/// while they are passed to callers.
 ///
-/// A codec can bind an answer to its key, as the associated data of an authenticated cipher: then
-/// the answer cannot be decoded under another key. This protects contents. Anybody who may write to
-/// the table can still delete a record, so that its operation runs again, restore an earlier record
-/// of the same key, or change the record's status: a failure that is kept would be replayed as a
+/// A codec can bind an answer to its key, as the associated data of an authenticated cipher. The
+/// answer can then not be decoded under another key. This protects contents only. Whoever can write
+/// to the table can still delete a record, so that its operation runs again, restore an earlier
+/// record of the same key, or change the record's status, so that a kept failure is replayed as a
 /// success. The key does not name the table: use one data key for each table.
 ///
 /// ```
 /// use dynamodb_idempotency::{AnswerCodec, CodecError};
 ///
-/// /// Shows the shape, and hides nothing: `examples/encrypted-answers` is AES-256-GCM.
+/// /// Shows the shape only and hides nothing: `examples/encrypted-answers` uses AES-256-GCM.
 /// struct Labelled;
 ///
 /// impl AnswerCodec for Labelled {
@@ -82,13 +81,15 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// # Ok::<_, CodecError>(())
 /// ```
 pub trait AnswerCodec: Send + Sync {
-    /// What is to be stored in the place of `plain` in the record `pk`, which is `scope#key` as in
-    /// the table. May be called several times for one answer.
+    /// Returns the bytes to store instead of `plain`.
+    ///
+    /// `pk` is the key of the record, `scope#key` as in the table. The method may be called several
+    /// times for one answer.
     ///
     /// ```
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
-    /// // In a test of a codec of yours: one answer, twice, and each time something else.
+    /// // In a test of your codec: encoding an answer twice gives different bytes.
     /// fn is_fresh_each_time(codec: &impl AnswerCodec) -> Result<bool, CodecError> {
     ///     let encode = || codec.encode("charge#order-42", b"[1]".to_vec());
     ///     Ok(encode()? != encode()?)
@@ -96,15 +97,15 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If it cannot. The error goes to the log, not into the table.
+    /// If the codec cannot encode. The error is logged but not stored.
     fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 
-    /// Exactly the bytes that [`encode`](Self::encode) was given.
+    /// Returns exactly the bytes that [`encode`](Self::encode) received.
     ///
     /// ```
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
-    /// // In a test of a codec of yours.
+    /// // In a test of your codec.
     /// fn comes_back(codec: &impl AnswerCodec, answer: &[u8]) -> Result<bool, CodecError> {
     ///     let encoded = codec.encode("charge#order-42", answer.to_vec())?;
     ///     Ok(codec.decode("charge#order-42", encoded)? == answer)
@@ -112,8 +113,8 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If these bytes are not its own, or not those of `pk`. The error goes to the log, and into
-    /// the caller's error.
+    /// If the codec did not write these bytes, or not for `pk`. The error is logged, and becomes
+    /// part of the caller's error.
     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 }
 
@@ -127,22 +128,22 @@ impl<C: AnswerCodec + ?Sized> AnswerCodec for Arc<C> {
     }
 }
 
-/// The codec that answers are stored by, if there is one.
+/// The codec for answers, if one is set.
 #[derive(Clone, Default)]
 pub(crate) struct Coding {
     pub(crate) codec: Option<Arc<dyn AnswerCodec>>,
-    /// Whether answers that no codec wrote are refused.
+    /// Whether answers that no codec wrote are rejected.
     pub(crate) refuses_plain: bool,
 }
 
 impl Coding {
-    /// For what stands in, or beside, the record of this key.
+    /// Returns the coder for the record of this key and its parts.
     pub(crate) fn of<'a>(&'a self, key: &'a RecordKey) -> Coder<'a> {
         Coder { coding: self, key }
     }
 }
 
-/// Not the codec: it has keys.
+/// Hides the codec, which contains keys.
 impl fmt::Debug for Coding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coding")
@@ -152,14 +153,14 @@ impl fmt::Debug for Coding {
     }
 }
 
-/// The codec, for one record.
+/// The codec for one record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coder<'a> {
     coding: &'a Coding,
     key: &'a RecordKey,
 }
 
-/// What is stored where the codec has failed: without its words, which may be about the content.
+/// The reason that is stored if the codec failed. The codec's own message could reveal the content.
 pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
 
 const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: give the one \
@@ -173,7 +174,7 @@ impl Coder<'_> {
         self.coding.codec.is_some()
     }
 
-    /// Why the codec has not encoded it.
+    /// Why the codec could not encode.
     pub(crate) fn encode(self, plain: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         match user_code::call(|| codec.encode(self.key.as_str(), plain)) {
@@ -182,7 +183,7 @@ impl Coder<'_> {
         }
     }
 
-    /// Why the codec has not decoded it.
+    /// Why the codec could not decode.
     pub(crate) fn decode(self, encoded: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         let reason = match user_code::call(|| codec.decode(self.key.as_str(), encoded)) {
@@ -198,7 +199,7 @@ impl Coder<'_> {
         Err(format!("its AnswerCodec could not decode it: {reason}"))
     }
 
-    /// Why what no codec wrote is not taken.
+    /// Why an answer that no codec wrote is rejected.
     pub(crate) fn accept_plain(self) -> Result<(), String> {
         if self.coding.refuses_plain { Err(PLAIN.to_owned()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! The bytes of an answer, on their way into the record or into parts.
+//! The encoded bytes of an answer, before they are stored in the record or in parts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::compression::Codec;
 use super::{BodyRef, Draft};
 use crate::answer::codec::{Coder, NOT_ENCODED};
 
-/// Of bytes in a record: the codec and the plain length as a big-endian u32 come first.
+/// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Why an answer cannot be stored.
@@ -20,11 +20,11 @@ pub(crate) enum Unstorable {
         bytes: usize,
         limit: usize,
     },
-    /// With what the codec said.
+    /// Contains the codec's error.
     NotEncoded(String),
 }
 
-/// For the log.
+/// The message for the log.
 impl fmt::Display for Unstorable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,8 +36,8 @@ impl fmt::Display for Unstorable {
     }
 }
 
-/// The bytes of an answer after compression, or after the user's codec, before they go into the record
-/// or into parts.
+/// The bytes of an answer after compression and the user's codec, before they are stored in the
+/// record or in parts.
 #[derive(Debug)]
 pub(crate) struct Encoded<'a> {
     pub(super) codec: Codec,
@@ -72,7 +72,7 @@ impl<'a> Encoded<'a> {
         [&self.body, &self.tail]
     }
 
-    /// Up to `length` of the bytes from `start` on.
+    /// Copies up to `length` bytes from `start`.
     pub(super) fn copy(&self, start: usize, length: usize) -> Vec<u8> {
         let body = self.body.get(start..).unwrap_or_default();
         let body = &body[..body.len().min(length)];
@@ -81,11 +81,11 @@ impl<'a> Encoded<'a> {
         [body, &tail[..tail.len().min(length - body.len())]].concat()
     }
 
-    /// As it stands in the record.
+    /// Returns the value that is stored in the record.
     fn with_header(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
         bytes.push(self.codec.byte());
-        // More than a u32 can tell is too large before it comes here.
+        // An answer longer than a u32 was rejected before.
         bytes.extend(u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes());
         self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
         bytes
@@ -95,8 +95,8 @@ impl<'a> Encoded<'a> {
         AttributeValue::B(Blob::new(self.with_header()))
     }
 
-    /// What the user's codec makes of it. The header goes through it as well, so that whoever cannot
-    /// write the codec's bytes cannot have them read in another way.
+    /// Applies the user's codec. It encodes the header too, so that nobody without the codec can
+    /// change how the bytes are read.
     pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
         let (plain_bytes, plain) = (self.plain_bytes, self.with_header());
         drop(self);

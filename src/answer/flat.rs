@@ -1,5 +1,5 @@
-//! An answer as bytes: its body, a head that says what it is, and the head's length as a big-endian
-//! u32. The body comes first, so that it can be taken out without a copy.
+//! An answer as bytes: its body, its metadata, and the length of the metadata as a big-endian u32.
+//! The body comes first, so that it can be extracted without a copy.
 //!
 //! ```text
 //! function   'J'
@@ -15,8 +15,8 @@ const EMPTY: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-/// As many as an `http::HeaderMap` takes. Without a bound, a head of nothing but empty headers would
-/// take a dozen times its own size in memory.
+/// The limit of `http::HeaderMap`. Without a limit, metadata with only empty headers would take a
+/// dozen times its size in memory.
 const MAX_HEADERS: usize = 1 << 15;
 
 impl Draft<'_> {
@@ -32,7 +32,7 @@ impl Draft<'_> {
         self.body().len()
     }
 
-    /// What follows the body; `None` for what is never stored as bytes.
+    /// Returns what follows the body; `None` for an answer that is never stored as bytes.
     pub(super) fn tail(&self) -> Option<Vec<u8>> {
         let mut tail = match self {
             Self::Json(_) => {
@@ -51,7 +51,7 @@ impl Draft<'_> {
 
 fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> Option<Vec<u8>> {
     let header = |(name, value): &(String, Vec<u8>)| 8 + name.len() + value.len();
-    // With room for its length.
+    // Reserves room for its length.
     let mut head = Vec::with_capacity(8 + headers.iter().map(header).sum::<usize>());
     head.push(HTTP);
     head.extend(status.to_be_bytes());
@@ -69,7 +69,7 @@ fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> O
     Some(head)
 }
 
-/// Takes an answer's bytes apart; `None` if they are none that this version writes.
+/// Parses the bytes of an answer; `None` if this version does not write such bytes.
 pub(super) fn read(mut bytes: Vec<u8>) -> Option<Answer> {
     let (rest, length) = bytes.split_last_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;

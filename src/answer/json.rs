@@ -1,10 +1,10 @@
-//! Values of the user as the JSON in which they are stored.
+//! The user's values as stored JSON.
 
 use serde::Serialize;
 
 use crate::user_code;
 
-/// The JSON of an answer, a failure or a step's result; or why it cannot be stored.
+/// Returns the JSON of an answer, a failure or a step's result, or why it cannot be stored.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
     match user_code::call(|| serde_json::to_string(value)) {
         Ok(json) => json.map_err(|error| error.to_string()),

@@ -1,9 +1,11 @@
-//! The stored answer: how a finished operation's result stands in the table.
+//! The stored answer: how the result of a finished operation is stored in the table.
 //!
-//! A [`Draft`] is an answer about to be stored. [`pack()`] chooses its form: a [readable](readable) map
-//! where that is as cheap as any, else its [bytes](flat), [compressed](compression) where that saves a
-//! write unit; always bytes where the user's [codec](crate::AnswerCodec) is given them. They stand in
-//! the record itself or, where the record would be a large one, in [parts](parts) beside it. [`Stored`] is what a record was found to hold, and [`Answer`] what was made of that.
+//! A [`Draft`] is an answer before it is stored. [`pack()`] chooses its form. A
+//! [readable](readable) map is used if no other form is cheaper. Otherwise the answer becomes
+//! [bytes](flat), [compressed](compression) if that saves a write unit. With the user's
+//! [codec](crate::AnswerCodec) it always becomes bytes. The form is stored in the record or, if the
+//! record would be large, in separate [parts](parts). [`Stored`] is what a record contains, and
+//! [`Answer`] what is decoded from it.
 
 pub(crate) mod codec;
 mod compression;
@@ -26,7 +28,7 @@ pub(crate) use self::parts::Manifest;
 pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};
 
-/// What kind of answers an operation has: a record holds either.
+/// The kind of an operation's answers. A record can hold either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     Function,
@@ -37,7 +39,7 @@ pub(crate) enum AnswerKind {
 /// Changes an answer before it is stored.
 pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
 
-/// An operation's answers, and what becomes of them before they are stored.
+/// How an operation's answers are changed before they are stored.
 #[derive(Clone)]
 pub(crate) struct Answers {
     pub(crate) kind: AnswerKind,
@@ -47,7 +49,7 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
 
-    /// What is stored in the place of this answer, if something else is.
+    /// Returns the answer to store instead of this one, if it is changed.
     pub(crate) fn stored(&self, draft: &Draft<'_>) -> Option<Answer> {
         match draft {
             Draft::Json(_) | Draft::Http { .. } => {
@@ -64,27 +66,27 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// An answer in full.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A function's result.
     Json(String),
     /// An HTTP response.
     Http(HttpAnswer),
-    /// There was an answer and it is not to be had, for this reason.
+    /// The answer is not available, for this reason.
     Unavailable(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
-    /// In the order in which they were sent; a name may repeat.
+    /// In the order in which they were sent. A name may repeat.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: HttpBody,
 }
 
-/// Text and bytes are told apart because Lambda's HTTP integrations are: a replay must be encoded
-/// as the first answer was.
+/// Text and bytes are distinct, because Lambda's HTTP integrations treat them differently: a replay
+/// must be encoded like the first answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HttpBody {
     Empty,
@@ -92,7 +94,7 @@ pub(crate) enum HttpBody {
     Binary(Vec<u8>),
 }
 
-/// A body that is about to be stored.
+/// A body before it is stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BodyRef<'a> {
     Empty,
@@ -100,7 +102,7 @@ pub(crate) enum BodyRef<'a> {
     Binary(&'a [u8]),
 }
 
-/// An answer that is about to be stored. Its body is not copied.
+/// An answer before it is stored. Its body is not copied.
 #[derive(Clone, Debug)]
 pub(crate) enum Draft<'a> {
     Json(Cow<'a, str>),
@@ -109,7 +111,7 @@ pub(crate) enum Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// As [`Answer::bytes`].
+    /// The same as [`Answer::bytes`].
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Json(json) => json.len(),
@@ -118,7 +120,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The answer that could not be made, and why.
+    /// Creates a draft for an answer that is not available, with the reason.
     pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Unavailable(reason.into())
     }
@@ -137,7 +139,7 @@ impl Draft<'_> {
 }
 
 impl Answer {
-    /// `None` where there was one and it is not to be had.
+    /// Returns the answer; `None` if it is not available.
     pub(crate) fn if_to_be_had(self) -> Option<Self> {
         match self {
             Self::Unavailable(_) => None,
@@ -145,7 +147,7 @@ impl Answer {
         }
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Its approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Json(text) | Self::Unavailable(text) => text.len(),

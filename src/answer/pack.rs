@@ -1,4 +1,4 @@
-//! Choosing the form in which an answer is stored.
+//! Chooses the form in which an answer is stored.
 
 use std::borrow::Cow;
 
@@ -13,22 +13,22 @@ use crate::answer::codec::{Coder, NOT_ENCODED};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, OwnerId, value_bytes};
 
-/// What DynamoDB bills a write by.
+/// The size of a write unit.
 const UNIT_BYTES: usize = 1024;
 
-/// More cannot be told of.
+/// The length prefix is a u32.
 const MOST_PLAIN_BYTES: usize = u32::MAX as usize;
 
-/// An answer as it is stored.
+/// An answer in its stored form.
 #[derive(Debug)]
 pub(crate) struct Packed<'a> {
     pub(crate) response: InRecord<'a>,
-    /// What has to be in the table before the record.
+    /// The parts that must be stored before the record.
     pub(crate) parts: Option<Content<'a>>,
 }
 
-/// What stands in the record. Whatever is sent is the SDK's: it is made anew for each write, and an answer
-/// is copied once.
+/// The record's attribute for the answer. Each write creates a new value for the SDK, so a plain
+/// answer is copied only once.
 #[derive(Debug)]
 pub(crate) enum InRecord<'a> {
     Readable(Draft<'a>),
@@ -45,7 +45,7 @@ impl InRecord<'_> {
         }
     }
 
-    /// What DynamoDB counts for it.
+    /// The size that DynamoDB counts for it.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Readable(draft) => readable_bytes(draft),
@@ -54,7 +54,7 @@ impl InRecord<'_> {
         }
     }
 
-    /// Whether it is a reason in the answer's place.
+    /// Returns whether it is a reason instead of an answer.
     pub(crate) fn is_unavailable(&self) -> bool {
         match self {
             Self::Readable(draft) => matches!(draft, Draft::Unavailable(_)),
@@ -65,7 +65,7 @@ impl InRecord<'_> {
 }
 
 impl Unstorable {
-    /// What stands in the record in the answer's place.
+    /// Returns the value that is stored instead of the answer.
     pub(crate) fn in_place(&self) -> AttributeValue {
         match self {
             Self::TooLarge { .. } => unavailable_answer(self.to_string()),
@@ -74,15 +74,15 @@ impl Unstorable {
     }
 }
 
-/// What an answer is stored as, wherever that is.
+/// The form of an answer, independent of where it is stored.
 enum Form<'a> {
-    /// As it is: so that it can be read, where the record has it.
+    /// Not encoded: readable, if it is stored in the record.
     Plain(Draft<'a>, Vec<u8>),
     Bytes(Encoded<'a>),
 }
 
-/// Gives an answer its form, beside `rest` bytes that the record has anyway. Parts belong to `owner`;
-/// where there is none, the answer goes into the record or is too large.
+/// Chooses the form of an answer. `rest` is the size of the record without it. Parts belong to
+/// `owner`; without an owner, an answer that does not fit into the record is too large.
 pub(crate) fn pack<'a>(
     draft: Draft<'a>,
     rest: usize,
@@ -97,7 +97,8 @@ pub(crate) fn pack<'a>(
     if plain_bytes > limit {
         return Err(Unstorable::TooLarge { bytes: plain_bytes, limit });
     }
-    // What a codec adds, it adds to either; and what it writes, nobody can read.
+    // The codec's overhead is the same with and without compression, and its output is never
+    // readable.
     let (header, plain) = if coder.is_set() {
         (2 * HEADER_BYTES, rest + 2 * HEADER_BYTES + plain_bytes)
     } else {
@@ -136,8 +137,8 @@ pub(crate) fn pack<'a>(
     Ok(Packed { response: InRecord::Made(parts.manifest.encode()), parts: Some(parts) })
 }
 
-/// An answer's bytes after compression, where that saves something; `beside` is what the record has
-/// besides them, `plain` what it has without compression.
+/// Returns the compressed bytes of an answer if they save write units. `beside` is the record's
+/// size without them, `plain` its size without compression.
 fn compressed(
     draft: &Draft<'_>,
     tail: &[u8],
@@ -146,20 +147,21 @@ fn compressed(
     policy: &Policy,
 ) -> Option<Vec<u8>> {
     let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
-    // What a codec adds is not known yet; it may as much as double a short answer.
+    // The codec's overhead is not known yet. It may double a short answer.
     let may_save = units(plain) > 1 || coder.is_set() && units(2 * plain) > 1;
     if policy.compression == Compression::Off || !may_save {
         return None;
     }
     let bytes = compression::compress(draft, tail)?;
     let length = beside + bytes.len();
-    // Where it saves no unit, an answer that can be read is worth more; a codec's cannot be.
+    // If compression saves no unit, the readable form is better. A codec's output is never
+    // readable.
     let saves = if coder.is_set() { length < plain } else { units(length) < units(plain) };
     saves.then_some(bytes)
 }
 
 impl<'a> Form<'a> {
-    /// No part has nothing in it.
+    /// Parts are never empty.
     fn is_empty(&self) -> bool {
         matches!(self, Self::Bytes(encoded) if encoded.len() == 0)
     }
@@ -172,12 +174,12 @@ impl<'a> Form<'a> {
     }
 }
 
-/// What stands in the record for an answer that is not to be had.
+/// Returns the value that is stored for an answer that is not available.
 pub(crate) fn unavailable_answer(reason: impl Into<Cow<'static, str>>) -> AttributeValue {
     Draft::Unavailable(reason.into()).readable()
 }
 
-/// A failure that is kept, beside so many bytes of steps.
+/// Packs a failure that is kept. `steps` is the size of the record's steps.
 pub(crate) fn pack_failure(
     failure: Draft<'_>,
     steps: usize,
@@ -189,7 +191,7 @@ pub(crate) fn pack_failure(
 }
 
 impl Draft<'_> {
-    /// The form that can be read.
+    /// Returns the readable form.
     fn readable(&self) -> AttributeValue {
         match self {
             Self::Json(json) => encode_json(json.clone().into_owned()),

@@ -1,4 +1,4 @@
-//! An answer that stands beside its record, in items of its own, and what the record says of it.
+//! An answer in parts, which are separate items, and the manifest in its record.
 //!
 //! ```text
 //! {"parts": 3, "bytes": 300000, "plain_bytes": 1048576, "codec": "zstd", "sha256": …}
@@ -16,25 +16,26 @@ use crate::fault_injection;
 use crate::protocol::mutant::{Mutant, mutant};
 use crate::record::OwnerId;
 
-/// How many bytes of an answer one item has at the most, and at the least but for an answer's last one.
-/// With its other attributes it is just below a whole number of KB, so that no unit is billed for them.
+/// The limits for the size of a part; only the last one may be smaller. With its other attributes a
+/// part is just below a whole number of KB, so that they cost no additional unit.
 const MOST_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
 const LEAST_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
 const ATTRIBUTES_BYTES: usize = 512;
 
-/// An answer has no more parts than this; so many bytes are an answer that nobody stores.
+/// The limit for the number of parts. No answer of that size is stored.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The most parts that are under way at once, and how many an answer of up to a megabyte has.
+/// The most parts that are in flight at once, and the number of parts of an answer of up to a
+/// megabyte.
 pub(crate) const MOST_AT_ONCE: usize = 9;
 
-/// How many bytes of parts of an answer that is not longer than this may be written at once in any case:
-/// two round trips more would be worth more than the memory.
+/// Answers up to this size may write the next constant's number of bytes at once in any case: the
+/// memory is worth less than two more round trips.
 const SHORT_BYTES: usize = 256 * 1024;
 const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
 
-/// How many bytes of memory each byte takes that is being written (`tests/cost/memory.rs`): as it is, as
-/// base64, as JSON, and what the SDK has to spare.
+/// The memory that each byte in flight takes, in bytes (`tests/cost/memory.rs`): as plain bytes, as
+/// base64, as JSON, and the SDK's spare capacity.
 const MEMORY_OF_A_WRITE: usize = 6;
 
 const PARTS: &str = "parts";
@@ -43,8 +44,8 @@ const PLAIN_BYTES: &str = "plain_bytes";
 const CODEC: &str = "codec";
 const SHA256: &str = "sha256";
 
-/// What tells the parts of one answer from those of any other: of the same owner too, since their
-/// name is made of it.
+/// Identifies the parts of one answer, because their names contain it. Another answer of the same
+/// owner has a different digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 32]);
 
@@ -55,19 +56,19 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
-    /// As much of it as a part's name has: 64 bits beside the owner's 128.
+    /// The prefix in a part's name: 64 bits, next to the 128 of the owner.
     pub(crate) fn prefix(&self) -> &[u8] {
         &self.0[..8]
     }
 }
 
-/// What a record says of an answer in parts.
+/// The record's description of an answer in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Who wrote the parts, and their record.
+    /// The owner who wrote the parts and the record.
     pub(crate) owner: OwnerId,
     pub(crate) parts: u32,
-    /// Of all parts together.
+    /// The size of all parts together.
     pub(crate) bytes: usize,
     pub(crate) plain_bytes: usize,
     pub(crate) codec: Codec,
@@ -87,7 +88,8 @@ impl Manifest {
         AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
-    /// `None` if it is none that this version writes. It stands in a record of `owner`'s.
+    /// Parses the manifest in a record of `owner`; `None` if this version does not write such a
+    /// manifest.
     pub(super) fn decode(
         mut fields: HashMap<String, AttributeValue>,
         owner: &OwnerId,
@@ -117,8 +119,8 @@ impl Manifest {
         fields.contains_key(PARTS)
     }
 
-    /// How many parts may be written at once: as many as there is memory for, so that storing an answer
-    /// takes two and a half times its size: once what it is, and what it is encoded to.
+    /// Returns how many parts may be written at once. Storing an answer may take two and a half
+    /// times its size in memory, which includes its plain and its encoded bytes.
     pub(crate) fn writes_at_once(&self) -> usize {
         let encoded = if self.codec == Codec::Raw { 0 } else { self.bytes };
         let room = (self.plain_bytes / 2 * 3).saturating_sub(encoded) / MEMORY_OF_A_WRITE;
@@ -131,7 +133,7 @@ impl Manifest {
     }
 }
 
-/// How many bytes each part of an answer of so many has.
+/// Returns the size of each part of an answer of `bytes` bytes.
 fn part_bytes(bytes: usize) -> usize {
     let even = (bytes.div_ceil(MOST_AT_ONCE) + ATTRIBUTES_BYTES).next_multiple_of(1024);
     let even = (even - ATTRIBUTES_BYTES).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
@@ -148,7 +150,7 @@ fn number<T: std::str::FromStr>(
     }
 }
 
-/// An answer's bytes, to be written in parts before their record.
+/// The bytes of an answer, to be written in parts before their record.
 #[derive(Debug)]
 pub(crate) struct Content<'a> {
     pub(crate) manifest: Manifest,
@@ -158,7 +160,7 @@ pub(crate) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// `None` if there are too many of them.
+    /// Splits the bytes into parts; `None` if there are too many.
     pub(super) fn new(encoded: Encoded<'a>, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
         let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
@@ -173,14 +175,14 @@ impl<'a> Content<'a> {
         (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes, fits_in_record })
     }
 
-    /// The same bytes as they stand in the record, for when the parts cannot be written; `None` where it
-    /// has no room for them.
+    /// Returns the same bytes as a value of the record, in case the parts cannot be written; `None`
+    /// if the record has no room.
     pub(crate) fn in_record(&self) -> Option<AttributeValue> {
         let fits = self.fits_in_record && !mutant(Mutant::LoseUnwrittenAnswers);
         fits.then(|| self.encoded.inline())
     }
 
-    /// A copy of one part, counted from 0.
+    /// Copies one part, counted from 0.
     pub(crate) fn part(&self, number: u32) -> Vec<u8> {
         let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.part_bytes);
         self.encoded.copy(start, self.part_bytes)

@@ -1,4 +1,4 @@
-//! The form of an answer that can be read in the DynamoDB console: what small ones are stored as.
+//! The form of small answers, which is readable in the DynamoDB console.
 //!
 //! ```text
 //! function   {"json": "{\"id\":\"re_1\"}"}                     the JSON text, letter for letter
@@ -28,12 +28,12 @@ pub(crate) fn encode_unavailable(reason: &str) -> AttributeValue {
     map([(UNAVAILABLE, AttributeValue::S(reason.to_owned()))])
 }
 
-/// Whether a record that holds this has a reason in its answer's place.
+/// Returns whether the value is a reason instead of an answer.
 pub(crate) fn is_unavailable(response: &AttributeValue) -> bool {
     response.as_m().is_ok_and(|fields| fields.contains_key(UNAVAILABLE))
 }
 
-/// Copies the answer once, into the shape in which the SDK takes it.
+/// Copies the answer once, into the SDK's type.
 pub(crate) fn encode_http<'a>(
     status: u16,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,
@@ -59,7 +59,7 @@ pub(crate) fn encode_http<'a>(
     AttributeValue::M(fields)
 }
 
-/// What DynamoDB counts for this form of an answer; never less.
+/// An upper bound of the size that DynamoDB counts for this form.
 pub(super) fn readable_bytes(draft: &Draft<'_>) -> usize {
     const MEMBER: usize = 1;
     match draft {
@@ -81,7 +81,7 @@ pub(super) fn readable_bytes(draft: &Draft<'_>) -> usize {
     }
 }
 
-/// A map or a list by itself.
+/// The overhead of a map or a list.
 const MAP: usize = 3;
 /// A status of three digits.
 const NUMBER: usize = 4;
@@ -98,7 +98,7 @@ fn text_or_bytes(value: &[u8]) -> AttributeValue {
 }
 
 impl Answer {
-    /// Takes a stored answer apart; `None` if it is of no shape that this version writes.
+    /// Parses a stored answer; `None` if this version does not write such a value.
     pub(crate) fn decode(response: AttributeValue) -> Option<Self> {
         let AttributeValue::M(mut fields) = response else { return None };
         if let Some(json) = fields.remove(JSON) {
@@ -123,7 +123,7 @@ impl Answer {
     }
 }
 
-/// A field that we do not know may change what the others mean.
+/// An unknown field could change the meaning of the others.
 fn only(rest: &HashMap<String, AttributeValue>, answer: Answer) -> Option<Answer> {
     rest.is_empty().then_some(answer)
 }

@@ -1,4 +1,4 @@
-//! What a record was found to hold in its answer's place.
+//! What a record contains as its answer.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -14,11 +14,11 @@ pub(crate) enum Stored {
     Readable(Answer),
     /// The answer as bytes.
     Packed(Coded),
-    /// Where the answer is.
+    /// The manifest of an answer in parts.
     Parts(Manifest),
 }
 
-/// An answer's bytes, as they were stored.
+/// The stored bytes of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Coded {
     pub(crate) codec: Codec,
@@ -27,8 +27,8 @@ pub(crate) struct Coded {
 }
 
 impl Stored {
-    /// Reads the answer's place in a record of `owner`'s; `None` if it has a shape that this version
-    /// does not write.
+    /// Reads the answer's attribute in a record of `owner`; `None` if this version does not write
+    /// such a value.
     pub(crate) fn decode(response: AttributeValue, owner: &OwnerId) -> Option<Self> {
         match response {
             AttributeValue::B(bytes) => Coded::decode(bytes.into_inner()).map(Self::Packed),
@@ -39,11 +39,11 @@ impl Stored {
         }
     }
 
-    /// The answer that stands in the record, or where it is instead. Takes no more memory than for
-    /// `max_bytes`, whatever the record says.
+    /// Returns the answer in the record, or the location of its parts. Uses at most `max_bytes` of
+    /// memory, whatever the record claims.
     pub(crate) fn in_record(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, Manifest> {
         match self {
-            // A reason is the crate's own.
+            // The crate wrote this reason.
             Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),
             Self::Readable(answer) => {
                 Ok(coder.accept_plain().map_or_else(Answer::Unavailable, |()| answer))
@@ -53,7 +53,7 @@ impl Stored {
         }
     }
 
-    /// How many bytes it has, where the user's codec wrote them.
+    /// The number of bytes, if the user's codec wrote them.
     #[cfg(feature = "admin")]
     pub(crate) fn custom_bytes(&self) -> Option<usize> {
         match self {
@@ -74,7 +74,7 @@ impl Coded {
         Some(Self { codec, plain_bytes, bytes })
     }
 
-    /// The answer; or, where these bytes are none, why not.
+    /// Returns the answer, or the reason why the bytes are not valid.
     fn open(self, max_bytes: usize, coder: Coder<'_>) -> Answer {
         self.read(max_bytes, coder).unwrap_or_else(Answer::Unavailable)
     }
@@ -92,7 +92,7 @@ impl Coded {
         }
     }
 
-    /// What the user's codec was given.
+    /// Returns the bytes that the user's codec received.
     fn decoded(self, coder: Coder<'_>) -> Result<Self, String> {
         let Self { plain_bytes, bytes, .. } = self;
         let inner = Self::decode(coder.decode(bytes)?);
@@ -113,14 +113,14 @@ impl Coded {
 }
 
 impl Manifest {
-    /// The answer that all parts together are; or, where they are none, why not.
+    /// Returns the answer from all parts, or the reason why they are not valid.
     pub(crate) fn open(&self, bytes: Vec<u8>, max_bytes: usize, coder: Coder<'_>) -> Answer {
         let Self { codec, plain_bytes, .. } = *self;
         Coded { codec, plain_bytes, bytes }.open(max_bytes, coder)
     }
 }
 
-/// Why an answer is not read.
+/// Why an answer is not readable.
 pub(crate) fn too_large(bytes: usize, limit: usize) -> String {
     format!("it has {bytes} bytes, and Policy::max_answer_bytes is {limit}")
 }

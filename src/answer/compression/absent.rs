@@ -1,4 +1,4 @@
-//! Built without the feature `compression`.
+//! Replaces compression in builds without the feature `compression`.
 
 pub(super) fn compress(_: &[&[u8]], _: usize) -> Option<Vec<u8>> {
     None

@@ -1,7 +1,8 @@
-//! Making an answer's bytes fewer, and whole again.
+//! Compresses the bytes of answers.
 //!
-//! Compressed is what gets smaller by it: an answer that says that it is compressed already, by its
-//! `Content-Encoding` or `Content-Type`, is left alone, and of a large one a sample is tried first.
+//! An answer is compressed only if that makes it smaller. Answers that are compressed already,
+//! according to `Content-Encoding` or `Content-Type`, are skipped, and of a large answer a sample
+//! is compressed first.
 
 #[cfg(not(feature = "compression"))]
 mod absent;
@@ -15,12 +16,12 @@ use self::zstd as codec;
 
 use super::Draft;
 
-/// How the bytes of a stored answer are to be read. The numbers are stored.
+/// How the bytes of a stored answer are encoded. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     Raw = 0,
     Zstd = 1,
-    /// By the user's [`AnswerCodec`](crate::AnswerCodec), which was given one of the others.
+    /// Encoded by the user's [`AnswerCodec`](crate::AnswerCodec), around one of the other forms.
     Custom = 2,
 }
 
@@ -51,10 +52,10 @@ impl Codec {
     }
 }
 
-/// Of a body above this size, a sample of half the size is tried first.
+/// Of a larger body, a sample of half this size is compressed first.
 const SAMPLED_ABOVE: usize = 128 * 1024;
 
-/// The compressed bytes of an answer, if there are fewer of them.
+/// Returns the compressed bytes of an answer, if they are fewer.
 pub(super) fn compress(draft: &Draft<'_>, tail: &[u8]) -> Option<Vec<u8>> {
     let body = draft.body();
     if says_compressed(draft) {
@@ -68,7 +69,7 @@ pub(super) fn compress(draft: &Draft<'_>, tail: &[u8]) -> Option<Vec<u8>> {
     (compressed.len() < body.len() + tail.len()).then_some(compressed)
 }
 
-/// The bytes that were compressed: exactly `plain` of them, or none.
+/// Decompresses bytes. Returns exactly `plain` bytes, or `None`.
 pub(super) fn decompress(compressed: &[u8], plain: usize) -> Result<Vec<u8>, &'static str> {
     codec::decompress(compressed, plain)
 }
@@ -78,8 +79,8 @@ fn sample(body: &[u8]) -> Option<&[u8]> {
     (body.len() > SAMPLED_ABOVE).then(|| &body[body.len() / 2 - length / 2..][..length])
 }
 
-/// The length that so many bytes may come to which compress as the sample does; `None` if that is not
-/// worth the time: by a sixteenth at least.
+/// Estimates the compressed length from a sample; `None` if compression saves less than a
+/// sixteenth.
 fn expected(bytes: usize, sample: &[u8]) -> Option<usize> {
     let shorter = codec::compress(&[sample], 0)?.len();
     let expected = (bytes / sample.len()).saturating_mul(shorter) + bytes / 16;
@@ -99,7 +100,7 @@ fn says_compressed(draft: &Draft<'_>) -> bool {
     })
 }
 
-/// Media types whose own format compresses. A type that is missing here costs a trial.
+/// Media types whose own format compresses. A type that is missing here only costs a trial.
 fn is_compressed_type(media_type: &str) -> bool {
     let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
     match kind {
@@ -132,7 +133,7 @@ mod tests {
     use super::super::BodyRef;
     use super::*;
 
-    /// Bytes that nothing makes fewer.
+    /// Bytes that cannot be compressed.
     pub(in crate::answer) fn noise(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         let next = || {
