@@ -49,7 +49,8 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// the record to a process that can.
 ///
 /// Answers in memory are not encoded: neither in the [local cache](crate::Builder::local_cache) nor
-/// while they are passed to callers.
+/// while they are passed to callers. If the future of a commit was dropped, its answer is read from
+/// the table.
 ///
 /// A codec can bind an answer to its key, as the associated data of an authenticated cipher. The
 /// answer can then not be decoded under another key. This protects contents only. Whoever can write

@@ -1,4 +1,4 @@
-//! What tools ask of the table, and no function does.
+//! Requests to the table that only tools send.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -19,36 +19,36 @@ use crate::protocol::{Status, Version, released_until};
 use crate::record::Item;
 use crate::schema::{Attribute, Keys};
 
-/// Which part of a table a parallel scan reads.
+/// The part of a table that a parallel scan reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) number: u32,
     pub(crate) of: u32,
 }
 
-/// Which records a scan gives. All that it reads is paid for, but for a partition: of that, only keys that
-/// begin so are read.
+/// Selects the records that a scan returns. All items that it reads are billed. With a partition,
+/// only keys with this prefix are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Only<'a> {
     pub(crate) status: Option<Status>,
-    /// What keys begin with.
+    /// The prefix of the keys.
     pub(crate) prefix: Option<&'a str>,
 }
 
-/// What one request of a scan brought.
+/// The result of one request of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanPage {
     pub(crate) items: Vec<Item>,
-    /// Where the next one begins; `None` after the last.
+    /// Where the next request continues; `None` after the last one.
     pub(crate) next: Option<Item>,
-    /// How many items were read, those that were left out too.
+    /// The number of items read, including those that were left out.
     pub(crate) scanned: u64,
-    /// Read units.
+    /// The read units.
     pub(crate) consumed: f64,
 }
 
 impl Table {
-    /// Leaves a record that is still as it was seen in nobody's hands, whatever it holds.
+    /// Releases a record that has not changed since it was read, whatever its state.
     pub(crate) async fn release_seen(
         &self,
         key: &RecordKey,
@@ -69,7 +69,8 @@ impl Table {
         self.update(key, change, self.request_timeout).await
     }
 
-    /// A time for a write. A process that has never learned the store's time reads first.
+    /// Returns the time for a write. A process that does not know DynamoDB's time sends a read
+    /// first.
     async fn stamp(&self, key: &RecordKey) -> Result<Stamp, Error> {
         if let Some(stamp) = self.clock.moment().stamp() {
             return Ok(stamp);
@@ -80,8 +81,8 @@ impl Table {
         })
     }
 
-    /// Reads a part of the table, eventually consistent; of a table with a composite key, the one
-    /// partition that records are in.
+    /// Reads a part of the table, eventually consistent. In a table with a composite key it reads
+    /// the one partition that contains records.
     pub(crate) async fn scan(
         &self,
         part: Part,
@@ -90,7 +91,7 @@ impl Table {
     ) -> Reply<Look<ScanPage>> {
         match self.schema.keys() {
             Keys::Partition { name } => self.scan_table(name, part, only, after).await,
-            // A partition is read by one reader.
+            // One reader reads the whole partition.
             Keys::Composite { .. } if part.number > 0 => {
                 let nothing = ScanPage { items: Vec::new(), next: None, scanned: 0, consumed: 0.0 };
                 Reply { outcome: Look::Seen(nothing), time: None }
@@ -213,7 +214,7 @@ fn page(
     }
 }
 
-/// An expression and what is bound in it.
+/// An expression with its names and values.
 #[derive(Default)]
 struct Filter {
     expression: Option<String>,
@@ -222,7 +223,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Leaves items out that are not in this state.
+    /// Leaves out items that are in another state.
     fn new(table: &Table, only: Option<Status>) -> Self {
         let mut filter = Self::default();
         if let Some(status) = only {
@@ -241,7 +242,7 @@ impl Filter {
         self.values.insert(value.0.to_owned(), AttributeValue::S(value.1.to_owned()));
     }
 
-    /// Names and values; DynamoDB refuses empty ones.
+    /// The names and values. DynamoDB rejects empty maps.
     fn bound(&mut self) -> (Option<HashMap<String, String>>, Option<Item>) {
         let (names, values) = (take(&mut self.names), take(&mut self.values));
         ((!names.is_empty()).then_some(names), (!values.is_empty()).then_some(values))
@@ -249,7 +250,7 @@ impl Filter {
 }
 
 impl<T> Look<T> {
-    /// What was seen; what was denied is an error that names the action to grant.
+    /// Returns the response. A denied request becomes an error that names the action to allow.
     pub(crate) fn or_error(self, table: &str, action: &str) -> Result<T, Error> {
         match self {
             Self::Seen(seen) => Ok(seen),

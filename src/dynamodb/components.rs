@@ -1,10 +1,11 @@
-//! The HTTP client and the cache of credentials that the SDK has made for a client. Where its
+//! The HTTP client and the credentials cache that the SDK created for a client. If the client's
 //! configuration names none, a copy of the client would get new ones: other connections, and
-//! credentials fetched again.
+//! credentials that are fetched again.
 //!
-//! The SDK tells nobody of them, except what stands beside them in a call: it asks each part of a call
-//! whether it fits the others. A part that says no is enough for the call to end there and then, with nothing
-//! sent, before the interceptors of the client learn of more than its beginning.
+//! The SDK has no API that returns them. But it asks each component of a call to validate the
+//! others. This module adds a component that keeps what it is shown and fails the validation, so
+//! that the call ends at once. Nothing is sent, and the client's interceptors only see the
+//! beginning of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +22,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use futures_util::FutureExt;
 
-/// The client's configuration, naming what the client has.
+/// Returns the client's configuration with these components.
 pub(super) fn named(client: &Client) -> Builder {
     let mut config = client.config().to_builder();
     let beside_the_cache = beside(client, |call, look| {
@@ -40,19 +41,19 @@ pub(super) fn named(client: &Client) -> Builder {
     config
 }
 
-/// What a call of the client's has beside the part that is replaced. None if the client has not all that
-/// a call needs: its calls will say what is missing.
+/// Returns the components of a call, next to the one that is replaced. `None` if the client lacks
+/// one: its calls then report what is missing.
 fn beside(client: &Client, replace: impl FnOnce(&mut Builder, Look)) -> Option<RuntimeComponents> {
     let look = Look::default();
     let mut call = Config::builder();
     replace(&mut call, look.clone());
-    // It has come to its end, by our own error or another one, before it would wait for anything. It is a
-    // call that the crate has anyway: another one would be 30 KB more of a function.
+    // The call ends before it waits for anything, with this module's error or another one. It uses
+    // a request that the crate sends anyway: a further one would add 30 KB to a function.
     let _ = client.get_item().customize().config_override(call).send().now_or_never();
     look.0.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// A part of a call that never fits, and keeps what it was to fit.
+/// A component that keeps the components it validates, and then fails the validation.
 #[derive(Clone, Debug, Default)]
 struct Look(Arc<Mutex<Option<RuntimeComponents>>>);
 

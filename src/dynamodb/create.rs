@@ -1,4 +1,4 @@
-//! Making the table: what `infra/` deploys, for those who have no stack yet.
+//! Creates the table that `infra/` deploys, for applications without a stack.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::schema::{Attribute, Keys};
 
-/// How long a new table may take to become active.
+/// The time limit for a new table to become active.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
 
 impl Table {
-    /// Whether it was not there before.
+    /// Returns whether this request created the table.
     pub(crate) async fn create_table(&self) -> Result<bool, Error> {
         let mut request = self
             .client
@@ -68,7 +68,7 @@ impl Table {
         }
     }
 
-    /// A table that was there already may be somebody else's: then nothing of it is changed.
+    /// A table that existed before may belong to another application, so nothing of it is changed.
     fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
         let (keys, is_ours) = self.compare_keys(table);
         if is_ours {
@@ -134,11 +134,12 @@ fn exists(error: &SdkError<CreateTableError>) -> bool {
     error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
 }
 
-/// What DynamoDB answers to a second request for the time to live of the same attribute, and of another.
+/// DynamoDB's error for a second request to enable the time to live, for the same or another
+/// attribute.
 const IS_ON: &str = "already enabled";
 const IS_ON_ANOTHER: &str = "different AttributeName";
 
-/// DynamoDB answers what it does not change with a `ValidationException` that says why.
+/// DynamoDB reports a change that it does not make as a `ValidationException` with the reason.
 fn ttl_says(error: &SdkError<UpdateTimeToLiveError>, words: &str) -> bool {
     let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
     message.is_some_and(|message| message.contains(words))
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// The embedded engine moves the time to live without a word.
+    /// The embedded engine changes the attribute without an error.
     #[test]
     fn a_time_to_live_on_another_attribute_is_told_from_one_that_is_on() {
         let denied = |message: &str| {

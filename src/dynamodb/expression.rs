@@ -1,4 +1,4 @@
-//! Expressions in the making: what a write asks for, and what it changes.
+//! Builds expressions: the condition of a write, and its changes.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::schema::{Attribute, TableSchema};
 
 type Names = HashMap<String, String>;
 
-/// A condition expression in the making; every method adds a term, all must hold.
+/// Builds a condition expression. Every method adds a term, and all must hold.
 pub(super) struct Condition<'a> {
     schema: &'a TableSchema,
     expression: String,
@@ -25,7 +25,7 @@ pub(super) struct Condition<'a> {
 
 impl<'a> Condition<'a> {
     pub(super) fn new(schema: &'a TableSchema) -> Self {
-        // Room for most conditions at once.
+        // Enough room for most conditions.
         let expression = String::with_capacity(96);
         Self { schema, expression, names: Names::new(), values: Item::new() }
     }
@@ -35,8 +35,8 @@ impl<'a> Condition<'a> {
         self.and(&["attribute_not_exists(", key, ")"]);
     }
 
-    /// As [`held_by`](Self::held_by), or in nobody's hands: released after no later attempt than this, or
-    /// not there at all.
+    /// Like [`held_by`](Self::held_by); also if the record is absent, or was released after this
+    /// attempt or an earlier one.
     pub(super) fn free_or_held_by(&mut self, owner: &OwnerId, attempt: u32) {
         let (key, name, status) =
             (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
@@ -53,7 +53,7 @@ impl<'a> Condition<'a> {
         self.expression.extend(["(", name, " = :me AND ", status, " = :pending))"]);
     }
 
-    /// There is none, or the owner's own, PENDING.
+    /// The record is absent, or it is PENDING and belongs to the owner.
     pub(super) fn absent_or_held_by(&mut self, owner: &OwnerId) {
         let (key, name, status) =
             (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
@@ -64,7 +64,7 @@ impl<'a> Condition<'a> {
         self.expression.extend(held);
     }
 
-    /// Owned and not finished: what every write of an owner's asks for.
+    /// The record is PENDING and belongs to the owner. Every write of an owner has this condition.
     pub(super) fn held_by(&mut self, owner: &OwnerId) {
         self.owned_by(owner);
         self.pending();
@@ -94,7 +94,7 @@ impl<'a> Condition<'a> {
         self.and(&[name, " < :until"]);
     }
 
-    /// Exactly the state that was seen.
+    /// The record has exactly the state that was read.
     pub(super) fn version(&mut self, seen: &Version) {
         self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.to_string()));
         if mutant(Mutant::CompareOwnerAlone) {
@@ -128,7 +128,7 @@ impl<'a> Condition<'a> {
         self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(seen.millis()));
     }
 
-    /// No step was ever stored.
+    /// The record has never stored a step.
     pub(super) fn no_steps(&mut self) {
         let name = self.name(Attribute::Steps);
         self.and(&["attribute_not_exists(", name, ")"]);
@@ -140,7 +140,7 @@ impl<'a> Condition<'a> {
         self.and(&[name, " = ", placeholder]);
     }
 
-    /// Adds a term, given in pieces.
+    /// Adds a term, which consists of several pieces.
     fn and(&mut self, term: &[&str]) {
         if !self.expression.is_empty() {
             self.expression.push_str(" AND ");
@@ -148,7 +148,7 @@ impl<'a> Condition<'a> {
         self.expression.extend(term.iter().copied());
     }
 
-    /// The attribute that tells whether there is an item at all.
+    /// The attribute that shows whether the item exists.
     fn key(&mut self) -> &'static str {
         let name = self.schema.partition_key_name().to_owned();
         self.names.insert("#key".to_owned(), name);
@@ -174,7 +174,7 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// An update expression in the making, and the condition that fences it.
+/// Builds an update expression and the condition that fences it.
 pub(super) struct Change<'a> {
     pub(super) condition: Condition<'a>,
     set: String,
@@ -198,7 +198,7 @@ impl<'a> Change<'a> {
         self.condition.value(&placeholder, value);
     }
 
-    /// Sets one member of an attribute that is a map already.
+    /// Sets one member of an attribute that already is a map.
     pub(super) fn set_member(&mut self, attribute: Attribute, member: &str, value: AttributeValue) {
         let name = self.condition.name(attribute);
         self.condition.names.insert("#member".to_owned(), member.to_owned());
@@ -207,7 +207,7 @@ impl<'a> Change<'a> {
         let _ = write!(self.set, "{name}.#member = :member");
     }
 
-    /// Makes the record this one. What else it holds stays: a later version's attributes too.
+    /// Sets the record's attributes. Others stay, such as those of a later version.
     pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
         let status = record.state.status();
         self.set(Attribute::Status, AttributeValue::S(status.as_str().into()));
@@ -225,7 +225,7 @@ impl<'a> Change<'a> {
         self.set_or_remove(Attribute::Response, response);
     }
 
-    /// What no write changes later: it is set where there may be no record.
+    /// Sets the attributes that no write changes later. Needed if the record may be absent.
     pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
         let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
         self.set(Attribute::Fingerprint, fingerprint);
@@ -233,7 +233,7 @@ impl<'a> Change<'a> {
         self.set(Attribute::Format, record::format());
     }
 
-    /// Makes it another version, which says the same.
+    /// Changes the version of the record, but nothing else.
     pub(super) fn touch(&mut self, record: &Header) {
         self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
         if let Some(end) = record.state.lease_expires_at() {
@@ -258,7 +258,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Leaves the record in nobody's hands.
+    /// Releases the record.
     #[cfg(feature = "admin")]
     pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
         self.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().into()));

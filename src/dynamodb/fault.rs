@@ -1,4 +1,4 @@
-//! What an SDK error means: did the request happen, and who can fix it?
+//! Classifies SDK errors: whether the request was executed, and who can fix the error.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use crate::error::{Error, ErrorKind};
 
-/// An SDK error, sorted by what is known of the request.
+/// An SDK error, by what is known about the request.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It was not sent, or the store answered that it did not execute it.
+    /// The request was not sent, or DynamoDB responded that it was not executed.
     Refused(Error),
-    /// The store did not execute it, because another write or transaction was at the item.
+    /// Not executed, because of a conflict with another write or transaction.
     Conflict(Error),
-    /// The store will never execute it as it is.
+    /// DynamoDB will never execute this request.
     Invalid(Error),
-    /// It may have been executed.
+    /// The request may have been executed.
     Unknown(Error),
 }
 
@@ -36,8 +36,8 @@ pub(super) fn timed_out(after: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// What could not be built or signed and so was never sent: no store can be the cause, and no
-/// later try will do better.
+/// An error before the request was sent, while it was built or signed. DynamoDB cannot be the
+/// cause, and a retry does not help.
 pub(super) fn unsent<E>(error: SdkError<E>) -> Fault
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
@@ -72,7 +72,7 @@ where
 {
     match &error {
         SdkError::ConstructionFailure(_) => unsent(error),
-        // A later try, after the credentials ran out.
+        // An earlier try may have been executed, before the credentials expired.
         _ if has_no_credentials(&error) => unsent(error),
         SdkError::ServiceError(context) => {
             let refused = context.raw().status().is_client_error();
@@ -90,7 +90,7 @@ where
                 _ => Fault::Refused(sorted),
             }
         }
-        // Time-out, dispatch failure, a response that could not be read, and whatever comes.
+        // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
         _ => {
             let message = "DynamoDB could not be reached, or its answer was lost";
             Fault::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// What each of DynamoDB's error codes asks for ("Error handling with DynamoDB", developer guide).
+/// Maps each of DynamoDB's error codes ("Error handling with DynamoDB", developer guide).
 fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind, String) {
     let detail = detail.unwrap_or("no detail");
     match code {
@@ -138,7 +138,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
     }
 }
 
-/// Who reads the hint: the author of a function, or somebody at a desk.
+/// The reader of the hint: the author of a function, or a developer at a desk.
 fn is_function() -> bool {
     std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
@@ -151,14 +151,15 @@ fn needs(action: Option<&str>) -> String {
     }
 }
 
-/// The action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on resource: …".
+/// Returns the action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on
+/// resource: …".
 fn denied_action(said: &str) -> Option<&str> {
     let (_, action) = said.split_once("perform: ")?;
     action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
 }
 
-/// The first error in the chain of sources whose text contains `words`. The SDK has no type for
-/// some causes, only a sentence.
+/// Returns the first error in the chain of sources whose text contains `words`. The SDK has no type
+/// for some causes, only a sentence.
 fn says(error: &(dyn StdError + 'static), words: &str) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -171,7 +172,8 @@ fn says(error: &(dyn StdError + 'static), words: &str) -> Option<String> {
     None
 }
 
-/// What to do if the profile needs a feature of `aws-config` that this program was built without.
+/// Returns the hint if the profile needs a feature of `aws-config` that this program was built
+/// without.
 fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
     const SAYS: &str = "cargo feature(s) enabled: ";
     let text = says(error, SAYS)?;
@@ -189,8 +191,8 @@ fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
     ))
 }
 
-/// The SDK reports missing credentials as a failure to dispatch, as it does a broken connection;
-/// only the chain of sources tells them apart.
+/// The SDK reports missing credentials as a dispatch failure, like a broken connection. Only the
+/// chain of sources distinguishes them.
 fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! What the caller may do to the table: requests that change nothing.
+//! Tests what the caller may do to the table, with requests that change nothing.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -16,23 +16,23 @@ use crate::key::RecordKey;
 use crate::record::{self, OwnerId};
 use crate::schema::{Attribute, Keys};
 
-/// What DynamoDB said to a question.
+/// The result of a test request.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Look<T> {
-    /// This.
+    /// The response.
     Seen(T),
-    /// That the caller is not permitted to ask, in these words.
+    /// DynamoDB denied the request, with this message.
     Denied(String),
-    /// That it cannot be, as things are: no table, other keys, no credentials.
+    /// The table is missing or has other keys, or the credentials are missing.
     Wrong(Error),
-    /// Something else: it throttles, or does not know the question.
+    /// Another error, such as throttling or an unsupported request.
     Declined(Error),
-    /// Nothing.
+    /// No response.
     Silent(Error),
 }
 
-/// A request of a function's that needs a permission of its own.
+/// A request of calls that needs its own permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Get,
@@ -43,10 +43,10 @@ pub(crate) enum Access {
 impl Access {
     pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Put, Self::Update];
 
-    /// Those that parts of answers take.
+    /// The requests that answers in parts need.
     pub(crate) const OF_PARTS: [Self; 2] = [Self::Get, Self::Put];
 
-    /// As policies call it.
+    /// Its name in IAM policies.
     pub(crate) const fn action(self) -> &'static str {
         match self {
             Self::Get => "dynamodb:GetItem",
@@ -64,7 +64,7 @@ impl Table {
     }
 
     /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
-    /// that does not exist, so it changes nothing, whatever item has the key.
+    /// that does not exist, so it never changes an item.
     pub(crate) async fn try_access(
         &self,
         access: Access,
@@ -96,7 +96,8 @@ impl Table {
         }
     }
 
-    /// The table's keys in words, and whether they are those of the schema: strings by these names.
+    /// Describes the table's keys, and compares them with those of the schema: strings with these
+    /// names.
     pub(crate) fn compare_keys(&self, table: &TableDescription) -> (String, bool) {
         let kind_of = |name: &str| {
             let mut definitions = table.attribute_definitions().iter();
@@ -112,7 +113,7 @@ impl Table {
         (keys, is_ours)
     }
 
-    /// The keys that the schema describes, in the words of [`compare_keys`](Self::compare_keys).
+    /// Describes the schema's keys, in the format of [`compare_keys`](Self::compare_keys).
     pub(crate) fn expected_keys(&self) -> String {
         match self.schema.keys() {
             Keys::Partition { name } => format!("`{name}` (HASH, S)"),
@@ -133,7 +134,7 @@ impl Table {
         self.ask(request, limit).await.outcome
     }
 
-    /// Sends a question and sorts its answer.
+    /// Sends a test request and classifies the result.
     pub(super) async fn ask<O, E>(
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
@@ -181,7 +182,7 @@ impl<T> Look<T> {
     }
 }
 
-/// A write that was permitted and, as it was meant to, did not happen.
+/// The result of a write that was permitted and whose condition failed, as intended.
 async fn refused_is_fine<O, E: Conditional>(
     request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
 ) -> Result<(), SdkError<E>> {

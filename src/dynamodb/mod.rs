@@ -1,5 +1,5 @@
-//! Every DynamoDB call of the crate, and nothing else: each write is conditional, each answer is
-//! one of applied, refused, not applied, or unknown.
+//! All DynamoDB calls of the crate. Each write is conditional, and its result is one of applied,
+//! rejected, not applied, or unknown.
 
 #[cfg(feature = "admin")]
 mod admin;
@@ -56,41 +56,41 @@ pub(crate) use self::reasons::{ItemsRefusal, Transacted};
 pub(crate) use self::sweep::Expired;
 pub(crate) use self::transact::Sent;
 
-/// One table and how to talk to it. Each call takes the longest that it may last; what has no answer
+/// A table and its client. Each call has a time limit. The result of a request without a response
 /// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// A [watchable] one.
+    /// A [watchable] client.
     pub(crate) client: Client,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,
-    /// The longest that one call may take, the SDK's own retries included.
+    /// The time limit of one call, with the SDK's retries.
     pub(crate) request_timeout: Duration,
-    /// Whether requests ask what they consume.
+    /// Whether responses contain the consumed capacity.
     pub(crate) capacity: Option<ReturnConsumedCapacity>,
 }
 
-/// What became of a conditional write.
+/// The result of a conditional write.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum WriteOutcome {
-    /// It is in the table.
+    /// It was applied.
     Applied,
-    /// Its condition did not hold; with the record it lost to, where the store sent it.
+    /// Its condition failed. Contains the current record, if DynamoDB sent it.
     Refused(Option<Item>),
-    /// It did not happen, because another write or transaction was at the item.
+    /// Not applied, because of a conflict with another write or transaction.
     Conflict(Error),
-    /// It did not happen, and never will as it is: DynamoDB does not take these values.
+    /// Never applied, because DynamoDB rejects these values.
     Invalid(Error),
-    /// It did not happen.
+    /// Not applied.
     NotApplied(Error),
-    /// Nobody knows: no answer, or a server error, to this try or to an earlier one.
+    /// Unknown: this try or an earlier one had no response, or a server error.
     Unknown(Error),
 }
 
-/// An answer and the store's clock when it was given.
+/// The result of a request, with DynamoDB's time.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reply<T> {
@@ -98,18 +98,17 @@ pub(crate) struct Reply<T> {
     pub(crate) time: Option<StoreTime>,
 }
 
-/// What a read may show.
+/// The consistency of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consistency {
-    /// What every write that was confirmed before has left.
+    /// It reflects all writes that were confirmed before.
     Strong,
-    /// That, or what was there before; at half the price.
+    /// It may return an earlier state, at half the price.
     Eventual,
 }
 
 impl Table {
-    /// Sends a write of the record: the whole of it, or what it changes. `response` is the answer of a
-    /// finished one.
+    /// Writes the whole record, or changes it. `response` is the answer of a finished one.
     pub(crate) async fn write_record(
         &self,
         of: (&RecordKey, &StoredFingerprint),
@@ -145,7 +144,7 @@ impl Table {
         }
     }
 
-    /// The condition that a guard stands for.
+    /// Returns the condition for a guard.
     fn condition(&self, guard: &Guard, me: &OwnerId) -> Condition<'_> {
         let mut condition = Condition::new(&self.schema);
         match guard {
@@ -216,7 +215,7 @@ impl Table {
         Reply { outcome, time }
     }
 
-    /// Makes the request before its future, which then has nothing of it.
+    /// Builds the request before its future, which then borrows nothing of it.
     fn put(
         &self,
         item: Item,
@@ -227,7 +226,7 @@ impl Table {
         self.write(Box::pin(request.send()), limit)
     }
 
-    /// As [`put`](Self::put).
+    /// The same as [`put`](Self::put).
     fn update(
         &self,
         key: &RecordKey,
@@ -273,7 +272,7 @@ impl Table {
             .set_return_consumed_capacity(self.capacity.clone())
     }
 
-    /// Sends a request, of which there is no answer after `limit`.
+    /// Sends a request and stops waiting after `limit`.
     async fn send<T>(
         &self,
         request: Pin<Box<impl Future<Output = T>>>,
@@ -290,8 +289,8 @@ impl Table {
         (answer, seen)
     }
 
-    /// Sends a write and sorts its answer. Its future is boxed: the SDK's are some kilobytes large, and
-    /// every future around them would be.
+    /// Sends a write and classifies its result. The future is boxed, because the SDK's futures, and
+    /// every future around them, would take some kilobytes.
     async fn write<O: Metered, E: Conditional>(
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
@@ -308,7 +307,7 @@ impl Table {
                 WriteOutcome::Refused(context.into_err().into_item())
             }
             Some(Err(error)) => match self.fault(error, &seen) {
-                // An earlier try of the SDK's may have been executed all the same.
+                // An earlier try of the SDK may have been executed.
                 Fault::Unknown(error) => WriteOutcome::Unknown(error),
                 fault if seen.in_doubt => WriteOutcome::Unknown(fault.into_error()),
                 Fault::Conflict(error) => WriteOutcome::Conflict(error),
@@ -332,7 +331,7 @@ impl Table {
 }
 
 impl WriteOutcome {
-    /// The result as signals have it.
+    /// The result for signals.
     const fn name(&self) -> &'static str {
         match self {
             Self::Applied => "ok",
@@ -343,11 +342,11 @@ impl WriteOutcome {
     }
 }
 
-/// An answer of DynamoDB's, for the sake of what it tells of its request.
+/// The data that a response contains about its request.
 trait Metered {
-    /// DynamoDB's name of the request.
+    /// DynamoDB's id of the request.
     const ACTION: &'static str;
-    /// The capacity units that it consumed, if that was asked.
+    /// The capacity units that it consumed, if they were requested.
     fn units(&self) -> Option<f64>;
 }
 
@@ -373,11 +372,11 @@ fn consumed<O: Metered, E>(answer: Option<&Result<O, E>>) -> Option<f64> {
     answer?.as_ref().ok()?.units()
 }
 
-/// A write's error type, for the sake of the one error that is an answer.
+/// The error type of a write, which may be a failed condition.
 trait Conditional: StdError + ProvideErrorMetadata + Send + Sync + 'static {
-    /// Whether the condition did not hold.
+    /// Returns whether the condition failed.
     fn is_refused(&self) -> bool;
-    /// The record that it did not hold for, where the store sent it.
+    /// Returns the record for which it failed, if DynamoDB sent it.
     fn into_item(self) -> Option<Item>;
 }
 

@@ -1,4 +1,4 @@
-//! The items that hold an answer beside its record.
+//! The items that hold the parts of an answer.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::key::RecordKey;
 use crate::record::{self, OwnerId, Part};
 
 impl Table {
-    /// Writes one part of an answer. Its name tells its content, so one that is there already and
-    /// stays for as long is this very part: a refusal means that it is in the table.
+    /// Writes one part of an answer. Its key identifies its content. So if the condition fails
+    /// because the part exists and stays long enough, the part is in the table.
     pub(crate) async fn put_part(
         &self,
         key: &RecordKey,
@@ -29,7 +29,7 @@ impl Table {
         self.put(item, condition, limit).await
     }
 
-    /// Reads one part of an answer that `owner` has stored.
+    /// Reads one part of an answer that `owner` stored.
     pub(crate) async fn get_part(
         &self,
         key: &RecordKey,

@@ -1,5 +1,5 @@
-//! Sees what the SDK's answer does not tell: the store's clock, and whether an earlier try of the
-//! same call may have been executed.
+//! Observes what the SDK's result does not contain: DynamoDB's clock, and whether an earlier try of
+//! the same call may have been executed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,19 +19,19 @@ use super::components;
 use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
 tokio::task_local! {
-    /// Who looks on at the request that is being sent.
+    /// The probe of the request that is being sent.
     static PROBE: Probe;
 }
 
-/// What one request's interceptor has seen.
+/// What the interceptor has seen of one request.
 #[derive(Clone)]
 pub(super) struct Probe {
     machine: Machine,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// The interceptor. It belongs to the client: one of a single request would have the SDK put its
-/// configuration together anew each time.
+/// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
+/// build its configuration again.
 #[derive(Debug)]
 struct Lookout(Arc<Snapshot>);
 
@@ -44,10 +44,11 @@ pub(crate) struct Snapshot {
     pub(crate) is_prepared: AtomicBool,
 }
 
-/// The same client, with its connections and credentials, whose requests a [`Probe`] can watch.
+/// Returns the same client, with its connections and credentials, whose requests a [`Probe`] can
+/// watch.
 ///
-/// Between two tries it waits for no more than an eighth of `request_timeout`. A call's first request may
-/// take half of that: four tries, as the SDK makes them, are over by then, though each was throttled.
+/// Between two tries it waits at most an eighth of `request_timeout`. The first request of a call
+/// may take half of that timeout, so the SDK's four tries fit even if each of them is throttled.
 pub(crate) fn watchable(
     client: &Client,
     snapshot: Arc<Snapshot>,
@@ -57,21 +58,21 @@ pub(crate) fn watchable(
     let retries = client.config().retry_config().cloned().unwrap_or_else(RetryConfig::standard);
     let longest = retries.max_backoff().min(request_timeout / 8);
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
-    // Nobody can switch a permanent interceptor off, so the SDK does not look up before each of its
-    // twenty hooks whether it is.
+    // A permanent interceptor cannot be disabled, so the SDK does not check that before each of its
+    // twenty hooks.
     config.push_interceptor(SharedInterceptor::permanent(Lookout(snapshot)));
     Client::from_conf(config.build())
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The last response's word on the store's clock.
+    /// DynamoDB's time in the last response.
     pub(super) time: Option<StoreTime>,
-    /// A try was sent and nobody knows what became of it.
+    /// A try was sent, and its outcome is unknown.
     pub(super) in_doubt: bool,
-    /// The store has executed it.
+    /// DynamoDB executed the request.
     pub(super) was_answered: bool,
-    /// At least one try got as far as the network.
+    /// At least one try was sent to the network.
     pub(super) was_sent: bool,
     sent: Option<Local>,
 }
@@ -81,7 +82,7 @@ impl Probe {
         Self { machine: machine.clone(), seen: Arc::default() }
     }
 
-    /// Sends a request of a [watchable] client. The SDK runs its interceptors within that future.
+    /// Sends a request of a [watchable] client. The SDK runs its interceptors within this future.
     pub(super) fn watch<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
         PROBE.scope(self.clone(), request)
     }
@@ -91,9 +92,9 @@ impl Probe {
     }
 }
 
-/// Lets the probe of the request that is being sent see something, and tells it the time.
+/// Updates the probe of the request that is being sent.
 fn with_probe(f: impl FnOnce(&mut Seen, Local)) {
-    // Without one it is a request that nobody watches: one that makes the table, say.
+    // Requests without a probe are not watched, for example those that create the table.
     let _ = PROBE.try_with(|Probe { machine, seen }| {
         let now = machine.now();
         f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), now);
@@ -105,7 +106,7 @@ impl Intercept for Lookout {
         "IdempotencyProbe"
     }
 
-    /// After the request was signed: a signature must not cover this header.
+    /// Runs after the request is signed, because the signature must not cover this header.
     fn modify_before_transmit(
         &self,
         context: &mut BeforeTransmitInterceptorContextMut<'_>,
@@ -155,7 +156,7 @@ impl Intercept for Lookout {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        // A 4xx says that the store refused; anything else but a success says nothing.
+        // A 4xx says that the request was rejected. Other errors say nothing.
         let refused =
             context.response().is_some_and(|response| response.status().is_client_error());
         with_probe(|seen, _| {

@@ -1,32 +1,33 @@
-//! What became of a transaction, and why DynamoDB cancelled it. The record's reason is the first, and decides first.
+//! The result of a transaction, and why DynamoDB canceled it. The first reason is the record's, and
+//! is evaluated first.
 
 use aws_sdk_dynamodb::types::CancellationReason;
 
 use crate::error::{ConditionFailed, Error, ErrorKind, Failed, InvalidTransaction};
 use crate::record::Item;
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Transacted {
-    /// All of it is in the tables.
+    /// All of it was applied.
     Applied,
-    /// The record does not fulfill its condition; with the record, if there is one. Nothing was written.
+    /// The condition of the record failed; contains the record, if it exists. Nothing was written.
     Refused(Option<Item>),
-    /// The caller's items do not allow it. Nothing was written.
+    /// The caller's items do not allow the transaction. Nothing was written.
     ItemsRefused(ItemsRefusal),
-    /// Another transaction was there, or DynamoDB throttled: the same again may succeed.
+    /// Another transaction conflicted, or DynamoDB throttled. The same request may succeed later.
     Conflict(Error),
-    /// Its token was used with other contents; this one was not executed.
+    /// The token was used with other contents, so this transaction was not executed.
     TokenUsed(Error),
-    /// It was not executed.
+    /// The transaction was not executed.
     NotApplied(Error),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown(Error),
 }
 
 impl Transacted {
-    /// The result as signals have it.
+    /// The result for signals.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Applied => "ok",
@@ -59,7 +60,7 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
             return Transacted::Refused(own.item);
         }
         Some(own) if is_invalid(&own) => return Transacted::ItemsRefused(invalid(None, own)),
-        // The record's part was not judged: nothing can be said of the others either.
+        // The record's condition was not evaluated, so the other reasons prove nothing.
         Some(own) if code(&own) != NONE => return retry(),
         None => return retry(),
         Some(_) => {}
@@ -67,7 +68,7 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
     refused(theirs).map_or_else(retry, Transacted::ItemsRefused)
 }
 
-/// What the caller's items were refused for, if they were.
+/// Returns why the caller's items were rejected, if they were.
 fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<ItemsRefusal> {
     let mut failed = Vec::new();
     for (index, reason) in theirs {
@@ -90,7 +91,7 @@ fn code(reason: &CancellationReason) -> &str {
     reason.code.as_deref().unwrap_or(NONE)
 }
 
-/// The same again will fail again.
+/// A retry would fail again.
 fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }

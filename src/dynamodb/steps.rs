@@ -1,4 +1,4 @@
-//! The writes that keep the results of an operation's steps.
+//! The writes that store the results of steps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::record::Claim;
 use crate::schema::Attribute;
 
 impl Table {
-    /// Stores the first of an operation's steps. A late copy finds a map and changes nothing of it.
+    /// Stores the first step of an operation. A delayed request finds a map and changes nothing.
     pub(crate) async fn store_first_step(
         &self,
         claim: &Claim,
@@ -30,8 +30,8 @@ impl Table {
         self.update(&claim.key, change, limit).await
     }
 
-    /// Stores a step beside others. An owner stores one value under a name, so a late copy changes
-    /// nothing.
+    /// Stores a further step. An owner stores only one value under a name, so a delayed request
+    /// changes nothing.
     pub(crate) async fn store_step(
         &self,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! Deleting what is long expired, for tables without a time to live. No function does it.
+//! Deletes items that expired long ago, for tables without a time to live. Only tools use it.
 
 use std::time::Duration;
 
@@ -11,25 +11,27 @@ use crate::error::Error;
 use crate::key::RecordKey;
 use crate::record::{self, Item, Record, Version};
 
-/// How long an item has to be expired. A copy of a request that is late may be let in where there is no
-/// record: AWS takes none more than half an hour after it was signed (`docs/protocol.md`).
+/// How long an item must be expired. A delayed request could be applied if the record is absent,
+/// but AWS accepts none later than half an hour after it was signed (`docs/protocol.md`).
 const LATE_COPIES_ARE_DEAD: Duration = Duration::from_secs(3600);
 
-/// An item that may go, as it was seen.
+/// An item that may be deleted, as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Expired {
     pub(crate) key: RecordKey,
     expires_at: i64,
-    /// That of a record. A part of an answer has none: it only ever comes to expire later.
+    /// The version of a record. A part of an answer has none, because its expiry only moves to
+    /// later times.
     version: Option<Version>,
 }
 
 impl Table {
-    /// The item of this key, if it has been expired for long enough at `now`, in store time.
+    /// Returns the item of this key, if it has been expired for long enough at `now` of DynamoDB's
+    /// clock.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for what this version does not
-    /// understand: it is left alone.
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that this version
+    /// does not understand. It is not deleted.
     pub(crate) fn long_expired(
         &self,
         key: RecordKey,
@@ -51,7 +53,7 @@ impl Table {
         Ok(may_go.then_some(Expired { key, expires_at, version }))
     }
 
-    /// Deletes an item that is still as it was seen.
+    /// Deletes an item that has not changed since it was read.
     pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteOutcome> {
         let mut condition = Condition::new(&self.schema);
         condition.expires_at_is(seen.expires_at);

@@ -1,4 +1,4 @@
-//! The record together with the caller's own items, in one transaction.
+//! Writes the record together with the caller's items, in one transaction.
 
 use std::time::Duration;
 
@@ -33,18 +33,18 @@ impl Metered for TransactWriteItemsOutput {
     }
 }
 
-/// The answer to a transaction.
+/// The response to a transaction.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Sent {
     pub(crate) outcome: Transacted,
-    /// A try of this call may have been executed, or may yet be.
+    /// Whether a try of this call may have been executed, or may still be.
     pub(crate) in_doubt: bool,
     pub(crate) time: Option<StoreTime>,
 }
 
 impl Table {
-    /// Writes the record under its guard and `items` with it, or nothing at all.
+    /// Writes the record under its guard together with `items`, or nothing.
     pub(crate) async fn transact(
         &self,
         of: (&RecordKey, &StoredFingerprint),
@@ -110,7 +110,7 @@ impl Table {
         Ok(TransactWriteItem::builder().put(put).build())
     }
 
-    /// The tables of a transaction, the record's first.
+    /// The tables of a transaction; the record's is first.
     fn tables_of<'a>(&'a self, items: &'a [TransactWriteItem]) -> Vec<&'a str> {
         let of_each = items.iter().flat_map(|item| {
             let put = item.put.as_ref().map(|put| &put.table_name);
@@ -128,7 +128,8 @@ impl Table {
         tables
     }
 
-    /// What an error means; also whether a request with the same token was, or is being, executed.
+    /// Classifies an error. Also returns whether a request with the same token was, or is being,
+    /// executed.
     fn sort(
         &self,
         error: SdkError<TransactWriteItemsError>,
@@ -161,7 +162,7 @@ impl Table {
                 };
                 let mut reasons = reasons.unwrap_or_default();
                 if !has_record {
-                    // Every other transaction has the record's reason first.
+                    // In every other transaction, the record's reason is the first.
                     reasons.insert(0, CancellationReason::builder().build());
                 }
                 (judge(reasons), false)

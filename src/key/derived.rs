@@ -1,4 +1,4 @@
-//! Keys for calls to other services: the same in every attempt of an operation.
+//! Keys for calls to other services, which are the same in every attempt of an operation.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::canonical_json::canonical;
 use crate::key::{RecordKey, hex};
 
-/// Separates these hashes from every other use of SHA-256, and versions their layout.
+/// Separates these hashes from all other uses of SHA-256, and versions their layout.
 const CHILD: &[u8] = b"dynamodb-idempotency/derived-key/1/child\0";
 const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 
-/// An idempotency key for a call to another service, made by
-/// [`Execution::derive_key`](crate::Execution::derive_key) or [`derive_key`].
+/// An idempotency key for a call to another service.
 ///
-/// It is a SHA-256 and reveals nothing of its input. Send [`uuid`](Self::uuid), which is also its
+/// [`Execution::derive_key`](crate::Execution::derive_key) and [`derive_key`] create it. It is a
+/// SHA-256 and reveals nothing about its input. Send [`uuid`](Self::uuid), which is also its
 /// `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
 ///
-/// **How long it protects** is up to the other service: it protects against a repeat as long as
-/// that service remembers the key (Stripe: at least 24 hours). A later attempt makes the call
-/// again, so keep [`Policy::retention`](crate::Policy::retention) within that time, or look the
-/// effect up first. In the other direction: once this operation's own retention is over, the same
-/// key starts a new operation, but its derived keys are the old ones. If that should be a new call,
-/// put a date or a generation into the key or the scope.
+/// **How long it protects** depends on the other service: until that service forgets the key
+/// (Stripe: at least 24 hours). A later attempt makes the call again, so keep
+/// [`Policy::retention`](crate::Policy::retention) within that time, or look the effect up first.
+/// Conversely, once this operation's own retention has ended, the same key starts a new operation,
+/// but with the old derived keys. If that should be a new call, add a date or a generation to the
+/// key or the scope.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;
@@ -37,12 +37,12 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DerivedKey([u8; 32]);
 
-/// Derives a key from an operation's name and parameters, for the client of an idempotent service:
-/// a retry after a restart sends the same key without having stored it.
+/// Derives a key from an operation's name and parameters, for clients of idempotent services.
 ///
-/// Parameters count by their JSON value, as in [`Fingerprint`](crate::Fingerprint): the order of
-/// members does not matter, the text of a number does. Two requests that should both happen need
-/// different parameters: an order's number, a date.
+/// A retry after a restart sends the same key without having stored it. Parameters are compared by
+/// their JSON value, as in [`Fingerprint`](crate::Fingerprint): the order of members does not
+/// matter, but the text of a number does. Two requests that should both happen need different
+/// parameters, such as the number of an order or a date.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;
@@ -55,8 +55,8 @@ pub struct DerivedKey([u8; 32]);
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] if the parameters cannot be written as JSON, or are nested more than
-/// 128 levels deep.
+/// [`ErrorKind::InvalidInput`] if the parameters cannot be serialized as JSON, or are nested more
+/// than 128 levels deep.
 pub fn derive_key<P: Serialize + ?Sized>(
     operation: &str,
     parameters: &P,
@@ -72,8 +72,8 @@ pub fn derive_key<P: Serialize + ?Sized>(
 }
 
 impl DerivedKey {
-    /// The key of an operation's call `label`: of its record's key alone, so that no attempt, owner
-    /// or time changes it.
+    /// Derives the key of the call `label` from the record's key only, so that it does not depend
+    /// on the attempt, the owner or the time.
     pub(crate) fn child(key: &RecordKey, label: &str) -> Self {
         Self::of(CHILD, [key.as_str().as_bytes(), label.as_bytes()])
     }
@@ -88,7 +88,7 @@ impl DerivedKey {
         Self(hasher.finalize().into())
     }
 
-    /// As a UUID of version 8 (RFC 9562, section 5.8): 36 characters, 122 bits of the hash.
+    /// Returns the key as a UUID of version 8 (RFC 9562, section 5.8): 36 characters, 122 bits.
     ///
     /// ```
     /// let key = dynamodb_idempotency::derive_key("refund", &("order-42", 1200))?;
@@ -106,7 +106,7 @@ impl DerivedKey {
         groups.join("-")
     }
 
-    /// The whole hash in lower-case hex: 64 characters.
+    /// Returns the whole hash in lower-case hex: 64 characters.
     ///
     /// ```
     /// let key = dynamodb_idempotency::derive_key("refund", &("order-42", 1200))?;
@@ -119,14 +119,14 @@ impl DerivedKey {
     }
 }
 
-/// As [`uuid`](DerivedKey::uuid).
+/// The same as [`uuid`](DerivedKey::uuid).
 impl fmt::Display for DerivedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.uuid())
     }
 }
 
-/// The first four bytes tell keys apart in a log.
+/// Shows the first four bytes, which distinguish keys in a log.
 impl fmt::Debug for DerivedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DerivedKey({}…)", hex(&self.0[..4]))
@@ -147,7 +147,7 @@ mod tests {
         DerivedKey::child(&key, label)
     }
 
-    /// What a release sends, the next must send again: written out by hand.
+    /// Fixed values: every release must send the same keys.
     #[test]
     fn layout_is_fixed() {
         let mut expected = Sha256::new();

@@ -1,9 +1,9 @@
-//! What names a record: the scope of an operation, the caller's key, and the `pk` made of both.
+//! The key of a record: the scope of an operation, the caller's key, and the `pk` that joins both.
 //!
 //! `pk = scope '#' key`. A scope is one or more segments (operation, version, region …) joined by
-//! `/`; in each segment `%`, `#` and `/` are percent-encoded, so the first `#` of a `pk` always
-//! ends the scope and two different (scope, key) pairs never share a `pk`. A tenant stands behind a
-//! segment `%t`, which no other segment can be.
+//! `/`. In each segment `%`, `#` and `/` are percent-encoded, so the first `#` of a `pk` always
+//! ends the scope, and two different (scope, key) pairs never share a `pk`. A tenant follows a
+//! segment `%t`, which no other segment can equal.
 
 pub(crate) mod derived;
 
@@ -22,10 +22,9 @@ pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2048;
 /// DynamoDB's limit for a sort key value, in bytes of UTF-8 (same source).
 pub(crate) const MAX_SORT_KEY_BYTES: usize = 1024;
 
-/// The namespace of a key: which operation, and, for customers, whose.
+/// The namespace of a key: the operation and, optionally, the tenant.
 ///
-/// Two operations, tenants or versions with different scopes never share a record, whatever their
-/// keys are.
+/// Operations, tenants or versions with different scopes never share a record, whatever their keys.
 ///
 /// ```
 /// use dynamodb_idempotency::Scope;
@@ -37,7 +36,7 @@ pub(crate) const MAX_SORT_KEY_BYTES: usize = 1024;
 pub struct Scope(String);
 
 impl Scope {
-    /// A scope of one segment, usually the name of the operation.
+    /// Creates a scope of one segment, usually the name of the operation.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -52,8 +51,9 @@ impl Scope {
         Self(encoded)
     }
 
-    /// Appends a segment: a version of the operation, a region. For a customer see
-    /// [`tenant`](Self::tenant).
+    /// Appends a segment, such as a version of the operation or a region.
+    ///
+    /// For a customer use [`tenant`](Self::tenant).
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -67,9 +67,10 @@ impl Scope {
         self
     }
 
-    /// Appends the tenant whose keys these are, marked as a tenant: the tenant `v2` never meets the
-    /// segment `v2`. [`Http::tenant`](crate::http::Http::tenant) does this with the tenant that it
-    /// finds.
+    /// Appends the tenant that the keys belong to.
+    ///
+    /// It is marked as a tenant, so the tenant `v2` differs from the segment `v2`.
+    /// [`Http::tenant`](crate::http::Http::tenant) appends the tenant that it finds.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -85,7 +86,7 @@ impl Scope {
         self.segment(tenant)
     }
 
-    /// The encoded scope, as it is before the `#` in the record's key.
+    /// Returns the encoded scope: the part of the record's key before the `#`.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -97,7 +98,7 @@ impl Scope {
         &self.0
     }
 
-    /// The scope of an encoded form: that of [`as_str`](Self::as_str), which tables and logs show.
+    /// Parses an encoded scope: the form of [`as_str`](Self::as_str), which tables and logs show.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -108,9 +109,9 @@ impl Scope {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a text that is not an encoded scope: without an operation,
-    /// with a `#`, with a `%` that is not part of `%25`, `%23` or `%2F`, or with a mark `%t`
-    /// without a tenant behind it.
+    /// [`ErrorKind::InvalidInput`] if the text is not an encoded scope: it has no operation,
+    /// contains a `#`, a `%` that is not part of `%25`, `%23` or `%2F`, or a mark `%t` without a
+    /// tenant.
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
         let mut segments = encoded.split('/');
         let names_operation =
@@ -143,7 +144,7 @@ impl From<String> for Scope {
     }
 }
 
-/// A scope may hold a tenant's name, so only its first segment is shown.
+/// Shows only the first segment, because a scope may contain a tenant's name.
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scope({})", self.operation())
@@ -151,17 +152,17 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// The first segment: safe to log.
+    /// The first segment, which is safe to log.
     pub(crate) fn operation(&self) -> &str {
         self.0.split('/').next().unwrap_or_default()
     }
 }
 
-/// Marks the segment behind it as a tenant. Each `%` of a user's is written `%25`, so no segment of
-/// theirs is this one.
+/// Marks the next segment as a tenant. The user's `%` is encoded as `%25`, so no user's segment
+/// equals this one.
 const TENANT: &str = "%t";
 
-/// Whether this is what a segment is encoded as.
+/// Returns whether the text is an encoded segment.
 fn is_encoded(segment: &str) -> bool {
     let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
     !segment.contains('#') && segment.split('%').skip(1).all(is_escape)
@@ -178,15 +179,16 @@ fn encode_segment(into: &mut String, segment: &str) {
     }
 }
 
-/// How the caller's key is written to the record's key.
+/// How the caller's key is stored in the record's key.
 ///
-/// Change it only together with the scope: a record written in one form is not found in the other.
+/// Change it only together with the scope: a record that was written in one form is not found in
+/// the other.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
 /// use dynamodb_idempotency::KeyForm;
 ///
-/// // An e-mail address is nothing for a table's key.
+/// // An e-mail address must not appear in the table's keys.
 /// let operation = idempotency
 ///     .operation("sign-up")
 ///     .key("ada@example.com")
@@ -196,11 +198,10 @@ fn encode_segment(into: &mut String, segment: &str) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyForm {
-    /// As it is: readable in the DynamoDB console. The default.
+    /// Unchanged, readable in the DynamoDB console. The default.
     #[default]
     Verbatim,
-    /// The SHA-256 of the key in lower-case hex: 64 bytes whatever the key's length, and no
-    /// personal data in the table's keys.
+    /// The SHA-256 of the key in lower-case hex: always 64 bytes, without personal data.
     Sha256,
 }
 
@@ -212,7 +213,7 @@ pub(crate) struct RecordKey {
 }
 
 impl RecordKey {
-    /// Joins scope and key; `max_bytes` is the limit of the attribute that holds it.
+    /// Joins scope and key. `max_bytes` is the limit of the key attribute.
     pub(crate) fn new(
         scope: &Scope,
         key: &str,
@@ -243,7 +244,7 @@ impl RecordKey {
         Ok(Self { pk, scope_len: scope.0.len() })
     }
 
-    /// A key of this scope that no record has: a caller's key is never empty.
+    /// Returns a key of this scope that no record has, because a caller's key is never empty.
     pub(crate) fn nobodys(scope: &Scope) -> Result<Self, Error> {
         if scope.operation().is_empty() {
             return Err(unnamed());
@@ -251,15 +252,15 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
-    /// The key of a record that was found, its scope and the caller's key; `None` where no scope
-    /// and key give that.
+    /// Parses the key of a record into its scope and the caller's key; `None` if it is not valid.
     pub(crate) fn taken_apart(pk: &str) -> Option<(Self, &str, &str)> {
         let (scope, key) = pk.split_once('#')?;
         let is_whole = Scope::from_encoded(scope).is_ok() && !key.is_empty();
         is_whole.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
     }
 
-    /// The key of an item of ours, be it a record or a part of an answer; `None` for any other text.
+    /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
+    /// otherwise.
     #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
     pub(crate) fn of_item(pk: &str) -> Option<Self> {
         if Self::is_of_part(pk) {
@@ -268,11 +269,12 @@ impl RecordKey {
         Self::taken_apart(pk).map(|(key, _, _)| key)
     }
 
-    /// The key of a part of an answer that `name` tells from any other: `scope/%p/owner#digest/number`.
+    /// Returns the key of the part of an answer that `name` identifies:
+    /// `scope/%p/owner#digest/number`.
     ///
-    /// No user's scope has a segment `%p`, since each `%` of theirs is encoded, so no record has such a
-    /// key; and a role that may use the scope's longer ones (`scope/*#*`) may use it. `None` if the
-    /// attribute that holds it, of `max_bytes`, has no room.
+    /// No user's scope has a segment `%p`, because a user's `%` is encoded, so no record has such a
+    /// key. A role that may use the scope's longer ones (`scope/*#*`) may use it. `None` if the key
+    /// is longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
         let mut pk = format!("{}/%p/{owner}", &self.pk[..self.scope_len]);
@@ -283,13 +285,13 @@ impl RecordKey {
         (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
     }
 
-    /// The bytes of the longest key that a part of an answer can have.
+    /// Returns the length of the longest key of a part of an answer.
     pub(crate) const fn longest_part(&self) -> usize {
         let [digest, number] = [16, "/4294967295".len()];
         self.scope_len + "/%p/".len() + OwnerId::TEXT_LENGTH + "#".len() + digest + number
     }
 
-    /// Whether this is the key of a part of an answer.
+    /// Returns whether this is the key of a part of an answer.
     pub(crate) fn is_of_part(pk: &str) -> bool {
         pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
     }
@@ -298,7 +300,7 @@ impl RecordKey {
         &self.pk
     }
 
-    /// The operation's name, for logs: neither tenant nor key.
+    /// The operation's name for logs, without tenant and key.
     pub(crate) fn operation(&self) -> &str {
         self.pk[..self.scope_len].split('/').next().unwrap_or_default()
     }
@@ -308,7 +310,7 @@ fn unnamed() -> Error {
     Error::new(ErrorKind::Configuration, "the scope is empty: name the operation")
 }
 
-/// What names one part of an answer within its scope.
+/// The name of a part of an answer within its scope.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartName<'a> {
     pub(crate) owner: OwnerId,
@@ -316,7 +318,7 @@ pub(crate) struct PartName<'a> {
     pub(crate) number: u32,
 }
 
-/// Keys are secrets of the caller's: they stay out of logs and of `Debug`.
+/// Hides the key, which belongs to the caller, from logs and `Debug`.
 impl fmt::Debug for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RecordKey({}#…)", self.operation())
@@ -426,7 +428,7 @@ mod tests {
         let longest = PartName { owner: OwnerId(0x5f), digest: &[0xab; 8], number: u32::MAX };
         let longest = key.part(&longest, 100).unwrap();
         assert_eq!(longest.as_str().len(), key.longest_part());
-        // What comes nearest to it of all that a user can name.
+        // The most similar segment that a user can choose.
         for segment in ["%p", "%p/5f", "p"] {
             let scope = scope.clone().segment(segment).segment("5f");
             assert_ne!(pk(&scope, "ab01/12"), part.as_str());

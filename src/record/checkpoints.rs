@@ -1,5 +1,5 @@
-//! The stored form of steps: a map of texts, `{"reserve": "{\"seat\":1}"}`; of bytes, where the user's
-//! codec writes them.
+//! The stored form of steps: a map of texts, `{"reserve": "{\"seat\":1}"}`, or of bytes if the
+//! user's codec writes them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,20 +11,20 @@ use serde::de::DeserializeOwned;
 use crate::answer::codec::{Coder, NOT_ENCODED};
 use crate::error::{Error, ErrorKind, JsonFault};
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Checkpoint {
-    /// Its result as JSON text: S.
+    /// Its result as JSON text, stored as S.
     Result(String),
-    /// Its result as the user's codec has encoded it: B, after a byte that says so.
+    /// Its result encoded by the user's codec, stored as B after a marker byte.
     Encoded(Vec<u8>),
-    /// It is done, and its result could not be stored: NULL.
+    /// It is done, but its result could not be stored; stored as NULL.
     Unavailable,
 }
 
 /// The first byte of an encoded result, as of an [answer](crate::answer).
 const CUSTOM: u8 = 2;
-/// The first byte of what the codec is given: no answer begins so.
+/// The first byte of the codec's input. No answer begins with it.
 const STEP: u8 = b'S';
 
 impl Checkpoint {
@@ -50,8 +50,8 @@ impl Checkpoint {
         }
     }
 
-    /// What it takes in an item under this name: both texts, and one byte each for the member and
-    /// for a NULL ("DynamoDB item sizes and formats", developer guide).
+    /// The size in an item: name and value, and one byte each for the member and for a NULL
+    /// ("DynamoDB item sizes and formats", developer guide).
     pub(crate) fn bytes(&self, name: &str) -> usize {
         let value = match self {
             Self::Result(json) => json.len(),
@@ -61,7 +61,7 @@ impl Checkpoint {
         name.len() + value + 1
     }
 
-    /// A result as it is stored; or why it cannot be.
+    /// Returns the stored form of a result, or why it cannot be stored.
     pub(crate) fn new(name: &str, json: String, coder: Coder<'_>) -> Result<Self, String> {
         if !coder.is_set() {
             return Ok(Self::Result(json));
@@ -71,7 +71,7 @@ impl Checkpoint {
         encoded.map(Self::Encoded).map_err(|reason| format!("{NOT_ENCODED}: {reason}"))
     }
 
-    /// The result, in the type that is asked for.
+    /// Returns the result in the requested type.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -85,7 +85,7 @@ impl Checkpoint {
         })
     }
 
-    /// The result as JSON text; or why it is not to be had.
+    /// Returns the result as JSON text, or why it is not available.
     pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, NoResult> {
         match self {
             Self::Result(json) => {
@@ -106,12 +106,12 @@ impl Checkpoint {
     }
 }
 
-/// Why the result of a step that is done is not to be had.
+/// Why the result of a finished step is not available.
 #[derive(Debug)]
 pub(crate) enum NoResult {
-    /// Nobody can read it.
+    /// The result was not stored.
     NeverStored,
-    /// Who has its codec can.
+    /// The result needs a codec that this process does not have.
     Unread(String),
 }
 
@@ -129,8 +129,8 @@ impl NoResult {
     }
 }
 
-/// What the codec is given before a result: with the name, so that no step's result stands in for
-/// another's.
+/// The codec's input before a result. It contains the step's name, so that the results of two steps
+/// cannot be exchanged.
 fn head(name: &str) -> Vec<u8> {
     [&[STEP], (name.len() as u64).to_be_bytes().as_slice(), name.as_bytes()].concat()
 }
@@ -140,7 +140,7 @@ fn head(name: &str) -> Vec<u8> {
 pub(crate) struct Checkpoints(HashMap<String, Checkpoint>);
 
 impl Checkpoints {
-    /// Takes the stored map apart; `None` if it is of no shape that this version writes.
+    /// Parses the stored map; `None` if this version does not write such a map.
     pub(crate) fn decode(steps: AttributeValue) -> Option<Self> {
         let AttributeValue::M(steps) = steps else { return None };
         let read = |(name, value)| Some((name, Checkpoint::decode(value)?));
@@ -153,7 +153,7 @@ impl Checkpoints {
         AttributeValue::M(self.0.iter().map(written).collect())
     }
 
-    /// Whether this codec reads what is stored of them.
+    /// Returns whether this codec can read the stored steps.
     pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
         let stored = self.0.iter().filter(|(_, step)| !matches!(step, Checkpoint::Unavailable));
         for (name, step) in stored {

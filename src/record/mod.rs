@@ -1,4 +1,4 @@
-//! The record: one item a key, and nothing else that the crate stores.
+//! The record: one item for each key.
 //!
 //! See `docs/protocol.md` for the table of attributes. Reading is strict: an item that is not a
 //! record of a layout that this version knows is an error, never a guess.
@@ -33,7 +33,7 @@ const FORMAT: &str = "1";
 /// DynamoDB's limit for an item: names and values together, in bytes.
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 
-/// A record as it was read.
+/// A record that was read from the table.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) owner: OwnerId,
@@ -42,20 +42,20 @@ pub(crate) struct Record {
     pub(crate) fingerprint: StoredFingerprint,
     pub(crate) created_at: Timestamp,
     pub(crate) completed_at: Option<Timestamp>,
-    /// Epoch seconds.
+    /// In seconds since 1970.
     pub(crate) expires_at: i64,
-    /// Of a COMPLETED one always; of a FAILED one where the failure can be replayed.
+    /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
     pub(crate) answer: Option<Stored>,
-    /// The answer of a FAILED one, as it stands in the table.
+    /// The answer of a FAILED record, in its stored form.
     pub(crate) failure: Option<AttributeValue>,
-    /// What the operation's steps came to so far; `None` if no step was ever stored.
+    /// The outcomes of the operation's steps; `None` if no step was ever stored.
     pub(crate) steps: Option<Checkpoints>,
-    /// How many of the attempts were released, or given back with nothing executed.
+    /// How many attempts were released or undone without an execution.
     pub(crate) released_attempts: u32,
 }
 
 impl Record {
-    /// What the protocol sees of it, for a call with such a fingerprint.
+    /// Returns the protocol's view of the record, for a call with this fingerprint.
     pub(crate) fn header(&self, request: &Fingerprint) -> Header {
         Header {
             owner: self.owner.clone(),
@@ -80,7 +80,7 @@ impl Record {
         }
     }
 
-    /// Reads an item that was found under a key of ours.
+    /// Decodes an item that was read under a key of the crate.
     pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
         let mut fields = Fields { schema, item };
         match fields.take(Attribute::Format) {
@@ -135,7 +135,7 @@ fn newer(found: &str) -> Error {
     Error::new(ErrorKind::NewerRecord, message)
 }
 
-/// An item that is being taken apart.
+/// An item that is being decoded.
 struct Fields<'a> {
     schema: &'a TableSchema,
     item: Item,
@@ -200,8 +200,8 @@ impl Fields<'_> {
         }
     }
 
-    /// The program that stored them uses another [`TableSchema`]. Steps that are not found would run
-    /// again. Call it when everything known is taken.
+    /// Detects steps that a program with another [`TableSchema`] stored. Steps under an unknown
+    /// name would run again. Call it after all known attributes are decoded.
     fn check_steps_under_another_name(&self, state: State) -> Result<(), Error> {
         if !matches!(state, State::Pending { .. } | State::Failed) {
             return Ok(());
@@ -249,7 +249,7 @@ impl Fields<'_> {
     }
 }
 
-/// What an owner knows of its record: enough to write the whole of it again.
+/// What an owner knows of its record, which is enough to write all of it again.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) key: RecordKey,
@@ -261,7 +261,7 @@ pub(crate) struct Claim {
 
 #[cfg(any(feature = "testing", feature = "fuzzing"))]
 impl Claim {
-    /// A new owner, whose attempt is the first unless the record says otherwise.
+    /// Creates a new owner. Its attempt is 1 unless a record changes that.
     pub(crate) fn first(
         key: RecordKey,
         fingerprint: Fingerprint,
@@ -272,10 +272,10 @@ impl Claim {
     }
 }
 
-/// What a failed record has at the most beside its steps and its failure, in bytes.
+/// The size limit of a failed record without its steps and its failure, in bytes.
 pub(crate) const FAILED_BYTES: usize = 8 * 1024;
 
-/// The whole item of a record: with its answer where it is finished.
+/// Returns the complete item of a record, with its answer if it is finished.
 pub(crate) fn item(
     schema: &TableSchema,
     (key, fingerprint): (&RecordKey, &StoredFingerprint),
@@ -308,7 +308,7 @@ pub(crate) fn item(
     item
 }
 
-/// The item of a new owner.
+/// Returns the item of a new owner.
 #[cfg(any(feature = "testing", feature = "fuzzing", test))]
 pub(crate) fn pending_item(
     schema: &TableSchema,
@@ -319,8 +319,8 @@ pub(crate) fn pending_item(
     claim.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
 }
 
-/// The item of a finished operation: the whole record, so that it can also be written where the
-/// pending one is gone.
+/// Returns the complete item of a finished operation. It can be written even if the pending record
+/// no longer exists.
 pub(crate) fn completed_item(
     schema: &TableSchema,
     claim: &Claim,
@@ -355,7 +355,7 @@ impl Claim {
     }
 }
 
-/// The item of one part of an answer. It has no status, so that it is never taken for a record.
+/// Returns the item of a part of an answer. It has no status, so it is never decoded as a record.
 pub(crate) fn part_item(
     schema: &TableSchema,
     key: &RecordKey,
@@ -375,10 +375,10 @@ pub(crate) fn part_item(
     item
 }
 
-/// When a part of an answer expires, in epoch seconds.
+/// Returns when a part of an answer expires, in seconds since 1970.
 ///
 /// # Errors
-/// [`ErrorKind::UnknownRecord`] for what is no part that this version knows.
+/// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
 #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
 pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
     let of = |attribute| item.get(schema.name(attribute));
@@ -387,11 +387,11 @@ pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, 
     expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
 }
 
-/// An item that was found in the place of a part of an answer.
+/// An item that was read under the key of a part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Bytes(Vec<u8>),
-    /// It is no part of this owner's.
+    /// The item is not a part of this owner's answer.
     Foreign,
 }
 
@@ -411,7 +411,7 @@ impl Part {
     }
 }
 
-/// The attributes that name the item.
+/// The attributes of the item's key.
 pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
     let mut item = Item::with_capacity(12);
     let own = AttributeValue::S(key.as_str().to_owned());
@@ -431,7 +431,7 @@ fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: Attri
     item.insert(schema.name(attribute).to_owned(), value);
 }
 
-/// The layout that is written.
+/// The format that this version writes.
 pub(crate) fn format() -> AttributeValue {
     AttributeValue::N(FORMAT.to_owned())
 }
@@ -446,7 +446,7 @@ pub(crate) fn item_bytes(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
 }
 
-/// The [`item_bytes`] of a [`completed_item`] with a byte for its answer, without making one.
+/// The [`item_bytes`] of a [`completed_item`] with a one-byte answer, computed without creating it.
 pub(crate) fn completed_bytes(
     schema: &TableSchema,
     claim: &Claim,
@@ -478,7 +478,7 @@ fn number_bytes(number: i64) -> usize {
     digits_bytes(digits + usize::from(number < 0))
 }
 
-/// About one byte for two digits, one more, and one for a sign; never more than 21.
+/// One byte for two digits, one more, and one for a sign; at most 21.
 fn digits_bytes(digits: usize) -> usize {
     (digits.div_ceil(2) + 2).min(21)
 }
@@ -492,7 +492,7 @@ pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
         AttributeValue::L(values) => {
             3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
         }
-        // Nothing that the crate writes; the fixed-size types count one byte.
+        // The crate writes no other types. The remaining ones count one byte.
         _ => 1,
     }
 }
