@@ -4,7 +4,7 @@ use crate::answer::codec::Coder;
 use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
 use crate::record::{Checkpoint, NoResult};
 
-/// What repeats of a finished operation get, or later attempts of a step that is done.
+/// The answer that repeats of an operation get, or the result of a step.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -29,27 +29,29 @@ pub enum StoredAnswer {
         /// Its body; empty if it has none.
         body: Vec<u8>,
     },
-    /// There was an answer, and it could not be stored, or cannot be read, for this reason.
+    /// The answer is not available, because it could not be stored or cannot be read, for this
+    /// reason.
     Unavailable(String),
-    /// The answer is in items beside the record. [`Admin::record`](super::Admin::record) reads
-    /// them, a scan does not.
+    /// The answer is in separate items. [`Admin::record`](super::Admin::record) reads them; a scan
+    /// does not.
     InParts {
-        /// How many items.
+        /// The number of items.
         parts: u32,
-        /// All of them together, as they are stored: possibly compressed.
+        /// Their total size in bytes, as stored and possibly compressed.
         bytes: u64,
     },
-    /// An [`AnswerCodec`](crate::AnswerCodec) has encoded it, and this [`Idempotency`] has none.
+    /// An [`AnswerCodec`](crate::AnswerCodec) encoded the answer, and this [`Idempotency`] has no
+    /// codec.
     ///
     /// [`Idempotency`]: crate::Idempotency
     Encoded {
-        /// How many bytes there are, in the record or beside it.
+        /// The number of encoded bytes.
         bytes: u64,
     },
 }
 
 impl StoredAnswer {
-    /// What stands in the record itself. Takes no more memory than for `max_bytes`.
+    /// Reads the record's answer attribute. Uses at most `max_bytes` of memory.
     pub(super) fn in_record(stored: Stored, max_bytes: usize, coder: Coder<'_>) -> Self {
         if let Some(bytes) = stored.custom_bytes().filter(|_| !coder.is_set()) {
             return Self::Encoded { bytes: bytes as u64 };
@@ -62,7 +64,7 @@ impl StoredAnswer {
 }
 
 impl StoredAnswer {
-    /// The result of a step.
+    /// Reads the result of a step.
     pub(super) fn of_step(name: &str, step: &Checkpoint, coder: Coder<'_>) -> Self {
         match (step, step.json(name, coder)) {
             (_, Ok(json)) => Self::Json(json.into_owned()),

@@ -1,4 +1,4 @@
-//! The checks of a deployment, for people and pipelines.
+//! The checks of a deployment, for operators and pipelines.
 
 use std::time::Duration;
 
@@ -16,18 +16,19 @@ use crate::preflight::finding::{Finding, Verdict};
 use crate::preflight::{Checks, OWN_SCOPE};
 use crate::schema::Attribute;
 
-/// How many round trips the latency is the median of.
+/// The number of round trips from which the median latency is computed.
 const ROUND_TRIPS: usize = 5;
 
 impl Admin<'_> {
-    /// All checks of [`preflight`](crate::Idempotency::preflight), with the caller's own
-    /// credentials, and those of the table: its state, keys, time to live, billing, deletion
-    /// protection, backups, replicas, the clock, and the latency. Nothing is written.
+    /// Checks a deployment: the table, its settings and the caller's permissions.
     ///
-    /// It also needs `dynamodb:DescribeTable`, `DescribeTimeToLive` and
-    /// `DescribeContinuousBackups`. A check that is not permitted is a warning. The checks stop if
-    /// the rest makes no sense: without a table, or without a response, which is an error among the
-    /// findings.
+    /// It runs all checks of [`preflight`](crate::Idempotency::preflight) with the caller's own
+    /// credentials. It also checks the table's state, keys, time to live, billing, deletion
+    /// protection, backups and replicas, the clock, and the latency. Nothing is written.
+    ///
+    /// It additionally needs `dynamodb:DescribeTable`, `DescribeTimeToLive` and
+    /// `DescribeContinuousBackups`. A check that is not permitted is a warning. The checks stop at
+    /// an error that makes the rest meaningless, such as a missing table or no response.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -42,7 +43,7 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a scope without a name.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a scope has no name.
     pub async fn doctor(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
         let mut checks = Checks::new(self.table());
         let description = self.described(&mut checks).await;
@@ -65,7 +66,7 @@ impl Admin<'_> {
         Ok(checks.findings)
     }
 
-    /// What the table is described as, with the findings about its state, keys and time to live.
+    /// Describes the table, and finds problems of its state, keys and time to live.
     async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
         let (table, limit) = (self.table(), self.table().request_timeout);
         let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
@@ -78,7 +79,7 @@ impl Admin<'_> {
     async fn backups(&self, checks: &mut Checks<'_>) {
         const SUBJECT: &str = "backups";
         let look = match self.table().describe_backups(self.table().request_timeout).await {
-            // The table was described a moment ago.
+            // The table was described just before.
             Look::Silent(error) => Look::Declined(error),
             look => look,
         };
@@ -100,7 +101,7 @@ impl Admin<'_> {
         });
     }
 
-    /// The clock and the way to the store.
+    /// Checks the clock and the latency.
     async fn time(&self, checks: &mut Checks<'_>, scopes: &[Scope]) -> Result<(), Error> {
         let table = self.table();
         let own = Scope::new(OWN_SCOPE);
@@ -145,7 +146,7 @@ impl Admin<'_> {
     }
 }
 
-/// The state of the table and its keys.
+/// Checks the state of the table and its keys.
 fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
     let name = &checks.table.name;
     checks.findings.push(match &description.table_status {
@@ -175,7 +176,7 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
 fn time_to_live(checks: &mut Checks<'_>, look: Look<TimeToLiveDescription>) {
     const SUBJECT: &str = "time to live";
     let look = match look {
-        // DynamoDB answered the other question at the same time.
+        // DynamoDB responded to the other request at the same time.
         Look::Silent(error) => Look::Declined(error),
         look => look,
     };
@@ -204,7 +205,7 @@ fn time_to_live(checks: &mut Checks<'_>, look: Look<TimeToLiveDescription>) {
     });
 }
 
-/// The settings in the description of a table.
+/// Checks the settings in the description of a table.
 fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
     let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
     checks.findings.push(match billing {

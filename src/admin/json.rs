@@ -27,7 +27,7 @@ fn value(value: &AttributeValue) -> Value {
         AttributeValue::Ss(texts) => json!({"SS": texts}),
         AttributeValue::Ns(numbers) => json!({"NS": numbers}),
         AttributeValue::Bs(values) => json!({"BS": values.iter().map(base64).collect::<Vec<_>>()}),
-        // A type of DynamoDB's that the SDK does not know.
+        // A type that this version of the SDK does not know.
         _ => json!({}),
     }
 }

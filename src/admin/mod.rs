@@ -1,8 +1,7 @@
-//! For tools that look at a table and release a stuck key: records as plain data, scans, releases,
-//! and the checks of a deployment. The command line in `cli/` is built on it.
+//! Operator tools: records as plain data, scans, releases of keys, and checks of a deployment.
 //!
-//! Reading is as strict as everywhere in the crate: an item that is not a record of a layout that
-//! this version knows is an error, and is never overwritten.
+//! The command line in `cli/` is built on this module. Reading is strict: an item that is not a
+//! record of a layout that this version knows is an error, and is never overwritten.
 //!
 //! ```
 //! use dynamodb_idempotency::admin::Released;
@@ -14,7 +13,7 @@
 //!     if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
 //!         println!("{} for the {}. time", record.status(), record.attempt);
 //!         if record.dangers().is_empty() {
-//!             // Deletes exactly what was shown, or nothing.
+//! // Deletes exactly the item that was shown, or nothing.
 //!             assert!(matches!(admin.release(&record).await?, Released::Released));
 //!         }
 //!     }
@@ -43,7 +42,7 @@ use crate::idempotency::Idempotency;
 use crate::key::{KeyForm, RecordKey, Scope};
 
 impl Idempotency {
-    /// What tools do with the table.
+    /// Returns the operations of tools on the table.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -57,7 +56,7 @@ impl Idempotency {
     }
 }
 
-/// What tools do with a table; made by [`Idempotency::admin`].
+/// The operations of tools on a table. [`Idempotency::admin`] creates it.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -76,13 +75,14 @@ impl Idempotency {
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     core: &'a Core,
-    /// What scans are narrowed to.
+    /// The scope that limits scans.
     scope: Option<&'a Scope>,
 }
 
 impl Admin<'_> {
-    /// The record of a key, read strongly consistent, with its answer (parts included); `None` if
-    /// there is none.
+    /// Reads the record of a key and its answer; `None` if it does not exist.
+    ///
+    /// The read is strongly consistent, and includes the parts of the answer.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -97,11 +97,10 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that is not a
-    /// record of a layout that this version knows;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a key that is empty or too long;
-    /// [`Configuration`](crate::ErrorKind::Configuration) and
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) as everywhere.
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) if the item is not a record of
+    /// a layout that this version knows; [`InvalidInput`](crate::ErrorKind::InvalidInput) if the
+    /// key is empty or too long; [`Configuration`](crate::ErrorKind::Configuration) and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) as for all requests.
     pub async fn record(
         &self,
         scope: &Scope,

@@ -16,7 +16,7 @@ use crate::record::{Item, Record, State, Version};
 use crate::schema::{Keys, TableSchema};
 use crate::signals::hashed_key;
 
-/// A record as it was in the table when it was read.
+/// A record as it was when it was read.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -36,23 +36,25 @@ use crate::signals::hashed_key;
 pub struct StoredRecord {
     /// The scope, encoded; [`Scope::from_encoded`](crate::Scope::from_encoded) reads it.
     pub scope: String,
-    /// The key as it is in the table: with [`KeyForm::Sha256`](crate::KeyForm::Sha256) the hash.
+    /// The key in its stored form: with [`KeyForm::Sha256`](crate::KeyForm::Sha256), the hash.
     pub key: String,
     /// The state of its operation.
     pub state: StoredState,
-    /// How often the operation was started; 0 if a key was given back before its first handler ran.
+    /// How many times the operation was started; 0 if the key was released before the first handler
+    /// ran.
     pub attempt: u32,
-    /// The identity of the last attempt.
+    /// The id of the last attempt's owner.
     pub owner: String,
-    /// Of the request, as it is stored: the number of its recipe, and 32 bytes of SHA-256.
+    /// The fingerprint of the request, as stored: the number of its recipe, and 32 bytes of
+    /// SHA-256.
     pub fingerprint: Vec<u8>,
-    /// When the operation was first started, in DynamoDB's time.
+    /// When the operation was first started, by DynamoDB's clock.
     pub created_at: SystemTime,
-    /// When its retention ends, in DynamoDB's time.
+    /// When its retention ends, by DynamoDB's clock.
     pub expires_at: SystemTime,
     /// The results of the steps that are done, by name; `None` if no step was ever stored.
     pub steps: Option<BTreeMap<String, StoredAnswer>>,
-    /// DynamoDB's time when the record was read.
+    /// The time of the read, by DynamoDB's clock.
     pub seen_at: SystemTime,
     pub(super) record_key: RecordKey,
     pub(super) version: Version,
@@ -80,30 +82,30 @@ pub struct StoredRecord {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// Somebody runs it, or did and died.
+    /// An owner runs it, or ran it and died.
     Pending {
-        /// When the owner's lease ends, in DynamoDB's time.
+        /// When the owner's lease expires, by DynamoDB's clock.
         lease_expires_at: SystemTime,
     },
-    /// It is done.
+    /// The operation completed.
     Completed {
-        /// When.
+        /// When it completed.
         completed_at: Option<SystemTime>,
         /// What repeats get.
         answer: StoredAnswer,
     },
-    /// It has failed, and the failure is kept.
+    /// The operation failed, and the failure is kept.
     Failed {
-        /// When.
+        /// When it failed.
         failed_at: Option<SystemTime>,
         /// What repeats get, if the failure can be replayed.
         answer: Option<StoredAnswer>,
     },
-    /// Nobody owns it: the next request runs it, whatever its payload.
+    /// No call owns the record: the next request runs the operation, whatever its payload.
     Released,
 }
 
-/// Why releasing a record may do harm.
+/// Why releasing a record can do harm.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -116,16 +118,16 @@ pub enum StoredState {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Danger {
-    /// Its owner's lease is live: the operation would run twice at once.
+    /// The owner's lease is live: the operation would run twice at the same time.
     LiveLease,
-    /// The operation is done: it would be done again.
+    /// The operation completed: it would run again.
     Completed,
-    /// Some of its steps are done: they would be done again.
+    /// Some of its steps are done: they would run again.
     Steps,
 }
 
 impl StoredRecord {
-    /// Reads an answer that stands beside the record.
+    /// Reads an answer that is stored in parts.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
         if let (State::Completed, Some(stored @ Stored::Parts(_))) = (record.state, record.answer)
@@ -193,7 +195,7 @@ impl StoredRecord {
         }
     }
 
-    /// As the table has it: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
+    /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -207,7 +209,7 @@ impl StoredRecord {
         self.version.status.as_str()
     }
 
-    /// How much was left of its owner's lease when it was read; `None` if nobody holds one.
+    /// Returns how much of the owner's lease was left at the read; `None` without a live lease.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -224,9 +226,10 @@ impl StoredRecord {
         self.lease_expires_at()?.duration_since(self.seen_at).ok()
     }
 
-    /// How long its owner's lease had been over when it was read; `None` if the lease is live, or
-    /// the operation has ended. The next request takes such an operation over, if its policy allows
-    /// that.
+    /// Returns how long the owner's lease had been expired at the read.
+    ///
+    /// `None` if the lease is live, or if the operation has ended. The next request takes over an
+    /// abandoned operation, if its policy allows that.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -247,7 +250,8 @@ impl StoredRecord {
         over.filter(|over| !over.is_zero())
     }
 
-    /// Whether its retention is over, so that it counts as absent until DynamoDB deletes it.
+    /// Returns whether its retention has ended. It then counts as absent, even before DynamoDB
+    /// deletes it.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -265,7 +269,7 @@ impl StoredRecord {
         self.lease_left().is_none() && self.seen_at > self.expires_at
     }
 
-    /// The harm that a [`release`](super::Admin::release) could do.
+    /// Returns the harm that a [`release`](super::Admin::release) could do.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -295,7 +299,7 @@ impl StoredRecord {
         .collect()
     }
 
-    /// What log lines show for its key: [`hashed_key`](crate::signals::hashed_key).
+    /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -309,7 +313,7 @@ impl StoredRecord {
         hashed_key(self.record_key.as_str())
     }
 
-    /// The item, in DynamoDB's own JSON.
+    /// Returns the item in DynamoDB's JSON.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -325,7 +329,7 @@ impl StoredRecord {
     }
 }
 
-/// The key of an item of ours.
+/// The key of one of the crate's items.
 pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
     let pk = pk.unwrap_or_default();
     RecordKey::of_item(pk).ok_or_else(|| no_key(pk))

@@ -1,4 +1,4 @@
-//! Making a key free again, by hand.
+//! Releases a key by hand.
 
 use super::{Admin, StoredRecord, StoredState};
 use crate::dynamodb::WriteOutcome;
@@ -17,7 +17,7 @@ use crate::record::Item;
 /// pending.pending(Duration::from_secs(30)).await?;
 /// pending.abandoned().await?;
 /// let shown = pending.read().await?.expect("a record");
-/// pending.pending(Duration::from_secs(30)).await?; // somebody has taken it over since
+/// pending.pending(Duration::from_secs(30)).await?; // another call has taken it over since
 /// match idempotency.admin().release(&shown).await? {
 ///     Released::Changed(now) => assert_ne!(now.owner, shown.owner),
 ///     other => panic!("{other:?}"),
@@ -27,18 +27,20 @@ use crate::record::Item;
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Released {
-    /// The record is released, by this request or by somebody else's. The next request runs the
-    /// operation again.
+    /// The record is released, by this request or another one. The next request runs the operation
+    /// again.
     Released,
-    /// There is no record any more: its retention is over, or somebody has deleted it.
+    /// The record no longer exists: its retention ended, or it was deleted.
     Gone,
-    /// Nothing was written: the record has changed since it was shown, to this one.
+    /// Nothing was written: the record has changed since it was shown, and now has this state.
     Changed(Box<StoredRecord>),
 }
 
 impl Admin<'_> {
-    /// Releases a record if it is still exactly as it was read: same owner, state, lease and number
-    /// of steps. Its answer and its steps are removed; its attempts count on.
+    /// Releases a record if it has not changed since it was read.
+    ///
+    /// Owner, state, lease and number of steps must be the same. The answer and the steps are
+    /// removed; the number of attempts stays.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -62,9 +64,9 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a record that has [dangers](StoredRecord::dangers), and
-    /// nothing is sent; [`ErrorKind::OutcomeUnknown`] if DynamoDB does not answer: the record may
-    /// be released, so look again; others as everywhere.
+    /// [`ErrorKind::InvalidInput`] if the record has [dangers](StoredRecord::dangers); nothing is
+    /// sent. [`ErrorKind::OutcomeUnknown`] if DynamoDB does not respond: the record may be
+    /// released, so read it again. Others as for all requests.
     pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
         if record.dangers().is_empty() {
             return self.release_in_spite(record).await;
@@ -73,8 +75,10 @@ impl Admin<'_> {
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// As [`release`](Self::release), whatever its dangers are. If an owner still runs, it can
-    /// store its answer after the release, unless a later attempt has begun.
+    /// Releases a record like [`release`](Self::release), but whatever its dangers.
+    ///
+    /// An owner that still runs can store its answer after the release, unless a later attempt has
+    /// begun.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -89,7 +93,7 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// As `release`, except for the dangers.
+    /// The same as for `release`, except for the dangers.
     pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {
         let table = self.table();
         let StoredRecord { record_key, attempt, version, .. } = record;
@@ -100,7 +104,7 @@ impl Admin<'_> {
             Err(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
                 let now = StoredRecord::read(self.core, item, now)?;
-                // By an earlier try, whose answer was lost, or by somebody else.
+                // Released by an earlier try whose response was lost, or by another request.
                 let is_released = now.state == StoredState::Released && now.owner == record.owner;
                 Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })
             }
@@ -108,7 +112,7 @@ impl Admin<'_> {
     }
 }
 
-/// Whether a write was applied; or what stands there instead.
+/// Whether a write was applied, or the current item.
 pub(super) fn known(
     outcome: WriteOutcome,
     unknown: &str,

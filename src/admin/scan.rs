@@ -1,4 +1,4 @@
-//! Reading the whole table, in parts side by side.
+//! Scans of the whole table, in concurrent parts.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
 use crate::schema::Attribute;
 
-/// Which records a scan returns. It reads all of them in any case, and costs the same.
+/// Which records a scan returns. It reads, and pays for, all of them in any case.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -34,13 +34,13 @@ use crate::schema::Attribute;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Select {
-    /// Every one.
+    /// All records.
     #[default]
     All,
-    /// Those of operations that have not ended.
+    /// Records of operations that have not ended.
     Pending,
-    /// No records; but in [`Page::expired`] what has been expired for more than an hour, parts of
-    /// large answers too.
+    /// No records. Instead, [`Page::expired`] has the items that have been expired for more than an
+    /// hour, with the parts of large answers.
     Expired,
 }
 
@@ -69,16 +69,16 @@ pub enum Select {
 pub struct Page {
     /// The records.
     pub records: Vec<StoredRecord>,
-    /// Under [`Select::Expired`], what may be deleted: [`Admin::delete_expired`] does it.
+    /// Under [`Select::Expired`], the items that [`Admin::delete_expired`] may delete.
     pub expired: Vec<Expired>,
     /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
-    /// Where this part continues; `None` at its end. It can be kept, and another process can
-    /// continue the scan. It contains a key of the table, in base64.
+    /// Where this part continues; `None` at its end. Another process can continue the scan from it.
+    /// It contains a key of the table, in base64.
     pub next: Option<String>,
-    /// How many items were read, with those that were not selected.
+    /// The number of items read, including those that were not selected.
     pub scanned: u64,
-    /// The read units that it consumed; 0 if DynamoDB does not say.
+    /// The consumed read units; 0 if DynamoDB does not report them.
     pub consumed: f64,
 }
 
@@ -99,16 +99,16 @@ pub struct Page {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unreadable {
-    /// The value of its key attribute, if it has one that is a string.
+    /// The value of its key attribute, if that is a string.
     pub pk: Option<String>,
-    /// Whether it has the key, the owner and the format of this crate's items. Without them it
-    /// belongs to another program that uses the table.
+    /// Whether it has the key, the owner and the format of this crate's items. Otherwise it belongs
+    /// to another program.
     pub is_record: bool,
-    /// Why, in words.
+    /// The reason, as a sentence.
     pub reason: String,
 }
 
-/// How large a table is, as DynamoDB counts about every six hours.
+/// The size of a table, which DynamoDB updates about every six hours.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -119,14 +119,14 @@ pub struct Unreadable {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSize {
-    /// Its items.
+    /// The number of its items.
     pub items: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
 impl TableSize {
-    /// What reading all of it consumes: half a read unit for each 4 KB.
+    /// Returns the read units of a complete scan: half a unit for each 4 KB.
     ///
     /// ```
     /// use dynamodb_idempotency::admin::TableSize;
@@ -139,9 +139,9 @@ impl TableSize {
     }
 }
 
-/// The place after this key, as text.
+/// Encodes the place after this key as text.
 fn place_of(key: &Item) -> String {
-    // Keys of tables that fit the schema are texts.
+    // The keys of a table that fits the schema are strings.
     let texts = key.iter().filter_map(|(name, value)| Some((name, value.as_s().ok()?)));
     let texts: BTreeMap<_, _> = texts.collect();
     URL_SAFE_NO_PAD.encode(json!(texts).to_string())
@@ -159,9 +159,10 @@ fn key_at(place: &str) -> Result<Item, Error> {
 }
 
 impl<'a> Admin<'a> {
-    /// Limits the scan to this scope and what is below it: [`page`](Self::page) leaves out the
-    /// rest. In a table with a composite key, the rest is not read either; in others it is read and
-    /// paid for.
+    /// Limits scans to this scope and the scopes below it.
+    ///
+    /// [`page`](Self::page) leaves out all others. In a table with a composite key it does not read
+    /// them either; in other tables it reads and pays for them.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -180,7 +181,7 @@ impl<'a> Admin<'a> {
         Self { scope: Some(scope), ..self }
     }
 
-    /// How large the table is, to know what reading it will take.
+    /// Returns the size of the table, to estimate the cost of a scan.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -189,7 +190,7 @@ impl<'a> Admin<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
+    /// The same as for [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
     pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
         let look = table.describe(table.request_timeout).await;
@@ -201,12 +202,13 @@ impl<'a> Admin<'a> {
         })
     }
 
-    /// Reads one page, up to 1 MB, of part `part` of `parts` of the table. `after` is
-    /// [`next`](Page::next) of the page before, and `None` at first. Parts may be read side by
-    /// side.
+    /// Reads one page, of up to 1 MB, of part `part` of `parts` of the table.
+    ///
+    /// `after` is [`next`](Page::next) of the previous page, and `None` for the first one. Parts
+    /// may be read concurrently.
     ///
     /// Reads are eventually consistent: a record that was written less than a second ago may be
-    /// missing. In a table with a composite key, part 0 has all records.
+    /// missing. In a table with a composite key, part 0 contains all records.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -226,10 +228,10 @@ impl<'a> Admin<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] without a table, credentials or
-    /// `dynamodb:Scan` (`dynamodb:Query` with a composite key), and for a part beyond `parts`;
-    /// [`ErrorKind::InvalidInput`] for an `after` that no page has given;
-    /// [`ErrorKind::Unavailable`] when DynamoDB throttles or fails.
+    /// [`ErrorKind::Configuration`] if the table, the credentials or the permission `dynamodb:Scan`
+    /// (`dynamodb:Query` with a composite key) are missing, and if `part` is not below `parts`;
+    /// [`ErrorKind::InvalidInput`] if `after` is not from a page; [`ErrorKind::Unavailable`] if
+    /// DynamoDB throttles or fails.
     pub async fn page(
         &self,
         part: u32,
@@ -282,7 +284,7 @@ impl<'a> Admin<'a> {
         Ok(page)
     }
 
-    /// Whether a key is of the scope asked for, or below it: that it begins so is not enough.
+    /// Returns whether a key belongs to the scope or one below it. A common prefix is not enough.
     fn has(&self, pk: Option<&str>) -> bool {
         let Some(scope) = self.scope else { return true };
         let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));

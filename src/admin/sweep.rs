@@ -1,12 +1,12 @@
-//! Deleting what is long expired, by hand.
+//! Deletes items that expired long ago, by hand.
 
 use super::Admin;
 use super::release::known;
 use crate::dynamodb;
 use crate::error::Error;
 
-/// A record, or a part of a large answer, that has been expired for more than an hour;
-/// [`Page::expired`](super::Page::expired) has them.
+/// An item of [`Page::expired`](super::Page::expired): a record, or a part of a large answer, that
+/// has been expired for more than an hour.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -24,7 +24,7 @@ use crate::error::Error;
 pub struct Expired(pub(super) dynamodb::Expired);
 
 impl Expired {
-    /// `scope#key`, as the table has it.
+    /// Returns the key in its stored form, `scope#key`.
     ///
     /// ```
     /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
@@ -38,11 +38,11 @@ impl Expired {
 }
 
 impl Admin<'_> {
-    /// Deletes an item if it is still exactly as it was read. Returns `false` if it is not; then
-    /// nothing is deleted.
+    /// Deletes an item if it has not changed since it was read. Returns whether it was deleted.
     ///
-    /// DynamoDB's time to live does that for free. A table without one (a global table of strong
-    /// consistency) grows without this. No function needs the permission, `dynamodb:DeleteItem`.
+    /// DynamoDB's time to live does the same for free. A table without one (a global table with
+    /// strong consistency) grows without bounds otherwise. The permission `dynamodb:DeleteItem` is
+    /// needed by operators only, not by functions.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -62,8 +62,8 @@ impl Admin<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB does not answer: the item may be deleted, and it
-    /// is safe to try again; others as everywhere.
+    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB does not
+    /// respond: the item may be deleted, and a retry is safe. Others as for all requests.
     pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
         let reply = self.table().delete_expired(&expired.0).await;
         let deleted =

@@ -11,11 +11,11 @@ use self::recipe::{Hashing, RECIPES};
 pub(crate) use self::recipe::{NoFingerprint, StoredFingerprint};
 use crate::error::{Error, ErrorKind};
 
-/// The SHA-256 of a request, every part of it length-prefixed.
+/// The SHA-256 of a request, with a length prefix for each part.
 ///
-/// Two requests have one fingerprint only if they agree in each part, in order. JSON counts by
-/// value: the order of an object's members and white space do not matter, the text of a number
-/// does (`1.0` is not `1`, 9007199254740993 is not 9007199254740992).
+/// Two requests have the same fingerprint only if they agree in each part, in order. JSON is
+/// compared by value: the order of an object's members and white space do not matter, but the text
+/// of a number does (`1.0` is not `1`, 9007199254740993 is not 9007199254740992).
 ///
 /// ```
 /// use dynamodb_idempotency::Fingerprint;
@@ -28,12 +28,12 @@ use crate::error::{Error, ErrorKind};
 pub struct Fingerprint([StoredFingerprint; RECIPES.len()]);
 
 impl Fingerprint {
-    /// Starts a fingerprint of chosen parts.
+    /// Starts a fingerprint from chosen parts.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
     ///
-    /// // Without parts: that of an operation without a payload.
+    /// // Without parts: the fingerprint of an operation without a payload.
     /// let fingerprint = Fingerprint::builder().finish();
     /// assert_ne!(fingerprint, Fingerprint::builder().bytes(b"").finish());
     /// ```
@@ -41,7 +41,7 @@ impl Fingerprint {
         FingerprintBuilder { hashing: Hashing::new(RECIPES) }
     }
 
-    /// The fingerprint of any serialisable value, by its JSON value.
+    /// Returns the fingerprint of a serializable value, by its JSON value.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -52,19 +52,19 @@ impl Fingerprint {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if the value cannot be written as JSON.
+    /// [`ErrorKind::InvalidInput`] if the value cannot be serialized as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
         Self::by_value(payload).map_err(unserialisable)
     }
 
     pub(crate) fn by_value<T: Serialize + ?Sized>(payload: &T) -> Result<Self, serde_json::Error> {
-        // Room for most payloads at once.
+        // Enough room for most payloads.
         let mut text = Vec::with_capacity(1024);
         serde_json::to_writer(&mut text, payload)?;
         Ok(Self::builder().json(&text).finish())
     }
 
-    /// That of no parts at all: what an operation without a payload has.
+    /// The fingerprint without parts, of an operation without a payload.
     pub(crate) const EMPTY: Self = Self([StoredFingerprint {
         recipe: 1,
         hash: [
@@ -74,7 +74,7 @@ impl Fingerprint {
         ],
     }]);
 
-    /// The hash itself, by the recipe that this version writes.
+    /// The hash by the recipe that this version writes.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -87,12 +87,12 @@ impl Fingerprint {
         &self.0[0].hash
     }
 
-    /// What a record of this request carries.
+    /// Returns what the record of this request stores.
     pub(crate) fn to_store(self) -> StoredFingerprint {
         self.0[0]
     }
 
-    /// Whether a record is of this request, by the recipe that the record names.
+    /// Returns whether a record belongs to this request, by the recipe that the record names.
     pub(crate) fn matches(&self, stored: &StoredFingerprint) -> bool {
         self.0.contains(stored)
     }
@@ -103,7 +103,7 @@ pub(crate) fn unserialisable(source: impl std::error::Error + Send + Sync + 'sta
         .with_source(source)
 }
 
-/// Its beginning alone.
+/// Shows only the first bytes.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0[0].fmt(f)
@@ -115,7 +115,7 @@ impl fmt::Debug for Fingerprint {
 /// ```
 /// use dynamodb_idempotency::Fingerprint;
 ///
-/// // Tenant and JSON body count, other parts of the request do not.
+/// // Compares only the tenant and the JSON body of the request.
 /// let fingerprint = |tenant: &str, body: &str| {
 ///     Fingerprint::builder().bytes(tenant.as_bytes()).json(body.as_bytes()).finish()
 /// };
@@ -129,12 +129,12 @@ pub struct FingerprintBuilder {
 }
 
 impl FingerprintBuilder {
-    /// Adds bytes as they are.
+    /// Adds bytes, which are compared unchanged.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
     ///
-    /// // Where a part ends counts.
+    /// // The boundaries of parts matter.
     /// let one = Fingerprint::builder().bytes(b"ab").bytes(b"c").finish();
     /// assert_ne!(one, Fingerprint::builder().bytes(b"a").bytes(b"bc").finish());
     /// ```
@@ -143,8 +143,9 @@ impl FingerprintBuilder {
         self
     }
 
-    /// Adds JSON text by value; text that is not valid JSON (or is nested more than 128 levels
-    /// deep) is added as bytes.
+    /// Adds JSON text, which is compared by value.
+    ///
+    /// Text that is invalid JSON, or nested more than 128 levels deep, is added as bytes.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -160,13 +161,13 @@ impl FingerprintBuilder {
         }
     }
 
-    /// The same, for what is known to be text.
+    /// The same for valid UTF-8.
     pub(crate) fn json_text(mut self, text: &str) -> Self {
         self.hashing.json(text);
         self
     }
 
-    /// The fingerprint of all parts added.
+    /// Returns the fingerprint of all parts.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;

@@ -1,37 +1,37 @@
-//! Recipes: how a request becomes 32 bytes. What is stored names its recipe by a number, so that a
-//! later version can change the recipe and still know the requests of an earlier one.
+//! Recipes: how a request becomes 32 bytes. A record stores the number of its recipe, so a later
+//! version can change the recipe and still compare the requests of an earlier version.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// All that a hash depends on beside the request.
+/// Everything that determines a hash, except the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
-    /// What a record names it by.
+    /// The number in records.
     number: u8,
-    /// Separates its hashes from every other use of SHA-256.
+    /// Separates its hashes from all other uses of SHA-256.
     domain: &'static [u8],
     /// The canonical form of a JSON text.
     canonical: fn(&str) -> Option<Vec<u8>>,
 }
 
-/// The recipes that this version reads, that which it writes first. `docs/protocol.md`, "Rolling
-/// out", says how one is added.
+/// The recipes that this version reads; it writes the first. `docs/protocol.md`, "Rolling out",
+/// explains how to add one.
 pub(crate) const RECIPES: [Recipe; 1] = [Recipe {
     number: 1,
     domain: b"dynamodb-idempotency/fingerprint/1\0",
     canonical: super::canonical_json::canonical,
 }];
 
-/// What a part is; a JSON text is never taken for the same bytes given raw.
+/// The type of a part, so that JSON text never equals the same bytes that were added raw.
 #[derive(Clone, Copy)]
 enum Part {
     Bytes = 0,
     Json = 1,
 }
 
-/// The hashes of one request in the making, one for each recipe.
+/// The hashes of one request before they are finished, one for each recipe.
 #[derive(Clone)]
 pub(super) struct Hashing<const N: usize>([(Recipe, Sha256); N]);
 
@@ -75,24 +75,24 @@ impl<const N: usize> fmt::Debug for Hashing<N> {
     }
 }
 
-/// The fingerprint that a record carries: by one recipe, and by which.
+/// The stored fingerprint: the hash and the number of its recipe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct StoredFingerprint {
     pub(super) recipe: u8,
     pub(super) hash: [u8; 32],
 }
 
-/// Why what a record carries is none that this version knows.
+/// Why a stored fingerprint cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoFingerprint {
-    /// A later version's: by its recipe this request may be the same one or another.
+    /// A later version wrote it, so the requests may be equal or not.
     Newer(u8),
-    /// No fingerprint, or by a recipe that was given up.
+    /// It is not a fingerprint, or its recipe is no longer supported.
     Unknown,
 }
 
 impl StoredFingerprint {
-    /// In bytes: the recipe's number and its hash.
+    /// The recipe's number and its hash, in bytes.
     pub(crate) const BYTES: usize = 33;
 
     pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
@@ -121,8 +121,8 @@ impl StoredFingerprint {
     }
 }
 
-/// The first four bytes tell fingerprints apart in a log; the whole hash of a small payload could
-/// be guessed back.
+/// Shows the first four bytes, which distinguish fingerprints in a log. The whole hash of a small
+/// payload would allow guessing the payload.
 impl fmt::Debug for StoredFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fingerprint({}…)", crate::key::hex(&self.hash[..4]))
@@ -133,7 +133,7 @@ impl fmt::Debug for StoredFingerprint {
 mod tests {
     use super::*;
 
-    /// One that a later version could have: spaces count.
+    /// A possible recipe of a later version, for which spaces matter.
     const LATER: Recipe =
         Recipe { number: 2, domain: b"dynamodb-idempotency/fingerprint/2\0", canonical: |_| None };
     const FIRST: Recipe = RECIPES[0];
@@ -145,18 +145,18 @@ mod tests {
         hashing.finish()
     }
 
-    /// Before, amid and after a change of recipe, each reading what the others have written.
+    /// Versions before, during and after a change of the recipe read each other's records.
     #[test]
     fn a_record_of_an_earlier_recipe_is_met_by_that_recipe() {
         let [before] = hashed([FIRST], "{ }");
         for (known, writes) in [([FIRST, LATER], 1), ([LATER, FIRST], 2)] {
             let own = hashed(known, "{}");
             assert_eq!(own[0].encode()[0], writes);
-            // By the first recipe both spellings are one request.
+            // By the first recipe both spellings are the same request.
             let stored = StoredFingerprint::by(&known, &before.encode()).unwrap();
             assert!(own.contains(&stored));
             assert!(!hashed(known, "{\"a\":1}").contains(&stored));
-            // By the later one they are two.
+            // By the later recipe they differ.
             let [after] = hashed([LATER], "{ }");
             let stored = StoredFingerprint::by(&known, &after.encode()).unwrap();
             assert!(!own.contains(&stored));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How good a [`Finding`] is.
+/// The severity of a [`Finding`].
 ///
 /// ```
 /// use dynamodb_idempotency::Verdict;
@@ -12,11 +12,11 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is correct.
     Ok,
-    /// The crate works; something is not as it should be, or could not be checked.
+    /// The crate works, but something is wrong or could not be checked.
     Warning,
-    /// The crate does not work like that.
+    /// The crate does not work.
     Error,
 }
 
@@ -44,13 +44,14 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that [`Idempotency::preflight`](crate::Idempotency::preflight) checked, and what to do
-/// about it. Its text is one line: what was found, and after a colon the fix.
+/// One result of [`Idempotency::preflight`](crate::Idempotency::preflight), with its fix.
+///
+/// Its text is one line: the result and, after a colon, the fix.
 ///
 /// ```
 /// use dynamodb_idempotency::{Finding, Verdict};
 ///
-/// /// What an operator should see.
+/// /// The lines for an operator.
 /// fn lines(findings: &[Finding]) -> Vec<String> {
 ///     let wrong = findings.iter().filter(|finding| finding.verdict > Verdict::Ok);
 ///     wrong.map(|finding| format!("{}: {finding}", finding.subject)).collect()
@@ -61,11 +62,11 @@ impl fmt::Display for Verdict {
 pub struct Finding {
     /// What was checked: `keys`, `time to live`, `records of payments` …
     pub subject: String,
-    /// How good it is.
+    /// The severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// The result.
     pub detail: String,
-    /// What to do about it, if there is something to do.
+    /// The fix, if one is needed.
     pub fix: Option<String>,
 }
 

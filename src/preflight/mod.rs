@@ -1,6 +1,7 @@
-//! The checks at the start of a process, which the command line's `doctor` uses too, and the
-//! connection alone. Both send item requests only: DynamoDB allows an account ten
-//! `DescribeTimeToLive` requests a second, and a deployment can start a thousand processes at once.
+//! The checks at the start of a process, which `doctor` of the command line uses too, and opening
+//! the connection. Both send item requests only: DynamoDB allows an account ten
+//! `DescribeTimeToLive` requests per second, and a deployment can start a thousand processes at
+//! once.
 
 pub(crate) mod finding;
 
@@ -15,22 +16,23 @@ use crate::policy::Outage;
 use crate::preflight::finding::{Finding, Verdict};
 use crate::record::{OwnerId, random_owner};
 
-/// The scope of a read that is made without the scope of an operation.
+/// The scope of a read without the scope of an operation.
 pub(crate) const OWN_SCOPE: &str = "preflight";
 
 impl Idempotency {
-    /// Checks the table and the permissions, and opens the connection. Call it when a process
-    /// starts: then a wrong deployment is reported at the start, in one line, instead of by the
-    /// first customer's request.
+    /// Checks the table and the permissions, and opens the connection.
     ///
-    /// It sends item requests only, all of them at once, so it takes one round trip for any number
-    /// of scopes, and no permission that calls do not need. Nothing is written: the writes that it
-    /// tries require an owner that does not exist, under a key that no record can have (`scope#`).
-    /// Each costs one write unit.
+    /// Call it when a process starts: it then reports a wrong deployment in one line, before the
+    /// first customer's request fails.
     ///
-    /// It checks whether records of each scope, and the parts of its large answers, may be read and
-    /// written. A role that may use the scope of an operation may use its tenants too: no need to
-    /// name these. For a role that is limited to its tenant, name that tenant's scope.
+    /// It sends only item requests, all of them concurrently, so it takes one round trip for any
+    /// number of scopes, and no additional permissions. Nothing is written: its writes require an
+    /// owner that does not exist, under a key that no record can have (`scope#`). Each costs one
+    /// write unit.
+    ///
+    /// It checks whether the records of each scope, and the parts of its large answers, may be read
+    /// and written. A role that may use the scope of an operation may also use its tenants, so do
+    /// not name them. For a role that is limited to a tenant, name that tenant's scope.
     ///
     /// The settings of the table, such as its time to live, are not checked:
     /// `idempotency doctor` checks them, and [`create_table`](Self::create_table) sets them.
@@ -43,17 +45,17 @@ impl Idempotency {
     /// # Ok(()) });
     /// ```
     ///
-    /// | what is found | what happens |
+    /// | finding | result |
     /// |---|---|
-    /// | no table, one with other keys, no credentials, no permission to read or write | [`ErrorKind::Configuration`], all of it in one message, each with its fix |
+    /// | the table, credentials or permissions are missing, or the table has other keys | [`ErrorKind::Configuration`], with all findings in one message, each with its fix |
     /// | no scope is named, or DynamoDB throttles: permissions are not checked | a warning |
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
-    /// Warnings are in the result, and in the log in one line (`tracing`, level `WARN`).
+    /// Warnings are returned, and logged in one line at WARN.
     ///
     /// # Errors
-    /// As the table says.
+    /// See the table.
     pub async fn preflight(
         &self,
         scopes: impl IntoIterator<Item: Into<Scope>>,
@@ -92,12 +94,12 @@ impl Idempotency {
         Ok(findings)
     }
 
-    /// Fetches credentials, opens the connection and learns DynamoDB's time, with one request, for the start
-    /// of a process without checks. [`preflight`](Self::preflight) does this too.
+    /// Opens the connection: fetches credentials and learns DynamoDB's time with one request.
     ///
-    /// It reads the item `preflight#`, which no record can have, for half a read unit. "Not
-    /// allowed" and "throttled" are answers too: the connection is open. While idempotency is
-    /// [switched off](crate::Builder::disabled) nothing is sent.
+    /// For the start of a process without checks; [`preflight`](Self::preflight) does this too. It
+    /// reads the item `preflight#`, which no record can have, for half a read unit. A response that
+    /// denies or throttles the request also succeeds, because the connection is open. While
+    /// idempotency is [switched off](crate::Builder::disabled), nothing is sent.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {
@@ -111,8 +113,8 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] without credentials, region or table, and for a table with
-    /// other keys; [`ErrorKind::Unavailable`] if DynamoDB does not answer.
+    /// [`ErrorKind::Configuration`] if the credentials, the region or the table are missing, or if
+    /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond.
     pub async fn warm(&self) -> Result<(), Error> {
         let table = &self.core.table;
         if self.core.is_disabled {
@@ -126,19 +128,19 @@ impl Idempotency {
     }
 }
 
-/// Checks of one table, and what they found so far.
+/// The checks of one table and their findings.
 pub(crate) struct Checks<'a> {
     pub(crate) table: &'a Table,
     pub(crate) findings: Vec<Finding>,
-    /// DynamoDB did not answer: further checks make no sense.
+    /// DynamoDB did not respond, so further checks are skipped.
     pub(crate) silence: Option<Error>,
 }
 
-/// What was tried of some items, in words, and how DynamoDB answered.
+/// The accesses that were tried, described in words, and the responses.
 type Looks = (&'static str, Vec<(Access, Look<()>)>);
 
-/// Every access to the records of a scope, and to the parts of its large answers, which have other
-/// leading keys.
+/// All accesses to the records of a scope and to the parts of its large answers, whose leading keys
+/// differ.
 struct Probes {
     unowned: OwnerId,
     key: RecordKey,
@@ -149,7 +151,7 @@ impl Probes {
         Ok(Self { unowned: random_owner()?, key: RecordKey::nobodys(scope)? })
     }
 
-    /// Sends them all at once.
+    /// Sends all requests concurrently.
     async fn send(&self, table: &Table) -> Vec<Looks> {
         let name = PartName { owner: self.unowned, digest: &[], number: 0 };
         let part = self.key.part(&name, table.schema.max_key_bytes());
@@ -170,10 +172,10 @@ impl<'a> Checks<'a> {
         Self { table, findings: Vec::new(), silence: None }
     }
 
-    /// Tries what calls of these scopes send.
+    /// Tries the requests that calls of these scopes send.
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] for a scope without a name.
+    /// [`ErrorKind::Configuration`] if a scope has no name.
     pub(crate) async fn records(&mut self, scopes: &[Scope]) -> Result<(), Error> {
         let table = self.table;
         if scopes.is_empty() {
@@ -189,7 +191,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Without a scope one read shows a missing table or other keys, and nothing of permissions.
+    /// Without a scope, one read detects a missing table or other keys, but checks no permissions.
     async fn table_alone(&mut self) -> Result<(), Error> {
         const SUBJECT: &str = "records";
         let look = self.table.try_read(&RecordKey::nobodys(&Scope::new(OWN_SCOPE))?).await;
@@ -205,7 +207,8 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Judges the accesses to a scope; `false` if the other scopes would give the same finding.
+    /// Evaluates the accesses to a scope. Returns `false` if the other scopes would have the same
+    /// finding.
     fn may_use(&mut self, scope: &Scope, tried: Vec<Looks>) -> bool {
         let (table, scope) = (self.table.name.clone(), scope.as_str());
         let subject = format!("records of {scope}");
@@ -244,7 +247,7 @@ impl<'a> Checks<'a> {
         true
     }
 
-    /// What DynamoDB answered; anything else becomes a finding, or the silence.
+    /// Returns the response. Anything else becomes a finding, or is recorded as no response.
     pub(crate) fn seen<T>(&mut self, subject: &str, action: &str, look: Look<T>) -> Option<T> {
         let table = &self.table.name;
         let unchecked = format!("the {subject} of table `{table}` cannot be checked");

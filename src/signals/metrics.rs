@@ -1,8 +1,8 @@
-//! The metrics and their names, which are stable.
+//! The metrics, whose names are stable.
 
 use std::time::Duration;
 
-/// Calls, by `operation` and `outcome`.
+/// Counts calls, by `operation` and `outcome`.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::EXECUTIONS;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// assert_eq!(EXECUTIONS, "idempotency_executions_total");
 /// ```
 pub const EXECUTIONS: &str = "idempotency_executions_total";
-/// Executions that took an abandoned record over, however they ended, by `operation`.
+/// Counts executions that took over an abandoned record, whatever their outcome, by `operation`.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::TAKEOVERS;
@@ -18,7 +18,7 @@ pub const EXECUTIONS: &str = "idempotency_executions_total";
 /// assert_eq!(TAKEOVERS, "idempotency_takeovers_total");
 /// ```
 pub const TAKEOVERS: &str = "idempotency_takeovers_total";
-/// A handler's time in seconds, by `operation`.
+/// The duration of a handler in seconds, by `operation`.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::HANDLER_SECONDS;
@@ -26,7 +26,8 @@ pub const TAKEOVERS: &str = "idempotency_takeovers_total";
 /// assert_eq!(HANDLER_SECONDS, "idempotency_handler_seconds");
 /// ```
 pub const HANDLER_SECONDS: &str = "idempotency_handler_seconds";
-/// The time of a request to DynamoDB in seconds, the SDK's tries included, by `action` and `result`.
+/// The duration of a request to DynamoDB in seconds, with the SDK's retries, by `action` and
+/// `result`.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::STORE_SECONDS;
@@ -34,8 +35,10 @@ pub const HANDLER_SECONDS: &str = "idempotency_handler_seconds";
 /// assert_eq!(STORE_SECONDS, "idempotency_store_seconds");
 /// ```
 pub const STORE_SECONDS: &str = "idempotency_store_seconds";
-/// The size of an answer in bytes, by `operation` and `form`: `plain`, its body alone, and `stored`,
-/// what it takes in the table, after compression and the [`AnswerCodec`](crate::AnswerCodec).
+/// The size of an answer in bytes, by `operation` and `form`.
+///
+/// `plain` is the size of its body; `stored` is the size in the table, after compression and the
+/// [`AnswerCodec`](crate::AnswerCodec).
 ///
 /// ```
 /// use dynamodb_idempotency::signals::ANSWER_BYTES;
@@ -43,8 +46,10 @@ pub const STORE_SECONDS: &str = "idempotency_store_seconds";
 /// assert_eq!(ANSWER_BYTES, "idempotency_answer_bytes");
 /// ```
 pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
-/// The capacity units of a request to DynamoDB, by `action`: write units of all actions except
-/// `GetItem`. DynamoDB reports none for a write that it refuses.
+/// The capacity units of a request to DynamoDB, by `action`.
+///
+/// Read units for `GetItem`, write units for all other actions. DynamoDB reports none for a
+/// rejected write.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::CAPACITY_UNITS;
@@ -53,8 +58,9 @@ pub const ANSWER_BYTES: &str = "idempotency_answer_bytes";
 /// ```
 pub const CAPACITY_UNITS: &str = "idempotency_capacity_units";
 
-/// Describes each metric and its unit to the recorder. Call it once, after the recorder is
-/// installed.
+/// Describes each metric and its unit to the recorder.
+///
+/// Call it once, after the recorder is installed.
 ///
 /// ```
 /// dynamodb_idempotency::signals::describe();

@@ -1,23 +1,23 @@
-//! What a call reports: a span, an event when it ends, and metrics.
+//! What a call reports: a span, an event at its end, and metrics.
 //!
-//! | signal | what it tells |
+//! | signal | content |
 //! |---|---|
 //! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
 //! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, and DEBUG for `first` unless [`Builder::log_first_runs`](crate::Builder::log_first_runs) asks for it |
 //! | event `DynamoDB has answered`, DEBUG | one request, the SDK's tries included: `action`, `result`, `micros`, `units` |
 //! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
-//! | counter [`TAKEOVERS`] | executions that took an abandoned record over, by `operation` |
+//! | counter [`TAKEOVERS`] | executions that took over an abandoned record, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
 //! | histogram [`STORE_SECONDS`] | a request's time, the SDK's tries included, by `action` and `result` |
 //! | histogram [`ANSWER_BYTES`] | an answer's size, by `operation` and `form`: `plain` and `stored` |
 //! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
 //!
-//! Metrics go through the crate [`metrics`](https://docs.rs/metrics) and need the feature of that
-//! name. Without it, and without a recorder or a subscriber, nothing is measured. A label never
-//! contains a key or a tenant: `operation` is the first segment of the scope. `action` is
-//! DynamoDB's name of the request, such as `PutItem`. `result` is `ok`, `refused` (a condition did
-//! not hold), `error` (it was not executed) or `unknown`.
+//! Metrics use the crate [`metrics`](https://docs.rs/metrics) and need the feature of that name.
+//! Without it, or without a recorder, nothing is measured. A label never contains a key or a
+//! tenant: `operation` is the first segment of the scope. `action` is DynamoDB's name of the
+//! request, such as `PutItem`. `result` is `ok`, `refused` (its condition failed), `error` (it was
+//! not executed) or `unknown`.
 //!
 //! The outcomes, and every other event, are listed in `docs/signals.md`.
 //!
@@ -54,38 +54,38 @@ pub use self::metrics::{
 
 pub(crate) use self::metrics::{answer, takeover};
 
-/// What the span of a call shows of the record's key, `scope#key`.
+/// What the span of a call shows of the record's key `scope#key`.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
 /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
 ///
-/// // Keys that a short guess would find.
+/// // For keys that are easy to guess.
 /// let idempotency = Idempotency::builder(client, "idempotency").log_key(LogKey::Omitted).build()?;
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogKey {
-    /// The first 16 hex digits of its SHA-256: it identifies the key without showing it. Anybody
-    /// who can guess a key can check the guess. The default.
+    /// The first 16 hex digits of its SHA-256, which identify the key without showing it. Anyone
+    /// who can guess a key can verify the guess. The default.
     #[default]
     Hashed,
-    /// As it is: with the tenant, and everything that the client has put into its key.
+    /// The complete key, with the tenant and everything that the client put into it.
     Verbatim,
     /// Nothing.
     Omitted,
 }
 
-/// What the log shows of calls, by choice.
+/// The settings of the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) key: LogKey,
-    /// At INFO, as other calls.
+    /// Logs first runs at INFO, like other calls.
     pub(crate) first_runs: bool,
 }
 
-/// The field `key`, for a record's key as it stands in the table.
+/// Returns the field `key` for a stored record's key.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::hashed_key;
@@ -103,7 +103,7 @@ pub fn hashed_key(pk: &str) -> String {
     hex
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     First,
@@ -166,7 +166,7 @@ impl Ending {
 
 const ENDED: &str = "an idempotent call has ended";
 
-/// The signals of one call; a clone is the same call's.
+/// The signals of one call, which clones share.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
     span: Span,
@@ -197,7 +197,7 @@ impl Signals {
         self.span.clone()
     }
 
-    /// Once a call.
+    /// Called once for each call.
     pub(crate) fn ended(&self, operation: &str, ending: Ending, attempt: Option<u32>) {
         let outcome = ending.as_str();
         self.span.record("outcome", outcome);
@@ -213,7 +213,7 @@ impl Signals {
     }
 }
 
-/// Measures one thing.
+/// Records one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
@@ -223,7 +223,7 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// A request has come to its end.
+    /// A request has ended.
     pub(crate) fn store(self, action: &'static str, result: &'static str, units: Option<f64>) {
         let took = self.0.elapsed();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -234,7 +234,7 @@ impl Stopwatch {
         }
     }
 
-    /// A handler has come to its end.
+    /// A handler has ended.
     pub(crate) fn handler(self, operation: &str) {
         metrics::handler(operation, self.0.elapsed());
     }
