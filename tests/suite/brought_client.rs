@@ -130,7 +130,7 @@ async fn the_clients_interceptors_see_no_call_that_nobody_made() {
     let (store, link, strict) =
         (Store::open_in_real_time().await, Link::default(), Strict::default());
     let client = Client::from_conf(config(&store, &link).interceptor(strict.clone()).build());
-    let idempotency = Idempotency::new(client, store.table());
+    let idempotency = Idempotency::builder(client, store.table()).knows_time(true).build().unwrap();
     assert_eq!((strict.begun.get(), strict.ended.get()), (2, 0));
     assert!(link.wire.requests().is_empty());
 
