@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const NOW: u64 = 2_362_034_977;
 const DATE: &str = "Sun, 06 Nov 2044 08:49:37 GMT";
 
-/// A clock that stands still, so that the canned `Date` is always right.
+/// A clock that does not advance, so that the canned `Date` is always right.
 #[derive(Clone, Copy, Debug)]
 struct Stopped;
 

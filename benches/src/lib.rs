@@ -1,8 +1,8 @@
-//! What the crate costs, beside bare SDK calls that put the same bytes on the wire.
+//! The cost of the crate, compared with plain SDK calls that send the same bytes.
 //!
-//! [`cases`] has each thing that a call can come to twice: with the crate, and as the SDK calls that
-//! somebody would write by hand. Both talk to [`canned`] answers in the same process, so that what
-//! differs is the crate alone. `measure/` runs the binaries and writes `benches/figures.md` (`cargo xtask bench`).
+//! [`cases`] has each outcome of a call twice: with the crate, and as SDK calls written by hand. Both
+//! get [`canned`] responses in the same process, so that only the crate differs. `measure/` runs the
+//! binaries and writes `benches/figures.md` (`cargo xtask bench`).
 
 pub mod canned;
 pub mod cases;

@@ -1,7 +1,7 @@
-//! The same requests by hand: what somebody writes who has the protocol in mind and no crate.
+//! The same requests written by hand, as a user without the crate would write them.
 //!
-//! The record is that of `docs/protocol.md`; there is no fingerprint, no lease to work out, no sorting
-//! of errors: times and owner are given.
+//! The record is that of `docs/protocol.md`. There is no fingerprint, no computation of a lease, and
+//! no classification of errors: times and owner are given.
 
 use std::collections::HashMap;
 
@@ -97,13 +97,13 @@ pub async fn refused(client: &Client, pk: &str) -> Result<Item> {
     }
 }
 
-/// A function's answer as it is stored.
+/// A function's answer in its stored form.
 #[must_use]
 pub fn json_answer(json: String) -> AttributeValue {
     AttributeValue::M(HashMap::from([("json".to_owned(), AttributeValue::S(json))]))
 }
 
-/// An HTTP answer as it is stored.
+/// An HTTP answer in its stored form.
 #[must_use]
 pub fn http_answer(body: &str) -> AttributeValue {
     let header = vec![text("content-type"), text("application/json")];

@@ -2,13 +2,13 @@
 
 usage: python managed_instances.py > managed-instances.yaml
 
-SAM's transform takes `CapacityProviderConfig` as it is written, and no condition around it: a function
-either has one or has none. So there are two templates, and this is how the second one comes about.
+SAM's transform does not allow a condition around `CapacityProviderConfig`: a function either has one
+or has none. So there are two templates, and this program makes the second one from the first.
 """
 
 import pathlib
 
-# By what stands in template.yaml: what stands there in its place.
+# Text of template.yaml, and the text that replaces it.
 CHANGES = {
     "Parameters:\n": """\
 Parameters:

@@ -2,8 +2,8 @@
 
 usage: python translate.py TEMPLATE
 
-`sam validate` and cfn-lint look at the template as it is written; this is for what they cannot see
-there. Nothing is sent anywhere, and no credentials are needed.
+`sam validate` and cfn-lint check only the source template; this program transforms it, so that the
+result can be checked too. It sends nothing and needs no credentials.
 """
 
 import json

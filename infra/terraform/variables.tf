@@ -62,7 +62,7 @@ variable "point_in_time_recovery" {
 variable "page_actions" {
   type        = list(string)
   default     = []
-  description = "ARNs, of an SNS topic say, that are notified of a page and of its end: somebody has to act."
+  description = "ARNs, of an SNS topic say, that are notified of a page and of its end. A page requires action at once."
 }
 
 variable "ticket_actions" {

@@ -32,13 +32,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 const USAGE: &str = "usage: cargo run -p lambda-example --example local-queue -- \
                      [--seed N] [--payments N]";
 
-/// How many messages an invocation gets, at the most.
+/// The maximum number of messages per invocation.
 const BATCH: usize = 6;
-/// A function that died leaves its messages invisible for so long; longer than its lease, to the
-/// second to which DynamoDB's clock is read.
+/// How long the messages of a dead function stay invisible: longer than its lease, plus the second
+/// to which DynamoDB's clock is read.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_millis(4500);
 const LEASE: Duration = Duration::from_secs(3);
-/// A message that failed comes again after so long.
+/// How long after a failure a message is redelivered.
 const RETRY: Duration = Duration::from_millis(500);
 
 #[tokio::main(flavor = "current_thread")]
@@ -67,7 +67,7 @@ async fn run() -> Result<bool, Error> {
         .policy(|policy| policy.lease(Lease::Fixed(LEASE)))
         .build()?;
     idempotency.create_table().await?;
-    // A ledger of its own for each run, where DynamoDB outlives it.
+    // A separate ledger for each run, since DynamoDB may outlive the run.
     let ledger = Ledger::new(client, format!("ledger-{}", unique()?));
     ledger.create_table().await?;
 
@@ -205,7 +205,7 @@ struct Tally {
     runs: usize,
 }
 
-/// What the handler is told to do, and what it has done.
+/// Instructions for the handler, and what it has done.
 #[derive(Default)]
 struct Stage {
     /// The payment at which the function dies, and whether that is booked by then.
@@ -237,7 +237,7 @@ async fn deliver_all(
                 Some((_, true)) | None => book(ledger, message, execution).await,
             };
             if dies.is_some() {
-                // With whatever else of the batch is under way.
+                // The rest of the batch is in flight and dies too.
                 stage.died.notify_one();
                 std::future::pending::<()>().await;
             }
@@ -269,7 +269,7 @@ async fn deliver_all(
         let ran = std::mem::take(&mut *locked(&stage.ran));
         tally.runs += ran.len();
         println!("{:>3}  {}", tally.invocations, names.join(" "));
-        println!("     ran {}; comes again: {}", ran.len(), or_none(&again));
+        println!("     ran {}; redelivered: {}", ran.len(), or_none(&again));
     }
     Ok(tally)
 }
@@ -278,7 +278,7 @@ fn or_none(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }
 
-/// What comes again: what the answer says, and now and then what it does not.
+/// Redelivers the messages that the answer reports, and now and then others.
 fn settle(
     queue: &mut Queue,
     batch: &[Sent],

@@ -1,8 +1,8 @@
-//! `POST /charges`: an effect at somebody else's, which no transaction of ours can hold.
+//! `POST /charges`: an effect in another company's system, outside our transactions.
 //!
-//! The card network is another company's API that honours idempotency keys; here, items in the table
-//! of payments. A charge is made in a step, with a derived key, and looked up under that key when
-//! the function that made it vanished: each of the three closes a gap that the others leave.
+//! The card network is an API that honors idempotency keys; here, items in the table of payments. A
+//! charge is made in a step, with a derived key, and looked up under that key after the function
+//! that made it died. Each of the three closes a gap that the others leave.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::charge::{Order, Source, random_id};
 /// The label of the derived key: part of what the network remembers, so it never changes.
 const LABEL: &str = "charge";
 
-/// A charge as the network tells it.
+/// A charge as returned by the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NetworkCharge {
     /// The partition and sort key of the network's items.
@@ -44,7 +44,7 @@ impl Network {
         Self { client, table }
     }
 
-    /// Charges once a key, and tells of the same charge for each repeat.
+    /// Charges once per key, and returns the same charge for each repeat.
     async fn charge(&self, key: &str, order: &Order) -> Result<NetworkCharge, Error> {
         let declined = matches!(order.source, Source::Declined);
         let charge = NetworkCharge {
@@ -104,15 +104,15 @@ pub(crate) async fn create(
     Ok(answer(&charge)?.map(Body::from))
 }
 
-/// What became of a request whose function vanished: for any other route than `/charges` the network
-/// knows of no charge, and it runs again as it would without this.
+/// Decides how to continue a request whose function died. For routes other than `/charges` the
+/// network has no charge, so the request runs again as it would without this hook.
 pub(crate) async fn reconcile<B: From<String>>(
     network: Network,
     abandoned: Abandoned,
 ) -> Result<Reconciled<Response<B>, Response<B>>, Error> {
     Ok(match network.find(&abandoned.derive_key(LABEL).uuid()).await? {
         Some(charge) => Reconciled::Completed(answer(&charge)?.map(B::from)),
-        // With the same key, so that even one that is on its way is not made twice.
+        // The same key is sent again, so a charge that is still in flight is not made twice.
         None => Reconciled::Execute,
     })
 }

@@ -34,8 +34,8 @@ impl Ledger {
         Self { client, table: table.into() }
     }
 
-    /// The write that books an event: each booking is an entry of its own, so that the ledger would
-    /// show one too many.
+    /// The write that books an event. Each booking is a separate entry, so the ledger would show a
+    /// duplicate.
     pub(crate) fn booking(&self, event: &PaymentEvent) -> Result<Put, Error> {
         let entry = Entry {
             account: event.account.clone(),

@@ -21,8 +21,8 @@ pub fn write_logs() {
     logs(format.as_deref(), level.as_deref(), io::stdout).init();
 }
 
-/// A log of this format, from this level on. Each line has its target, by which an alarm tells the
-/// crate's errors from the handler's, and no colors.
+/// A log in this format and from this level. Each line has its target, so that an alarm can
+/// distinguish the crate's errors from the handler's, and no colors.
 pub fn logs<W>(
     format: Option<&str>,
     level: Option<&str>,

@@ -13,7 +13,7 @@ use crate::charge::{Order, random_id};
 use crate::charges::Network;
 use crate::dynamodb::create_table;
 
-/// A payment as it stands in the table.
+/// A payment as stored in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payment {
     tenant: String,

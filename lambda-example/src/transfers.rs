@@ -125,7 +125,7 @@ impl Payments {
     }
 }
 
-/// Beside the tenant's payments, so that a list of these has no accounts in it.
+/// A partition separate from the tenant's payments, so that a list of payments has no accounts.
 fn account_key(tenant: &str, account: &str) -> [AttributeValue; 2] {
     [format!("{tenant}/accounts"), account.to_owned()].map(AttributeValue::S)
 }

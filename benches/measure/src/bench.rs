@@ -37,8 +37,8 @@ use share::Share;
 const PLAIN: &str = "plain";
 const RELEASE: &str = "release";
 
-/// Measures anew what the options ask for; what cannot be measured is an error, and the page stays as it
-/// is.
+/// Repeats the measurements that the options select. If one fails, returns the error and leaves the
+/// page unchanged.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut document = Document::open(&workspace.root.join("benches/figures.md"))?;
@@ -157,7 +157,7 @@ fn program(workspace: &Workspace, profile: &str, name: &str) -> PathBuf {
     workspace.target.join(profile).join(name)
 }
 
-/// The example too: on its own it would have the SDK built once more, with other features.
+/// Builds the example too: a separate build would compile the SDK again, with other features.
 fn build(workspace: &Workspace, profile: &str) -> Result<()> {
     let mut command = workspace.cargo(["build", "--profile", profile, "--bins"]);
     command.args(["--package", "benches", "--package", "lambda-example"]);

@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_their_unit() {
-        let told = [200, 1024, 399_360, 5_242_880].map(size);
-        assert_eq!(told, ["200 B", "1 KB", "390 KB", "5 MB"]);
+    fn sizes_are_printed_in_the_largest_unit() {
+        let sizes = [200, 1024, 399_360, 5_242_880].map(size);
+        assert_eq!(sizes, ["200 B", "1 KB", "390 KB", "5 MB"]);
     }
 }

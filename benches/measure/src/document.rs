@@ -1,5 +1,5 @@
-//! A page of measured figures: its prose is written by hand, its tables stand between marks, its charts
-//! beside it.
+//! A page of measured figures: prose written by hand, tables between markers, and charts in files
+//! next to the page.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 pub(crate) struct Document {
     path: PathBuf,
     text: String,
-    /// Where each stands, and what it is.
+    /// Path and content of each chart.
     pictures: Vec<(PathBuf, String)>,
 }
 
@@ -58,7 +58,7 @@ impl Document {
         Ok(rows.map(cells).collect())
     }
 
-    /// Puts a picture beside the page, as `PAGE-NAME.svg`. The page shows it by hand.
+    /// Adds a chart, stored next to the page as `PAGE-NAME.svg`. The page links it by hand.
     pub(crate) fn picture(&mut self, name: &str, svg: String) -> Result<()> {
         let page = self.path.file_stem().context("a page has a name")?.to_string_lossy();
         let path = self.path.with_file_name(format!("{page}-{name}.svg"));
@@ -68,10 +68,10 @@ impl Document {
 
     #[cfg(test)]
     pub(crate) fn has_picture(&self, path: &Path, svg: &str) -> bool {
-        self.pictures.iter().any(|(place, drawn)| place == path && drawn == svg)
+        self.pictures.iter().any(|(place, content)| place == path && content == svg)
     }
 
-    /// Writes the page and its pictures: until then both are as they were.
+    /// Writes the page and its charts. Nothing is written before.
     pub(crate) fn save(&self) -> Result<()> {
         let pictures = self.pictures.iter().map(|(path, svg)| (path, svg));
         for (path, text) in std::iter::once((&self.path, &self.text)).chain(pictures) {

@@ -9,11 +9,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser};
 
-/// What a call costs, beside the SDK calls by hand, and what answers cost
+/// Measures the cost of a call, compared with plain SDK calls, and the cost of answers
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// What a call costs, beside the SDK calls by hand; writes benches/figures.md
+    /// Cost of a call compared with plain SDK calls; writes benches/figures.md
     ///
     /// Needs valgrind, DynamoDB Local, Python, Node.js and OpenSSL.
     Bench(BenchOptions),
@@ -37,13 +37,13 @@ struct BenchOptions {
     /// The same work with Powertools for Python, TypeScript and Java
     #[arg(long)]
     peers: bool,
-    /// Draw the charts anew from the page's tables, and measure nothing
+    /// Draw the charts again from the page's tables, and measure nothing
     #[arg(long)]
     charts: bool,
-    /// Shows in seconds that the page is read and the charts are drawn: into target/smoke
+    /// Check within seconds that the page is read and the charts are generated: into target/smoke
     #[arg(long)]
     smoke: bool,
-    /// Take the programs as they are, and build nothing
+    /// Use the existing programs, and build nothing
     #[arg(long)]
     built: bool,
     /// The start of the example's payments function alone
@@ -51,7 +51,7 @@ struct BenchOptions {
     cold_start: bool,
     /// Starts and requests of a function with so many MB, and the CPU that Lambda gives with them
     ///
-    /// Needs Linux and the right to make control groups; says so where that is not to be had.
+    /// Needs Linux and the right to create control groups; otherwise fails with a message.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=10_240))]
     memory: Option<u64>,
     /// The same for FOLDER/NAME/bootstrap of each NAME; nothing is written

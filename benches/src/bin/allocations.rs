@@ -72,7 +72,7 @@ async fn waiting() -> Result<usize> {
     let change = region.change();
     let live = (change.bytes_allocated - change.bytes_deallocated)
         .checked_div(WAITING as usize)
-        .context("nobody waits")?;
+        .context("no call waits")?;
     gate.close();
     for task in tasks {
         ensure!(!task.await??, "the gate was not closed");

@@ -86,7 +86,7 @@ impl Started {
         let client = match self {
             Self::Ours(idempotency) => {
                 let came_to = ours(idempotency, key.to_owned()).await?;
-                ensure!(came_to == expected, "{came_to:?} in the place of {expected:?}");
+                ensure!(came_to == expected, "{came_to:?} instead of {expected:?}");
                 return Ok(());
             }
             Self::ByHand(client) => client,
@@ -106,8 +106,8 @@ async fn cold(is_ours: bool, key: String) -> Result<()> {
 /// How often a later request is made, of which the median counts.
 const LATER: usize = 9;
 
-/// When it is ready, by the system's clock: only whoever started the process knows how long that took.
-/// And how long the requests take then.
+/// Reports when the process is ready, by the system clock, so that the process that started it can
+/// compute the duration; then how long the requests take.
 async fn starts(is_ours: bool, checks: bool, run: &str) -> Result<serde_json::Value> {
     let started = Started::new(is_ours).await?;
     if checks {
@@ -174,7 +174,7 @@ struct Work {
     client: Client,
     is_ours: bool,
     case: Case,
-    /// Tells the keys of this process from others'.
+    /// Makes the keys of this process unique.
     run: String,
 }
 
@@ -243,7 +243,7 @@ impl Work {
             Case::Cached => bail!("by hand there is no cache"),
             Case::InProgress => {
                 let item = raw::refused(&self.client, &pk).await?;
-                ensure!(item.contains_key("lease_expires_at"), "nobody is at work");
+                ensure!(item.contains_key("lease_expires_at"), "the record is not PENDING");
             }
         }
         Ok(self.case)

@@ -169,7 +169,7 @@ export class PaymentsStack extends Stack {
     const fn = new RustFunction(this, id, {
       ...props,
       currentVersionOptions: {
-        // Old versions cost nothing on demand. On Managed Instances each has instances of its own.
+        // On demand, old versions cost nothing. On Managed Instances each version has separate instances.
         removalPolicy: isOnDemand ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY,
       },
       manifestPath: MANIFEST,

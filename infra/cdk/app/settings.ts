@@ -20,7 +20,7 @@ export interface Settings {
   readonly architecture: (typeof ARCHITECTURES)[number];
   /** An idempotency table that is there, restored or shared; without it the stack has its own. */
   readonly idempotencyTableName: string | undefined;
-  /** How a new version gets its traffic. Each goes back by itself when an alarm rings. */
+  /** How traffic moves to a new version. Each strategy rolls back automatically when an alarm rings. */
   readonly rollout: (typeof ROLLOUTS)[number];
   /** What the HTTP API takes, on average and in a burst. A function URL has no such limit. */
   readonly requestsPerSecond: number;

@@ -66,9 +66,9 @@ export interface IdempotencyAlarmsProps {
  * To Lambda, an answer of HTTP 5xx is a success: watch your API's 5xx as well.
  */
 export class IdempotencyAlarms extends Construct {
-  /** Somebody has to act. */
+  /** Alarms that require action at once. */
   public readonly pages: cloudwatch.Alarm[] = [];
-  /** Somebody has to look. */
+  /** Alarms that have to be looked into within working hours. */
   public readonly tickets: cloudwatch.Alarm[] = [];
   /** Those that a new version of the code may raise: for a deployment that rolls back on them. */
   public readonly ofVersions: cloudwatch.Alarm[] = [];
@@ -91,7 +91,7 @@ export class IdempotencyAlarms extends Construct {
     );
     this.ticket(
       "SystemErrors",
-      "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx).",
+      "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx).",
       props.table.metricSystemErrors(),
       TEN_A_MINUTE,
     );

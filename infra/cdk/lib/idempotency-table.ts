@@ -26,7 +26,7 @@ const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
 export interface IdempotencyTableProps {
   /**
-   * The table's name. A table with a name of its own cannot be replaced in an update.
+   * The table's name. CloudFormation cannot replace a table with a fixed name in an update.
    *
    * @default - CloudFormation makes one up
    */
@@ -106,9 +106,9 @@ export interface IIdempotencyTable extends IConstruct {
   readonly table: dynamodb.ITable;
 
   /**
-   * Lets a function keep its records: the three actions of {@link IdempotencyTable.ACTIONS}, on this
-   * table, and on records of its own scopes only. With a customer managed key, the use of that key
-   * through DynamoDB as well.
+   * Grants a function access to its records: the three actions of {@link IdempotencyTable.ACTIONS},
+   * on this table, and only on records of the given scopes. With a customer managed key, also the
+   * use of that key through DynamoDB.
    *
    * @throws if there is no scope: a grant for every record is no least privilege
    */
@@ -126,7 +126,7 @@ export interface IIdempotencyTable extends IConstruct {
   /** Requests to the table that DynamoDB throttled, reads and writes, in a minute. */
   metricThrottles(): cloudwatch.IMetric;
 
-  /** Requests to the table that DynamoDB answered with an error of its own, in a minute. */
+  /** Requests to the table that DynamoDB answered with a server error (HTTP 5xx), per minute. */
   metricSystemErrors(): cloudwatch.IMetric;
 }
 
@@ -218,8 +218,8 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
  * The DynamoDB table of the Rust crate `dynamodb-idempotency`.
  *
  * On demand, with the partition key and the time to live that the crate expects, point-in-time
- * recovery, and protected from deletion unless it is told to go with its stack. It is a table of
- * one region: in a global one with eventual consistency each region could have its own winner.
+ * recovery, and deletion protection unless `removalPolicy` is `DESTROY`. It is a table of one
+ * region: in a global table with eventual consistency each region could have its own winner.
  *
  * ```ts
  * const idempotency = new IdempotencyTable(this, "Idempotency");

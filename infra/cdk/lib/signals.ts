@@ -12,7 +12,7 @@ const ENDED = says("an idempotent call has ended");
 const ended = (outcome: string): string => `(${ENDED} && $.fields.outcome = "${outcome}")`;
 const anyOf = (...conditions: string[]): string => `{ ${conditions.join(" || ")} }`;
 
-/** One line is enough: somebody has to act. */
+/** One log line requires action at once. */
 export const PAGES: readonly Signal[] = [
   {
     name: "LeaseLost",

@@ -131,7 +131,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
-    it("grants the use of its own key through DynamoDB and the queue, where there is one", () => {
+    it("grants the use of a customer managed key through DynamoDB and the queue, if there is one", () => {
       for (const [role, statements] of Object.entries(stack.permissions)) {
         const grants = statements.filter(({ actions }) => actions.some((action) => action.startsWith("kms:")));
         const through = (service: string) => ({
@@ -189,14 +189,14 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
-    it("runs its functions on Managed Instances where it is told to, and on demand elsewhere", () => {
+    it("runs its functions on Managed Instances if a capacity provider is set, and on demand otherwise", () => {
       const CapacityProviderArn = variant["capacityProviderArn"];
       const config = { LambdaManagedInstancesCapacityProviderConfig: { CapacityProviderArn } };
       for (const part of ["API", "consumer"]) {
         const its = properties(stack, `function of the ${part}`);
         expect(its["CapacityProviderConfig"]).toEqual(CapacityProviderArn && config);
         expect(its["MemorySize"]).toBe(CapacityProviderArn ? 2048 : 512);
-        // There, each version has instances of its own, which are paid for.
+        // On Managed Instances each version has separate instances, which are billed.
         const version = stack.resources[`version of the ${part}`]!;
         expect(version.DeletionPolicy ?? "Delete").toBe(CapacityProviderArn ? "Delete" : "Retain");
       }
@@ -229,7 +229,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       expect(stack.resources[absent!]).toBeUndefined();
     });
 
-    it("takes no more requests than it is told", () => {
+    it("limits requests to the configured rate", () => {
       const rate = Number(variant["requestsPerSecond"] ?? 1000);
       const limits = { ThrottlingRateLimit: rate, ThrottlingBurstLimit: rate };
       if (variant["endpoint"] !== "function-url") {
@@ -324,7 +324,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
-    it("has an alarm on what no line of a log tells", () => {
+    it("has alarms on failures that appear in no log line", () => {
       const serverErrors = variant["endpoint"] === "function-url" ? "Url5xxCount" : "5xx";
       for (const [metric, times] of [
         ["WriteThrottleEvents", 1],
@@ -341,17 +341,17 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
     });
 
     it("sends pages and tickets, and their ends, to topics of their own", () => {
-      const isTold = variant["alarmTopicArn"] !== undefined;
-      const told = alarms(stack).map((alarm) => {
+      const hasTopic = variant["alarmTopicArn"] !== undefined;
+      const notified = alarms(stack).map((alarm) => {
         expect(alarm["OKActions"]).toEqual(alarm["AlarmActions"]);
         expect(alarm["TreatMissingData"]).toBe("notBreaching");
         return (alarm["AlarmActions"] as string[] | undefined)?.[0];
       });
       const of = (severity: string) => ALARMS.filter((alarm) => alarm.severity === severity);
-      expect(told).toHaveLength(ALARMS.length);
-      expect(told.filter((topic) => topic === TOPIC)).toHaveLength(isTold ? of("page").length : 0);
-      expect(told.filter((topic) => topic === TICKETS)).toHaveLength(isTold ? of("ticket").length : 0);
-      for (const alarm of isTold ? alarms(stack) : []) {
+      expect(notified).toHaveLength(ALARMS.length);
+      expect(notified.filter((topic) => topic === TOPIC)).toHaveLength(hasTopic ? of("page").length : 0);
+      expect(notified.filter((topic) => topic === TICKETS)).toHaveLength(hasTopic ? of("ticket").length : 0);
+      for (const alarm of hasTopic ? alarms(stack) : []) {
         const isPage = alarm["Threshold"] === 50 || SIGNALS.some(({ name }) => alarm["MetricName"] === `${STACK_NAME}-${name}`);
         expect(alarm["AlarmActions"]).toEqual([isPage ? TOPIC : TICKETS]);
       }
@@ -419,7 +419,7 @@ describe("contract.json", () => {
 });
 
 describe("the SAM template", () => {
-  it("rolls out as it is told: its transform resolves the parameter, so the stacks above do not show it", () => {
+  it("rolls out as configured: the transform resolves the parameter, so the stacks above do not show it", () => {
     const template = fs.readFileSync("../sam/template.yaml", "utf8");
     expect(template).toMatch(/DeploymentPreference:\n +Type: !Ref Rollout\n/);
   });

@@ -38,7 +38,7 @@ it("counts the lines of every log group in one metric a signal", () => {
   });
 });
 
-it("has metrics of its own beside another one in the same stack", () => {
+it("has separate metrics for each construct in the same stack", () => {
   const { stack: shop, props } = stack();
   for (const id of ["Payments", "Refunds"]) new IdempotencyAlarms(shop, id, props);
   const counted = alarms(shop).map(({ Properties }) => Properties.MetricName).filter(Boolean);
@@ -51,14 +51,14 @@ it("sends pages and tickets, and their ends, where it is asked to", () => {
   const [pageActions, ticketActions] = ["Pages", "Tickets"].map((id) => [new SnsAction(new sns.Topic(shop, id))]);
   const { pages, tickets } = new IdempotencyAlarms(shop, "Alarms", { ...props, pageActions, ticketActions });
   expect([pages.length, tickets.length]).toEqual([7, 4]);
-  const told = (topic: string) => {
+  const notifying = (topic: string) => {
     const actions = [{ Ref: expect.stringMatching(`^${topic}`) }];
     return alarms(shop).filter(({ Properties }) => {
       expect(Properties.OKActions).toEqual(Properties.AlarmActions);
       return expect.objectContaining({ AlarmActions: actions }).asymmetricMatch(Properties);
     });
   };
-  expect([told("Pages").length, told("Tickets").length]).toEqual([7, 4]);
+  expect([notifying("Pages").length, notifying("Tickets").length]).toEqual([7, 4]);
   const quiet = stack();
   new IdempotencyAlarms(quiet.stack, "Alarms", quiet.props);
   const absent = { AlarmActions: Match.absent(), OKActions: Match.absent() };

@@ -57,7 +57,7 @@ describe("by choice", () => {
     });
   });
 
-  it("is protected from deletion all the same", () => {
+  it("is protected from deletion if asked, even with the policy DESTROY", () => {
     const props = { removalPolicy: RemovalPolicy.DESTROY, deletionProtection: true };
     template(props).hasResourceProperties(TABLE, { DeletionProtectionEnabled: true });
   });

@@ -37,7 +37,7 @@ describe.each(Object.entries(VARIANTS))("%s", (_, variant) => {
   });
 });
 
-// The one with the most in it; test/both.test.ts looks at what the others have in its place.
+// The variant with the most resources; test/both.test.ts checks how the others differ.
 it("is what it was", () => {
   const template: object = Template.fromStack(cdkStack(VARIANTS["own key"]!)).toJSON();
   const text = JSON.stringify(template, undefined, 2);

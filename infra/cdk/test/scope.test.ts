@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { leadingKeys } from "../lib";
 
-/** IAM's `StringLike`: what is in `${}` stands for itself, `*` for any text, `?` for one character. */
+/** IAM's `StringLike`: text in `${}` is literal, `*` matches any text, `?` one character. */
 function matches(pattern: string, text: string): boolean {
   const source = pattern.replace(/\$\{([*?$])\}|([*?])|[.+^${}()|[\]\\]/g, (all, escaped, wildcard) => {
     if (escaped) return `\\${escaped}`;

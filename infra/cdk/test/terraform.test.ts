@@ -101,7 +101,7 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     expect(statements(plain["service_policy"])).toMatchObject([{ Action: contract.actions }]);
   });
 
-  it("grants nobody every record", () => {
+  it("never grants access to every record", () => {
     expect(evaluated({ table_arn: TABLE })["service_policy"]).toBeUndefined();
     expect(() => evaluated({ table_arn: TABLE, scopes: [["", "v2"]] })).toThrow("name the operation");
   });

@@ -1,14 +1,14 @@
-//! Answers encrypted by AES-256-GCM, with ring, which the crate's HTTPS client has already.
+//! Encrypts answers by AES-256-GCM, with ring, which the crate's HTTPS client already depends on.
 //!
 //! ```text
-//! key id     4 bytes     which of the keys it is
-//! nonce     12 bytes     random, drawn for each answer
+//! key id     4 bytes     selects the key
+//! nonce     12 bytes     random, generated for each answer
 //! the answer, encrypted, and the tag of 16 bytes
 //! ```
 //!
-//! The record's partition key is the associated data: what was encrypted for one key does not open
-//! under another. With random nonces one key is good for four billion answers (NIST SP 800-38D,
-//! section 8.3): rotate before.
+//! The record's partition key is the associated data, so an answer encrypted for one key cannot be
+//! decrypted under another. With random nonces, rotate the key before four billion answers (NIST
+//! SP 800-38D, section 8.3).
 
 use std::collections::HashMap;
 use std::fmt;

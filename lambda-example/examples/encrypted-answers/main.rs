@@ -28,7 +28,7 @@ async fn main() -> Result<(), Error> {
         println!("the {call} call: {outcome:?}");
     }
 
-    // Whoever has no codec, such as the command line, sees that there is an answer and not which.
+    // A program without the codec, such as the command line, sees only that there is an answer.
     let admin = sandbox.idempotency();
     let record = admin.admin().record(&"charge".into(), "order-42", KeyForm::Verbatim).await?;
     println!("in the table: {:?}", record.map(|record| record.state));

@@ -152,7 +152,7 @@ async fn serve(State(local): State<Local>, request: axum::extract::Request) -> R
     let served = if let Some(crash) = crash {
         call_and_crash(local, request, &crash).await
     } else {
-        // In a task of its own: a client that hangs up must not stop the owner of a key half-way.
+        // A separate task: a client that disconnects must not stop the owner of a key half-way.
         let called = local.owners.spawn(call(local.handler, request)).await;
         called.map_err(Error::from).flatten()
     };
@@ -162,8 +162,8 @@ async fn serve(State(local): State<Local>, request: axum::extract::Request) -> R
     })
 }
 
-/// Drops the handler half-way, and tells the client what a dead function's client is told; one that
-/// answers before that is not at work on a payment.
+/// Drops the handler half-way and returns the response that a client of a dead function gets. A
+/// handler that returns before that does not process a payment.
 async fn call_and_crash(
     local: Local,
     request: axum::extract::Request,
@@ -177,7 +177,7 @@ async fn call_and_crash(
             () = tokio::time::sleep(GLANCE) => {}
             answered = &mut answering => return answered,
         }
-        // It stands still meanwhile: however slow the machine is, it does not get to its end unseen.
+        // The handler is not polled meanwhile, so it cannot finish unseen on a slow machine.
         if local.playground.is_halfway(crash, &before).await? {
             return Ok(playground::died());
         }
@@ -197,7 +197,7 @@ async fn call(mut handler: Handler, request: axum::extract::Request) -> Result<R
     handler.ready().await?.call(Request::from_parts(parts, body)).await
 }
 
-/// The page is told who has answered, where the answer itself does not tell.
+/// Adds a header for the page that names who answered, if the response does not show it.
 fn into_axum(response: LambdaResponse) -> Response {
     let mut response = response.into_inner().map(axum::body::Body::new);
     if response.extensions().get() == Some(&AnsweredBy::Hook) {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 type Item = HashMap<String, AttributeValue>;
 
-/// How long an owner's lease is: short, so that somebody who watches sees it end.
+/// The lease of an owner: short, so that a viewer sees it expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \

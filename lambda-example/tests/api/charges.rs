@@ -89,7 +89,7 @@ async fn a_charge_is_found_whose_function_vanished_before_it_could_tell() {
             () = charged => {}
         }
         drop(end);
-        standstill.await.expect("it ends").expect_err("nobody sends");
+        standstill.await.expect("it ends").expect_err("the sender was dropped");
         tokio::time::resume();
     }
     let mut record = site.record().await;

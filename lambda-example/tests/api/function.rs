@@ -67,7 +67,7 @@ impl Function {
         Self::of(env!("CARGO_BIN_EXE_payments"), variable, endpoint).await
     }
 
-    /// A Lambda binary with a table of its own business, named by a variable.
+    /// A Lambda binary with a business table, whose name is in an environment variable.
     pub async fn of(program: &str, business: (&str, &str), endpoint: String) -> Self {
         let table = unique("idempotency");
         let idempotency = Idempotency::new(client(&endpoint), &table);
@@ -234,10 +234,10 @@ async fn a_function_with_a_wrong_table_says_so_in_one_line_and_stops() {
     let builder = Idempotency::builder(client(&endpoint), &other).schema(schema);
     builder.build().expect("right settings").create_table().await.expect("a table");
     for (program, business) in FUNCTIONS {
-        for (table, told) in [(&missing, "there is no table"), (&other, "has the key `id`")] {
+        for (table, message) in [(&missing, "there is no table"), (&other, "has the key `id`")] {
             let lines = refusal(program, business, &endpoint, table).await;
             let [line] = &lines[..] else { panic!("one line: {lines:?}") };
-            assert!(line.contains(told) && line.contains(table.as_str()), "{line}");
+            assert!(line.contains(message) && line.contains(table.as_str()), "{line}");
         }
     }
 }

@@ -58,7 +58,7 @@ async fn the_function_books_once_and_reports_what_it_cannot_book() {
     assert_eq!(other["errorType"], "Messages.OtherSource", "{other}");
 }
 
-/// The example's binary lies beside the test's own.
+/// The example's binary is in a folder next to the test's.
 pub fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the test's own path");
     path.pop();
@@ -78,7 +78,7 @@ async fn the_local_queue_books_each_payment_once() {
     let arguments = ["--seed", "1", "--payments", "8"];
     let output =
         Command::new(example("local-queue")).args(arguments).output().await.expect("an ending");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(told.contains("8 of 8 payments exactly once"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("8 of 8 payments exactly once"), "{printed}");
 }

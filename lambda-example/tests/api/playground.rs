@@ -1,4 +1,4 @@
-//! The local example's page at `/`, and what it is made of.
+//! The local example's page at `/`, and its endpoints.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn record(server: &Server, key: &str) -> (Value, Value) {
     (state, record.expect("the key's record"))
 }
 
-/// Asks again until nobody else is at work.
+/// Retries while another owner runs the operation.
 async fn retry(server: &Server, path: &str, key: &str) -> Reply {
     loop {
         let reply = post(server, path, key, false).await;

@@ -1,4 +1,4 @@
-//! The local server, as a process of its own: the example that the README names.
+//! The local server as a separate process: the example that the README names.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ pub struct Server {
     _process: Child,
 }
 
-/// The example's binary lies beside the test's own.
+/// The example's binary is in a folder next to the test's.
 fn binary() -> PathBuf {
     let mut path = std::env::current_exe().expect("the test's own path");
     path.pop();
@@ -79,7 +79,7 @@ async fn typed(line: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Each of them exactly as it is printed.
+/// Runs each request exactly as printed.
 #[tokio::test]
 async fn the_printed_requests_do_what_is_said_of_them() {
     let server = Server::start_embedded().await;
@@ -95,10 +95,10 @@ async fn the_printed_requests_do_what_is_said_of_them() {
         assert_eq!(answer.contains("idempotency-replayed: true"), is_replayed, "{answer}");
     }
     let both = typed(&format!("{slow}\n{slow_again}\nwait")).await;
-    let told = |what: &str| both.matches(what).count();
+    let count = |what: &str| both.matches(what).count();
     // In progress; or the answer, on a machine that is slow to start the second.
-    let repeats = told("HTTP/1.1 409 ") + told("idempotency-replayed: true");
-    assert_eq!((told("HTTP/1.1 "), repeats), (2, 1), "{both}");
+    let repeats = count("HTTP/1.1 409 ") + count("idempotency-replayed: true");
+    assert_eq!((count("HTTP/1.1 "), repeats), (2, 1), "{both}");
     let died = typed(crash).await;
     assert!(died.starts_with("HTTP/1.1 502 "), "{died}");
 }

@@ -89,7 +89,7 @@ fn order(source: &'static str, note: &str) -> Order {
     Order { amount: 1200, source, note: note.to_owned() }
 }
 
-/// The answer to a payment that has a key of its own.
+/// The answer to a payment with a new key.
 async fn pay(emulator: &Emulator) -> event::Response {
     let key = unique("order");
     KIND.response(&emulator.invoke(&KIND.payment(Some(&key), &order("tok_visa", &key))).await)

@@ -36,7 +36,7 @@ pub struct Deployment {
     bootstraps: Option<PathBuf>,
 }
 
-/// A function's, as they stand in the template.
+/// The settings of a function in the template.
 #[derive(Clone, Debug, Deserialize)]
 struct Settings {
     environment: BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! A Lambda Runtime Interface Emulator with a function in it: an environment of its own, as Lambda
-//! makes one for each invocation at the same time.
+//! A Lambda Runtime Interface Emulator with one function: one execution environment, as Lambda
+//! creates for each concurrent invocation.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

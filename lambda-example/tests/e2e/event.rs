@@ -17,7 +17,7 @@ pub enum Kind {
     AlbMultiValue,
 }
 
-/// A payment to make. The note is what it is found by.
+/// A payment to make. The tests find it by its note.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub amount: u64,

@@ -4,13 +4,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// `{ $.a = "b*" && $.c = "d" || $.e = "f" }`, as it is in a template: alternatives, of which all conditions of one
-/// have to hold. `&&` comes before `||`.
+/// A filter pattern of a template, such as `{ $.a = "b*" && $.c = "d" || $.e = "f" }`: it matches if
+/// all conditions of one alternative hold. `&&` binds tighter than `||`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern(Vec<Vec<Condition>>);
 
-/// `$.a = "b*"`: a text there that is this one, where `*` stands for anything.
+/// `$.a = "b*"`: the text at the selector matches; `*` matches any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     selector: Selector,

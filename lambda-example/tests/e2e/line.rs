@@ -22,7 +22,7 @@ impl Line {
         Self::cut_at(endpoint, None).await
     }
 
-    /// One that is cut when the function sends this text; nobody gets it.
+    /// A line that is cut when the function sends this text; the text is not delivered.
     pub async fn until(endpoint: &str, text: &'static str) -> Self {
         Self::cut_at(endpoint, Some(text)).await
     }
@@ -56,7 +56,7 @@ impl Line {
 
     pub async fn cut(self) {
         self.connections.abort();
-        assert!(self.connections.await.is_err(), "it has ended by itself");
+        assert!(self.connections.await.is_err(), "it ended before it was aborted");
     }
 
     /// From now on every request is refused.

@@ -80,7 +80,7 @@ async fn one_that_overruns_its_deadline_is_stopped_while_its_neighbours_go_on() 
     assert!(stopped.body.contains("LeaseExpired"), "{stopped:?}");
     assert_eq!(deployment.payments_noted(&note).await.len(), 3 * (CONCURRENCY - 1));
     let record = deployment.record(&format!("payments#{key}")).await.expect("a record");
-    assert_eq!(text(&record, "status"), "PENDING", "nobody knows what its handler had done");
+    assert_eq!(text(&record, "status"), "PENDING", "whether its effect happened is unknown");
     assert!(environment.log().contains("the lease ended while the handler ran"));
     environment.waits_for(CONCURRENCY).await;
 }
@@ -115,7 +115,7 @@ async fn batches_that_come_at_once_are_booked_once() {
         .map(|_| json!({"payment": unique("pay"), "account": account, "amount": 5}).to_string())
         .collect();
     let whole: Value = batch(&bodies);
-    // A message that another batch has in work is reported, and comes again.
+    // A message that another batch is processing is reported and redelivered.
     let mut is_done = false;
     for _ in 0..100 {
         let batches = (0..CONCURRENCY).map(|_| environment.invoke(whole.clone(), TIMEOUT));

@@ -123,7 +123,7 @@ async fn a_killed_owner_is_taken_over_when_its_lease_is_over() {
     assert_eq!(pair.payments().await, 1);
 }
 
-/// As a client that is told to try again later.
+/// Retries as a client that is asked to retry later.
 async fn answer_of_the_taker(pair: &Pair) -> Response {
     loop {
         let response = pair.send_to(&pair.other).await;

@@ -1,4 +1,4 @@
-//! What the pages tell a reader to type, typed.
+//! Runs the commands that the pages give.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The processes that run this very file. Each emulator has one of its own.
+/// The processes that run this file. Each emulator has a separate copy.
 pub fn running(program: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("/proc");
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

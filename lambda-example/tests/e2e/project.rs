@@ -1,4 +1,4 @@
-//! A project of a user's own, made of what a page says, in a folder of its own.
+//! A user's project in a separate folder, written as a page describes.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -7,7 +7,7 @@ pub(super) struct Bar {
     pub(super) name: String,
     /// A multiple of what the chart compares with.
     pub(super) value: f64,
-    /// The crate's own, in a colour of its own.
+    /// Whether the bar shows this crate; it has a different color.
     pub(super) is_ours: bool,
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     /// The widths of the bars, and the heights at which they begin.
-    fn drawn(svg: &str) -> Vec<(f64, f64)> {
+    fn bars_of(svg: &str) -> Vec<(f64, f64)> {
         let rects = svg.split("<rect ").filter(|rect| rect.contains("#4078C0"));
         let number = |rect: &str, name: &str| {
             let (_, value) = rect.split_once(&format!(" {name}=\"")).unwrap();
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn bars_are_in_proportion_and_in_their_order() {
         let svg = chart("title", "unit", &bars(&[1.0, 2.0])).unwrap();
-        let mut drawn = drawn(&svg);
-        drawn.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let [(first, _), (second, _)] = drawn[..] else { panic!("{svg}") };
+        let mut found = bars_of(&svg);
+        found.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let [(first, _), (second, _)] = found[..] else { panic!("{svg}") };
         assert!((second / first - 2.0).abs() < 0.02, "{svg}");
-        let rows = drawn[1].1 - drawn[0].1;
-        assert!((f64::from(ROW) - rows).abs() < 2.0, "{rows}: a row that nobody asked for");
+        let rows = found[1].1 - found[0].1;
+        assert!((f64::from(ROW) - rows).abs() < 2.0, "{rows}: unexpected distance of rows");
         assert!(svg.contains("&lt;2&gt;") && svg.contains("2.0 ×"), "{svg}");
     }
 
@@ -116,7 +116,7 @@ mod tests {
         bars[1].is_ours = false;
         bars[2].is_ours = false;
         let svg = chart("title", "unit", &bars).unwrap();
-        assert_eq!((drawn(&svg).len(), svg.matches("#B4B9BE").count()), (1, 2), "{svg}");
+        assert_eq!((bars_of(&svg).len(), svg.matches("#B4B9BE").count()), (1, 2), "{svg}");
     }
 
     #[test]
@@ -128,6 +128,6 @@ mod tests {
     #[test]
     fn nothing_to_draw_is_an_error_and_one_bar_is_a_chart() {
         assert!(chart("title", "unit", &[]).is_err());
-        assert_eq!(drawn(&chart("title", "unit", &bars(&[1.0])).unwrap()).len(), 1);
+        assert_eq!(bars_of(&chart("title", "unit", &bars(&[1.0])).unwrap()).len(), 1);
     }
 }

@@ -24,7 +24,7 @@ const FUNCTION: &str = "payments";
 const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A way to build the function, and what it came to.
+/// One build of the function and its measurements.
 struct Build {
     name: String,
     bootstrap: PathBuf,
@@ -117,7 +117,7 @@ impl Emulator {
         let parent = bootstrap.parent().context("the function lies in no folder")?;
         let folder = parent.join(format!("bench-{}", address.port()));
         fs::create_dir_all(&folder)?;
-        // Under a name of its own: that is how its process is found.
+        // A unique path, by which the process is found.
         fs::hard_link(bootstrap, folder.join("bootstrap"))?;
         let log = fs::File::create(folder.join("log"))?;
         let function = &stack.functions[FUNCTION];
@@ -151,7 +151,7 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Pays once, under a key of its own; the milliseconds that it took.
+    /// Makes one payment with a new key and returns its duration in milliseconds.
     fn invoke(&self) -> Result<f64> {
         let event = payment(&random_key()?).to_string();
         let began = Instant::now();

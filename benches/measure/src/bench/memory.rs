@@ -27,7 +27,7 @@ const READY: (&str, &str) = ("starts-ready", "the crate, after `preflight()`");
 /// As Lambda starts Java.
 const COMPILER: &str = "-XX:TieredStopAtLevel=1";
 
-/// What became of who has no figures.
+/// Shown for a side without figures.
 const TOO_LATE: &str = "no end within a minute";
 const TOO_LITTLE: &str = "killed: too little memory";
 
@@ -41,7 +41,7 @@ const COLUMNS: [Column; 5] = [
     ("a replay", |start| start.replay),
 ];
 
-/// What one process told of itself, in milliseconds.
+/// Figures that one process reported, in milliseconds.
 struct Start {
     ready: f64,
     first: f64,
@@ -54,11 +54,12 @@ struct Row {
     program: Command,
     label: &'static str,
     starts: Vec<Start>,
-    /// What became of processes that made no end of it.
+    /// Why processes ended without figures.
     lost: Vec<&'static str>,
 }
 
-/// Starts all sides in turn, each in a share of the machine of its own; a table of what they told.
+/// Starts all sides in turn, each in a separate share of the machine, and returns a table of their
+/// figures.
 pub(super) fn table(
     workspace: &Workspace,
     server: &Server,
@@ -92,7 +93,7 @@ pub(super) fn table(
         for row in &mut rows {
             row.start(megabytes).with_context(|| format!("{} did not start", row.label))?;
         }
-        // Back and forth: after a start that took half a minute all is slower for whoever comes next.
+        // The order alternates, because a start that takes half a minute slows the next side down.
         rows.reverse();
     }
     if options.rounds % 2 == 1 {
@@ -106,7 +107,7 @@ impl Row {
         Self { program, label, starts: Vec::new(), lost: Vec::new() }
     }
 
-    /// Not in the share of who came before: that one's files would stand in this one's memory.
+    /// Uses a new share, because cached files of the previous process would count as memory of this one.
     fn start(&mut self, megabytes: u64) -> Result<()> {
         let share = Share::of(megabytes)?;
         let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
@@ -133,9 +134,10 @@ impl Row {
 impl Start {
     /// Of a process that began at `began`, in milliseconds of the system's clock.
     fn read(line: &str, began: f64) -> Result<Self> {
-        let told: Value = serde_json::from_str(line)?;
+        let figures: Value = serde_json::from_str(line)?;
         let part = |name: &str| {
-            let micros = told[name].as_f64().with_context(|| format!("no `{name}` in {line}"))?;
+            let micros =
+                figures[name].as_f64().with_context(|| format!("no `{name}` in {line}"))?;
             anyhow::Ok(micros / 1000.0)
         };
         Ok(Self {
@@ -177,8 +179,8 @@ mod tests {
     #[test]
     fn a_start_counts_from_when_the_process_was_begun() {
         let start = Start::read(LINE, 4900.0).unwrap();
-        let told = COLUMNS.map(|(_, of)| format!("{:.0}", of(&start)));
-        assert_eq!(told, ["140", "100", "40", "9", "3"]);
+        let columns = COLUMNS.map(|(_, of)| format!("{:.0}", of(&start)));
+        assert_eq!(columns, ["140", "100", "40", "9", "3"]);
         assert!(Start::read(r#"{"ready_at_us": 5000000}"#, 4900.0).is_err());
     }
 

@@ -23,10 +23,10 @@ pub(super) fn table(workspace: &Workspace) -> Result<String> {
     Ok(table)
 }
 
-/// A part as it is built plainly, and as it is built to deploy.
+/// The row of one part, with cargo's default profile and with the profile `release`.
 fn row(part: &Value, deployed: &Value) -> Result<String> {
     let name = part["name"].as_str().context("no name")?;
-    ensure!(deployed["name"] == name, "`{name}` beside {}", deployed["name"]);
+    ensure!(deployed["name"] == name, "`{name}` in one build, {} in the other", deployed["name"]);
     let nanos = |part: &Value, what: &str| {
         part[what].as_f64().with_context(|| format!("no `{what}` of `{name}`"))
     };

@@ -1,11 +1,12 @@
-//! The page's charts, drawn from its tables: multiples, grouped by call, the crate in a colour of its own.
+//! The charts of the page, generated from its tables: ratios, grouped by call. The crate has a
+//! separate color.
 
 use anyhow::{Context, Result, ensure};
 
 use super::chart::{Bar, chart};
 use crate::document::Document;
 
-/// The crate's side of a table, and which others are shown beside it.
+/// The sides of a table that the charts show: the crate and the sides it is compared with.
 const OURS: &str = "the crate, built to deploy";
 const SHOWN: [&str; 5] = [
     OURS,
@@ -15,7 +16,7 @@ const SHOWN: [&str; 5] = [
     "Powertools for Java",
 ];
 
-/// Draws all of them; the page is saved by whoever has called.
+/// Draws all charts. The caller saves the page.
 pub(super) fn draw(document: &mut Document) -> Result<()> {
     let sockets = document.table("sockets")?;
     let cpu = sockets.iter().filter(|row| row[1] == "1" && row[0] != "cached");
@@ -110,7 +111,7 @@ mod tests {
         assert!(multiples(&rows[1..]).is_err());
     }
 
-    /// Nothing but the page and its pictures: who changes a figure draws them anew.
+    /// After a change of a figure, draw the charts again with `cargo xtask bench --charts`.
     #[test]
     fn every_picture_shows_the_figures_of_its_page() {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures.md");
@@ -118,8 +119,8 @@ mod tests {
         draw(&mut document).unwrap();
         for name in ["cpu", "cold-start", "instructions", "memory"] {
             let path = page.with_file_name(format!("figures-{name}.svg"));
-            let drawn = std::fs::read_to_string(&path).unwrap();
-            assert!(document.has_picture(&path, &drawn), "{name}: `cargo xtask bench --charts`");
+            let svg = std::fs::read_to_string(&path).unwrap();
+            assert!(document.has_picture(&path, &svg), "{name}: `cargo xtask bench --charts`");
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Share {
 
 impl Share {
     /// # Errors
-    /// Where this machine gives nobody a share: no Linux, no control groups, or no right to make one.
+    /// If the system is not Linux, has no control groups, or does not permit creating one.
     pub(super) fn of(megabytes: u64) -> Result<Self> {
         let (quota, bytes) = (cpu_quota(megabytes), (megabytes * 1024 * 1024).to_string());
         let (quota, period) = (quota.to_string(), PERIOD.to_string());
@@ -66,10 +66,10 @@ impl Share {
         Ok(())
     }
 
-    /// Runs a command within the share, for a minute at the most.
+    /// Runs a command within the share, for at most a minute.
     ///
     /// # Errors
-    /// Where it does not start, or fails for a reason of its own.
+    /// If the command does not start, or fails for a reason other than memory or time.
     pub(super) fn run(&self, command: &Command) -> Result<Ended> {
         let began = Instant::now();
         let output = self.around(command).stderr(Stdio::inherit()).output()?;

@@ -30,14 +30,14 @@ const CASES: [Case; 6] = [
     Case { name: "first", callers: 64, warm_up: 12, calls: 12 },
 ];
 
-/// A replay from memory, which there is not by hand.
+/// A replay from memory, which plain SDK calls do not have.
 const CACHED: &str = "cached";
 
 /// Processes that start for one call, by HTTP and by HTTPS; how many of each side in a round.
 const COLD: [&str; 2] = ["HTTP", "TLS"];
 const STARTS: usize = 3;
 
-/// The crate's side; as it is built to deploy, it is the first, with which every other is compared.
+/// The crate's side. Built to deploy, it comes first, and the others are compared with it.
 pub(super) const OURS: &str = "ours";
 
 /// One way to do the work.
@@ -150,7 +150,7 @@ pub(super) fn measure(
         (BTreeMap::<Key, Vec<Value>>::new(), BTreeMap::<_, Vec<_>>::new());
     for round in 1..=options.rounds {
         println!("    round {round} of {}", options.rounds);
-        // Another side begins each round: nobody always comes after the same one.
+        // Each round starts with another side, so that no side always follows the same one.
         let first = usize::try_from(round)?;
         let turns = || (0..sides.len()).map(|turn| (turn + first) % sides.len());
         for (index, case) in CASES.iter().enumerate() {

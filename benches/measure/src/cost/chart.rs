@@ -19,7 +19,7 @@ const DASH: i32 = 6;
 const GAP: i32 = 4;
 const LEGEND: i32 = 28;
 
-/// What is drawn: kind, way, colour, whether the line is dashed, and what it is called.
+/// The lines of the chart: kind, strategy, color, whether it is dashed, and label.
 const LINES: [(&str, &str, RGBColor, bool, &str); 5] = [
     ("Json", "obvious", RED, false, "obvious"),
     ("Random", "write first", BLUE, true, "write first, random bytes"),

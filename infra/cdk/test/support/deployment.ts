@@ -8,7 +8,7 @@ export const STACK_NAME = "payments";
 export interface Deployment {
   /** By label: a resource's meaning in place of its logical id. */
   readonly resources: { readonly [label: string]: Resource };
-  /** What each role may do, by the label of the function that has it, or by what it is for. */
+  /** The statements of each role, by the label of its function or by its purpose. */
   readonly permissions: { readonly [label: string]: Statement[] };
 }
 
@@ -171,7 +171,7 @@ function essence(resource: Resource): Object {
       its["FunctionName"] = { Ref: target(its["FunctionName"])! };
       break;
     case "AWS::Lambda::Version":
-      // Each has a name of its own: none is ever replaced.
+      // Each version has a unique name, so none is ever replaced.
       resource = { ...resource, UpdateReplacePolicy: null };
       break;
     case "AWS::CodeDeploy::DeploymentGroup":

@@ -1,4 +1,4 @@
-# The payments API of lambda-example, on a table of its own. Build the function first:
+# The payments API of lambda-example, with a separate table. Build the function first:
 # cargo lambda build --release --arm64 --output-format zip -p lambda-example --bin payments
 
 terraform {

@@ -122,7 +122,7 @@ locals {
     Calls      = [local.ended]
   }
 
-  # Of these one line is enough: somebody has to act.
+  # One line of these requires action at once.
   pages = {
     LeaseLost    = "A handler outlived its lease and another call owned its key: the operation may have run twice."
     LeaseExpired = "A handler was stopped when its lease expired: its effect may have happened in part."
@@ -172,6 +172,6 @@ output "pages" {
 }
 
 output "outcomes_pattern" {
-  description = "Lines that tell how a call ended, in logs that are JSON."
+  description = "Log lines in JSON with the outcome of a call."
   value       = "{ $.fields.outcome = \"*\" }"
 }

@@ -151,7 +151,7 @@ locals {
       }
     })
     SystemErrors = merge(local.ten_a_minute, {
-      description = "DynamoDB answers requests to the idempotency table with errors of its own (HTTP 5xx)."
+      description = "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx)."
       expression  = "SUM([gets, puts, updates, transactions])"
       metrics = {
         for id, operation in { gets = "GetItem", puts = "PutItem", updates = "UpdateItem", transactions = "TransactWriteItems" } :

@@ -95,7 +95,7 @@ function read(response, body, { crash, wasPending }) {
   return { tone, word, replayed, status: String(response.status), headers, body: shown(body) };
 }
 
-/** A problem is told by its title; any other body as it is. */
+/** A problem is shown by its title, any other body unchanged. */
 function shown(body) {
   try {
     const { title, detail } = JSON.parse(body);
@@ -131,19 +131,19 @@ function log(action, path, sentKey) {
 const HINTS = {
   replay: 'The answer came from the table: nothing ran.',
   'first answer': 'It ran, and its answer is stored. Press “Retry”.',
-  'in progress': 'Somebody else runs it now. Retry when its lease is over.',
+  'in progress': 'Another owner runs it now. Retry when its lease has expired.',
   takeover: 'The first owner was dead: this request took its key over and ran it as attempt 2.',
   reconciled: 'The first owner was dead, and its charge was found: nothing ran again.',
-  mismatch: 'Refused: this key stands for another amount.',
-  crashed: 'The owner is dead. Press “Retry”: in progress until its lease is over, then a takeover.',
+  mismatch: 'Refused: this key was used with another amount.',
+  crashed: 'The owner is dead. Press “Retry”: in progress until its lease expires, then a takeover.',
 };
 
-const tell = (answer) => say(HINTS[answer.word] ?? `${answer.status} ${answer.body}`);
+const explain = (answer) => say(HINTS[answer.word] ?? `${answer.status} ${answer.body}`);
 
 const ACTIONS = {
-  pay: async () => tell(await send('Pay', PRICE)),
-  retry: async () => tell(await send('Retry', PRICE)),
-  change: async () => tell(await send('Change the amount', OTHER_PRICE)),
+  pay: async () => explain(await send('Pay', PRICE)),
+  retry: async () => explain(await send('Retry', PRICE)),
+  change: async () => explain(await send('Change the amount', OTHER_PRICE)),
   double: async () => {
     if (isUsed) takeKey();
     const answers = await Promise.all([1, 2].map((click) => send(`Double-click, ${click} of 2`, PRICE)));
@@ -152,7 +152,7 @@ const ACTIONS = {
   },
   crash: async () => {
     if (isUsed) takeKey();
-    tell(await send('Crash', PRICE, { crash: true }));
+    explain(await send('Crash', PRICE, { crash: true }));
   },
   fresh: () => {
     takeKey();
@@ -164,7 +164,7 @@ const ACTIONS = {
 
 let leaseMs = 0;
 let seen = '';
-/** The server's time, and ours when it told it. */
+/** The server's time, and the local time when it was reported. */
 let clock = { server: 0, local: 0 };
 let bars = [];
 let order = new Map();
@@ -182,7 +182,7 @@ async function look() {
     find('lease').textContent = String(lease / 1000);
     find('offline').hidden = true;
     const text = JSON.stringify([records, ledger]);
-    // What has not changed stays, and so does what somebody is reading.
+    // Unchanged parts of the page are kept, so that a reader is not interrupted.
     if (text !== seen) {
       seen = text;
       showRecords(records);
