@@ -37,8 +37,8 @@ fn a_json_body_is_copied_once_and_an_answer_never() {
     };
     let length = |bytes| isize::try_from(order::text(bytes).len()).unwrap();
     let longer = length(100 * 1024) - length(10 * 1024);
-    // The canonical form of the request's JSON is one copy. The handler of the case makes its answer, and
-    // `lambda_http` copies that into a body of its own.
+    // The canonical form of the request's JSON is one copy. The handler creates its answer, and
+    // `lambda_http` copies it into another body.
     for (call, copies) in [("HTTP first run", 3), ("HTTP replay", 1)] {
         let more = own(&format!("{call}, 100 KB")) - own(&format!("{call}, 10 KB"));
         let of_a_copy = more * 100 / longer;

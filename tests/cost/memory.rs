@@ -1,6 +1,6 @@
 //! What a large answer takes while it is stored and while it is replayed: the bar of `docs/cost.md`.
 //!
-//! What is measured is a process of its own, so that neither the engine nor other tests count.
+//! The measured code runs in a separate process, so that neither the engine nor other tests count.
 
 use std::process::Stdio;
 
@@ -22,7 +22,7 @@ const MOST: usize = 250;
 
 const SIZES: [usize; 3] = [390 * KIB, 1 << 20, 5 << 20];
 
-/// The most that `work` takes at once beside what is there, in hundredths of `bytes`.
+/// The peak memory that `work` adds, in percent of `bytes`.
 async fn peak<T>(bytes: usize, work: impl Future<Output = T>) -> (T, usize) {
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();

@@ -33,7 +33,7 @@ fn answer(number: u32, length: usize) -> String {
 
 type Ran = Result<Outcome<String>, RunError<Infallible>>;
 
-/// Runs an operation whose answer has three parts and tells the run.
+/// Runs an operation whose answer has three parts and contains the number of the run.
 async fn run(idempotency: &Idempotency, runs: &Runs) -> Ran {
     run_for(idempotency, runs, LENGTH).await
 }
@@ -133,7 +133,7 @@ async fn a_completion_that_is_tried_again_does_not_write_its_parts_again() {
     assert!(run(&idempotency, &runs).await.unwrap().into_inner() == answer(1, LENGTH));
 }
 
-/// Nobody may be told of an operation that has happened that it has not.
+/// A completed operation must never be reported as not executed.
 #[tokio::test]
 async fn an_answer_whose_parts_are_denied_completes_with_the_reason() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
@@ -169,7 +169,7 @@ async fn an_owner_that_dies_after_its_parts_leaves_nothing_but_garbage() {
     let left = parts(&store).await;
     assert_eq!((left.len(), status(&store.record("charge#k").await)), (3, "PENDING"));
     assert!(left.iter().all(|part| number(part, "expires_at") > raw::now() / 1000));
-    // The next owner's answer has parts of its own.
+    // The next owner's answer has separate parts.
     let taker = store.over(&Link::later(AN_HOUR));
     assert!(run(&taker, &runs).await.unwrap() == Outcome::Executed(answer(2, LENGTH)));
     assert!(run(&taker, &runs).await.unwrap() == Outcome::Replayed(answer(2, LENGTH)));

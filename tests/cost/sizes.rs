@@ -238,7 +238,7 @@ async fn an_answer_over_the_readers_own_limit_is_not_read() {
         let repeat = run(&idempotency, small, &runs, length).await;
         assert_eq!((kind(repeat), runs.count()), (ErrorKind::AnswerUnavailable, 1));
         assert_eq!(link.wire.requests(), ["PutItem"]);
-        // Whoever has a larger limit gets it.
+        // A caller with a larger limit gets the answer.
         assert_eq!(run(&idempotency, off, &runs, length).await.unwrap().len(), length);
     }
 }

@@ -43,7 +43,7 @@ async fn reading_first_a_replay_writes_nothing_and_a_first_run_reads_once() {
 async fn an_eventually_consistent_read_answers_only_with_a_completed_operation() {
     let expired =
         with(raw::completed("charge#k", "\"old\""), "expires_at", n(raw::now() / 1000 - 60));
-    let foreign = with(raw::key("charge#k"), "text", raw::s("somebody else's"));
+    let foreign = with(raw::key("charge#k"), "text", raw::s("foreign"));
     for (record, payload) in [
         (raw::pending("charge#k"), ""),
         (raw::abandoned("charge#k"), ""),

@@ -75,7 +75,7 @@ impl Bench {
         self.store.builder(link).policy(way.policy).build().unwrap()
     }
 
-    /// Measures each call of one key by a caller of its own, as if each had its own process.
+    /// Measures each call of one key with a separate caller, as if each ran in its own process.
     async fn row(&self, way: Way, kind: Kind, bytes: usize) -> Row {
         let name = way.name.replace([' ', ','], "_");
         let (key, body) = (format!("{name}-{kind:?}-{bytes}"), kind.bytes(bytes));

@@ -1,5 +1,5 @@
-//! Parts that cannot be written: an answer that its record has room for stands in the record, and the
-//! record is completed in time whatever becomes of the parts.
+//! Parts that cannot be written: an answer that fits its record is stored in the record, and the
+//! record is completed in time even if writing the parts fails.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{Act, Gate, Link, Runs, Store};
 /// What takes three parts, and fits into a record too.
 const LENGTH: usize = 90 * KIB;
 
-/// What no record has room for, in parts of which two are under way at once.
+/// An answer that fits no record; two of its parts are in flight at a time.
 const TOO_LARGE: usize = 700 * KIB;
 
 const DENIED: Act = Act::Answer(400, "AccessDeniedException");
@@ -112,7 +112,7 @@ async fn no_part_is_begun_once_the_time_for_parts_is_over() {
     assert_eq!(record["response"], raw::answer("unavailable", "its parts could not be written"));
 }
 
-/// Nobody asks for parts above what no record can hold.
+/// The threshold for parts may be larger than any record.
 #[tokio::test]
 async fn an_answer_that_fits_no_record_has_parts_whatever_the_threshold() {
     let (store, runs) = (Store::open().await, Runs::default());

@@ -142,7 +142,7 @@ async fn a_release_whose_first_try_was_executed_is_done() {
     assert!(store.is_released("charge#k").await);
 }
 
-/// The owner that was thought to be dead finds its record deleted, and completes it all the same.
+/// An owner that was thought to be dead finds its record deleted and still completes it.
 #[tokio::test]
 async fn an_owner_that_was_released_still_stores_what_it_did() {
     let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
@@ -176,7 +176,7 @@ async fn what_is_not_understood_is_an_error_and_stays() {
         assert_eq!((one.pk.as_deref(), page.records.len()), (Some("charge#k"), 0));
         assert_eq!(store.record("charge#k").await, item);
     }
-    // Seen, and not understood any more.
+    // The record changes to a format that this version does not read.
     store.put(raw::abandoned("charge#k")).await;
     let record = seen(&idempotency, "k").await;
     let newer = with(raw::pending("charge#k"), "format", n(2));
@@ -310,7 +310,7 @@ async fn the_doctor_names_the_action_to_grant_for_what_it_may_not_describe() {
     }
 }
 
-/// What a sweep has found, and somebody has changed since.
+/// Another caller changes a record after the sweep has read it.
 #[tokio::test]
 async fn a_sweep_deletes_what_it_has_read_or_nothing() {
     let expired = |pk: &str| with(raw::completed(pk, "1"), "expires_at", n(1_000_000_000));

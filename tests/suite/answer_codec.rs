@@ -1,4 +1,4 @@
-//! With a codec, nothing of an answer stands in the table as it is, and nothing but its codec opens it.
+//! With a codec, the table contains no part of an answer in plain text, and only that codec decodes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{Act, Link, Runs, Store, handlers, kind};
 
 const SECRET: &str = "DE02120300000000202051";
 
-/// Hides bytes behind a mask, and binds them to their record; or fails, as it is told.
+/// Masks bytes and binds them to their record; or fails, as configured.
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
     encoding: Arc<AtomicU8>,
@@ -186,7 +186,7 @@ impl Way {
                 .unwrap(),
             Self::InPlaceOfATransaction => operation
                 .run_transaction(async || {
-                    let items = [debit(store.table(), "nobody", 1)];
+                    let items = [debit(store.table(), "missing account", 1)];
                     let transaction = Transaction::new(String::new()).items(items);
                     let answer = self.answer();
                     Ok::<_, String>(transaction.on_condition_failed(|_| Some(answer)))
@@ -235,7 +235,7 @@ async fn nothing_of_an_answer_stands_in_the_table_as_it_is_and_repeats_get_it() 
         let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
         way.prepare(&store).await;
         for call in 1..=3 {
-            // Each by a process of its own.
+            // A new process for each call.
             let answer = way.call(&store, &strict(&store, &mask), &runs).await;
             assert_eq!(answer, way.answer(), "{way:?}, call {call}");
             let all = everything(&store).await;
@@ -262,7 +262,7 @@ async fn without_a_codec_it_does() {
     }
 }
 
-/// An attribute that says that a codec wrote it, or what is beside it.
+/// Whether a codec wrote the attribute, or one nested in it.
 fn is_custom(value: &AttributeValue) -> bool {
     match value {
         AttributeValue::B(bytes) => bytes.as_ref().starts_with(b"\x02"),
@@ -273,7 +273,10 @@ fn is_custom(value: &AttributeValue) -> bool {
     }
 }
 
-async fn told(operation: Operation<'_>, runs: &Runs) -> Result<Outcome<String>, RunError<String>> {
+async fn outcome(
+    operation: Operation<'_>,
+    runs: &Runs,
+) -> Result<Outcome<String>, RunError<String>> {
     operation
         .run_with_outcome(async |_| {
             runs.add();
@@ -286,7 +289,7 @@ async fn charge(
     idempotency: &Idempotency,
     runs: &Runs,
 ) -> Result<Outcome<String>, RunError<String>> {
-    told(idempotency.operation("charge").key("k"), runs).await
+    outcome(idempotency.operation("charge").key("k"), runs).await
 }
 
 fn executed() -> Outcome<String> {
@@ -317,7 +320,7 @@ async fn an_answer_that_was_copied_under_another_key_does_not_open() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     let other = idempotency.operation("charge").key("other");
-    assert_eq!(told(other, &runs).await.unwrap(), executed());
+    assert_eq!(outcome(other, &runs).await.unwrap(), executed());
     let copied = with(store.record("charge#other").await, "pk", s("charge#k"));
     store.put(copied).await;
     is_refused(&store, &idempotency, "it is another record's").await;
@@ -473,7 +476,7 @@ async fn what_cannot_be_encoded_is_not_committed() {
     }
 }
 
-/// Whoever asks for what was done gets it, though no answer could be stored any more.
+/// A repeat gets the answer of a completed transaction even if the codec no longer encodes.
 #[tokio::test]
 async fn a_transaction_that_is_done_is_found_by_a_codec_that_does_not_encode() {
     let (store, mask) = (Store::open().await, Mask::default());
@@ -506,7 +509,7 @@ async fn the_first_caller_gets_its_answer_though_it_cannot_be_read_back() {
     assert_eq!(link.wire.count("PutItem"), 3);
 }
 
-/// An encoded answer cannot be read, so it may as well be short, whatever that saves by itself.
+/// An encoded answer is not readable in the table anyway, so it is compressed more eagerly.
 #[tokio::test]
 async fn what_a_codec_encodes_is_compressed_where_it_may_save_the_unit_that_the_codec_costs() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
@@ -587,7 +590,7 @@ async fn what_stands_before_the_codecs_bytes_cannot_be_changed_unseen() {
         for bit in [1, 2, 4] {
             let mut changed = bytes(&record);
             changed[at] ^= bit;
-            // Of a codec that is not there, the record is one of a later version.
+            // An unknown codec number means a record of a later version.
             let is_known = at > 0 || changed[0] < 3;
             let changed = AttributeValue::B(Blob::new(changed));
             store.put(with(record.clone(), "response", changed)).await;
@@ -597,7 +600,7 @@ async fn what_stands_before_the_codecs_bytes_cannot_be_changed_unseen() {
             assert_eq!(found, expected, "byte {at}, bit {bit}");
         }
     }
-    // Encoded twice, by whoever can.
+    // Encoded twice.
     let twice = mask.encode("charge#k", bytes(&record)).unwrap();
     let twice = [&bytes(&record)[..5], &twice].concat();
     store.put(with(record, "response", AttributeValue::B(Blob::new(twice)))).await;
@@ -605,7 +608,8 @@ async fn what_stands_before_the_codecs_bytes_cannot_be_changed_unseen() {
     assert_eq!(runs.count(), 1);
 }
 
-/// With what the codec adds: what is stored can be read by whoever has the same limit.
+/// The limit includes the bytes that the codec adds, so a caller with the same limit can read every
+/// stored answer.
 #[tokio::test]
 async fn the_limit_of_answers_counts_what_the_codec_adds() {
     const LIMIT: usize = 2048;
@@ -747,7 +751,7 @@ async fn an_operation_that_runs_again_stores_its_new_answer_encoded() {
     for _ in 0..2 {
         let operation = idempotency.operation("charge").key("k");
         let operation = operation.policy(|policy| policy.completed(Completed::Execute));
-        assert_eq!(told(operation, &runs).await.unwrap(), executed());
+        assert_eq!(outcome(operation, &runs).await.unwrap(), executed());
         assert!(is_custom(&store.record("charge#k").await["response"]));
     }
     assert_eq!((charge(&idempotency, &runs).await.unwrap(), runs.count()), (replayed(), 2));

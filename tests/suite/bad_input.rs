@@ -1,4 +1,4 @@
-//! What is wrong with a call, a deployment or a record is told, before anything runs.
+//! An error in a call, a deployment or a record is reported before anything runs.
 
 use std::time::Duration;
 
@@ -98,8 +98,8 @@ async fn left_alone(case: &str, item: Item, expected: ErrorKind) {
     assert_eq!(store.record("charge#k").await, item, "{case}");
 }
 
-/// Whoever rolls a new version out has both at work: what the older one cannot judge it leaves to the
-/// newer one, and says that a further try may meet that.
+/// During a rollout both versions run. The older version returns a retryable error for a record that
+/// it does not understand, because a retry may reach the newer one.
 #[tokio::test]
 async fn a_record_of_a_newer_version_is_left_to_that_version() {
     let recipe_2 = [&[2], &[7; 32][..]].concat();

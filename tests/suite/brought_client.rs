@@ -100,7 +100,7 @@ impl Intercept for Strict {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        assert!(context.input().downcast_ref::<GetItemInput>().is_none(), "nobody asked for it");
+        assert!(context.input().downcast_ref::<GetItemInput>().is_none(), "no read is expected");
         Ok(())
     }
 

@@ -1,6 +1,6 @@
-//! Keys and payloads are personal: whatever is refused, neither stands in a log, an error or a metric.
+//! Keys and payloads are personal data: neither appears in a log, an error or a metric.
 //!
-//! What the handler, or a codec or hook of the user's, says in its own words is the user's.
+//! Messages of the user's handler, codec or hook are not checked.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -33,30 +33,30 @@ const PAYLOAD: &str = "canary-payload-2718281828";
 /// What both have in common, and the numbers in them, which serde quotes too.
 const CANARIES: [&str; 3] = ["canary", "4815162342", "2718281828"];
 
-/// What is told while it listens.
+/// Collects everything that is logged, returned or counted.
 struct Ear {
     listener: Listener,
-    told: String,
+    text: String,
     cases: usize,
 }
 
 impl Ear {
     fn new() -> Self {
-        Self { listener: Listener::start(), told: String::new(), cases: 0 }
+        Self { listener: Listener::start(), text: String::new(), cases: 0 }
     }
 
     fn error(&mut self, error: &(dyn StdError + 'static)) {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            write!(self.told, "{error}\n{error:?}\n{error:#?}\n").unwrap();
+            write!(self.text, "{error}\n{error:?}\n{error:#?}\n").unwrap();
             cause = error.source();
         }
     }
 
-    /// Nothing of what was told since the last time has a canary in it.
+    /// Checks that nothing collected since the last check contains a canary.
     #[track_caller]
     fn check(&mut self, case: &str) {
-        let words = format!("{}{}", std::mem::take(&mut self.told), self.listener.words());
+        let words = format!("{}{}", std::mem::take(&mut self.text), self.listener.words());
         for canary in CANARIES {
             assert!(!words.contains(canary), "{case}: {canary} in {words}");
         }
@@ -81,7 +81,7 @@ impl Ear {
 #[test]
 fn an_ear_hears_a_canary() {
     let ear = Ear::new();
-    let mut deaf = Ear { listener: Listener::start(), told: KEY.to_owned(), cases: 0 };
+    let mut deaf = Ear { listener: Listener::start(), text: KEY.to_owned(), cases: 0 };
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| deaf.check("a key")));
     assert!(checked.is_err());
     drop(ear);
@@ -125,7 +125,7 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
         ("an answer", with(raw::completed(&pk(), "1"), "response", s(PAYLOAD))),
         ("no JSON", raw::completed(&pk(), PAYLOAD)),
         ("a newer one", with(raw::completed(&pk(), "1"), "format", raw::n(2))),
-        ("somebody's", with(raw::key(&pk()), "total", s(PAYLOAD))),
+        ("a foreign item", with(raw::key(&pk()), "total", s(PAYLOAD))),
         ("steps", with(raw::abandoned(&pk()), "steps", s(PAYLOAD))),
     ];
     for (case, record) in records {
@@ -165,7 +165,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "ValidationException")] {
         let (store, link) = (Store::open().await, Link::without_retries());
         let idempotency = store.over(&link);
-        let told = charge(&idempotency).policy(brief).run(async |execution: Execution| {
+        let result = charge(&idempotency).policy(brief).run(async |execution: Execution| {
             link.wire.down(act.clone());
             let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
             if let Err(error) = execution.step("reserve", step).await {
@@ -173,7 +173,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
             }
             Ok(PAYLOAD.to_owned())
         });
-        write!(ear.told, "{:?}", told.await.map(drop)).unwrap();
+        write!(ear.text, "{:?}", result.await.map(drop)).unwrap();
         ear.check(&format!("{act:?}"));
     }
     let store = Store::open().await;
@@ -216,7 +216,7 @@ async fn a_request_that_is_refused_tells_neither_key_nor_payload() {
         let json = |text: &str| format!("{{\"card\":\"{text}\"}}");
         let said = |ear: &mut Ear, case: &str, answer: http::Response<bytes::Bytes>| {
             assert_ne!(answer.status(), 201, "{case}");
-            write!(ear.told, "{answer:?}{}", String::from_utf8_lossy(answer.body())).unwrap();
+            write!(ear.text, "{answer:?}{}", String::from_utf8_lossy(answer.body())).unwrap();
         };
         assert_eq!(api.send(post(KEY, json(PAYLOAD))).await.status(), 201);
         ear.check("a first request");
@@ -266,7 +266,7 @@ async fn a_tool_that_is_refused_tells_neither_key_nor_payload() {
         ear.error(&found.unwrap_err());
         let page = idempotency.admin().page(0, 1, Select::All, None).await.unwrap();
         for unreadable in page.unreadable {
-            ear.told.push_str(&unreadable.reason);
+            ear.text.push_str(&unreadable.reason);
         }
         ear.check("a record that is none");
     }
@@ -278,7 +278,7 @@ async fn a_tool_that_is_refused_tells_neither_key_nor_payload() {
     ear.check("a release");
 }
 
-/// Says what it is told of one event, and hears what else is said.
+/// Invokes a service with one event and collects its answer and everything that is logged.
 async fn invoked<S>(ear: &mut Ear, case: &str, service: S, event: Value) -> Option<Value>
 where
     S: Service<LambdaEvent<JsonEvent>, Response: Serialize, Error: std::fmt::Debug> + Clone,
@@ -427,7 +427,7 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
     invoked(&mut ear, "an outage", consumer, sqs([message("1", KEY, PAYLOAD)])).await;
 }
 
-/// Their default keys are made of names, or stand in the record.
+/// The default keys of these sources are built from names or are part of the record.
 #[tokio::test]
 async fn other_sources_tell_neither_key_nor_payload() {
     let (store, mut ear) = (Store::open().await, Ear::new());

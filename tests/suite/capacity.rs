@@ -46,8 +46,8 @@ async fn transaction(store: &Store, idempotency: &Idempotency, answer: &str, kib
     done.await.unwrap();
 }
 
-/// Run it with `--nocapture` for the rows of the table. Local engines tell no consumption of what was
-/// cancelled; the service charges for it.
+/// Run it with `--nocapture` for the rows of the table. Local engines report no consumption for
+/// canceled transactions; the service bills it.
 #[tokio::test]
 async fn the_documented_figures_are_those_of_the_engine() {
     // Size of answer and effect in KB; units separately, by a commit, by a transaction.

@@ -35,7 +35,7 @@ async fn a_taker_with_a_slow_clock_takes_an_expired_lease() {
     let idempotency = store.over(&link);
     let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 2));
-    // The refusal told the store's time, so that the takeover's stamp was right at once.
+    // The rejection carries the store's time, so the first timestamp of the takeover is right.
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
 }
 
@@ -49,8 +49,8 @@ async fn retention_is_judged_by_the_stores_time() {
     assert!(replay.is_replayed());
     let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
     store.put(with(record, "expires_at", n(raw::now() / 1000 - 60))).await;
-    let anew = charge(store.over(&slow).operation("charge").key("k"), &runs).await.unwrap();
-    assert_eq!(anew, executed(1, 1));
+    let again = charge(store.over(&slow).operation("charge").key("k"), &runs).await.unwrap();
+    assert_eq!(again, executed(1, 1));
 }
 
 /// Runs with a lease of one minute; how far its end is from one minute after now, in ms, as the
@@ -93,8 +93,8 @@ async fn a_stamp_that_its_own_response_finds_wrong_is_made_again() {
     let idempotency = store.over(&link);
     let run = error_of_the_stamp(&store, &idempotency, "k");
     let (error, ()) = tokio::join!(run, async {
-        // A first answer that was under way for half a minute, in which the machine was frozen, tells the
-        // time no better than that.
+        // The machine was frozen while the first response was in flight for half a minute, so the
+        // response gives the time only to half a minute.
         response.reached().await;
         link.freeze(30);
         response.open();
@@ -267,7 +267,7 @@ async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer
     assert_eq!((outcome, runs.count()), (executed(1, 2), 1));
 }
 
-/// A machine between two invocations, whose two clocks stand still while the store's goes on.
+/// A machine frozen between two invocations: both of its clocks stop while the store's continues.
 #[tokio::test]
 async fn a_transaction_that_a_jumped_clock_has_stamped_too_early_is_kept_for_longer() {
     let (store, link) = (Store::open().await, Link::default());

@@ -89,12 +89,12 @@ async fn a_lost_response_to_a_commit_applies_it_once() {
     }
 }
 
-/// As it is once ten minutes are over: the record's condition knows what the token does not.
+/// After ten minutes DynamoDB forgets the token, and the record's condition detects the repeat.
 #[tokio::test]
 async fn a_commit_whose_token_is_forgotten_recognises_itself() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.next("TransactWriteItems", Act::LoseResponse);
-    // The next try gets a token of its own.
+    // The next try uses a new token.
     let used = Act::Answer(400, "IdempotentParameterMismatchException");
     link.wire.next("TransactWriteItems", used);
     let idempotency = store.over(&link);
@@ -150,7 +150,7 @@ async fn an_owner_that_was_taken_over_never_commits_and_gets_the_new_owners_answ
     assert_eq!(store.counted("effect").await, 1);
 }
 
-/// Whatever the new owner has left: a record of its own, a kept failure, nothing, another request's.
+/// The new owner leaves its own record, a retained failure, no record, or one of another request.
 #[tokio::test]
 async fn an_owner_that_lost_its_record_never_commits() {
     for case in ["runs", "failed", "released", "another request", "no record of ours"] {
@@ -204,7 +204,8 @@ async fn a_failed_condition_comes_with_its_item_and_leaves_the_record_owned() {
     let (idempotency, table) = (store.idempotency(), store.table());
     store.deposit("alice", 3).await;
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        let items = [count(table, "effect"), debit(table, "alice", 5), check(table, "nobody")];
+        let items =
+            [count(table, "effect"), debit(table, "alice", 5), check(table, "missing account")];
         let result = execution.commit("paid", items).await;
         let Err(CommitError::ConditionFailed(failed)) = result else { panic!("{result:?}") };
         assert_eq!(failed.index(), 1);

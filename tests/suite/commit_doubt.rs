@@ -1,4 +1,4 @@
-//! A commit that DynamoDB does not confirm: what is told is what happens, whatever arrives late.
+//! A commit that DynamoDB does not confirm: the reported result stays true, whatever arrives late.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_n
     }
 }
 
-/// The request is still under way when the record is given up.
+/// The request is still in flight when the record is released.
 #[tokio::test]
 async fn a_late_copy_of_one_that_was_given_up_never_lands() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
@@ -147,8 +147,9 @@ enum Then {
     CommitAnother,
 }
 
-/// The first try is still under way when a later one is refused for a condition. A handler that was told
-/// "refused" could do something else, and the first try land beside that: so it is ruled out before.
+/// The first try is still in flight when a condition of a later one fails. A handler that gets
+/// "rejected" could do something else, and the first try could be applied in addition. So the call
+/// first makes sure that the first try can no longer be applied.
 #[tokio::test]
 async fn a_refusal_with_a_try_in_doubt_is_told_once_that_try_cannot_land() {
     for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
@@ -283,7 +284,7 @@ async fn a_lost_response_to_the_answer_after_a_refused_commit_is_confirmed() {
     assert_eq!(link.wire.count("PutItem"), 3);
 }
 
-/// A handler that does not wait for its commit: a time-out of its own around it, say.
+/// A handler that drops its commit, as with a timeout around it.
 async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>, ErrorKind> {
     let (link, gate) = (Link::default(), Gate::default());
     let idempotency = store.over(&link);
@@ -330,7 +331,7 @@ async fn one_that_never_gets_through_is_no_doubt() {
     }
 }
 
-/// Without a record there is nothing to release, and a late copy lands wherever there is none.
+/// Without a record there is nothing to release, and a delayed request is applied if no record exists.
 #[tokio::test]
 async fn one_without_a_record_stays_in_doubt_unless_the_record_is_completed() {
     for (record, expected) in [
@@ -358,7 +359,7 @@ async fn one_without_a_record_stays_in_doubt_unless_the_record_is_completed() {
     }
 }
 
-/// The other owner may release its record, and a late copy lands then.
+/// The other owner may release its record; then a delayed request is applied.
 #[tokio::test]
 async fn one_without_a_record_that_was_refused_for_a_running_owner_stays_in_doubt() {
     let (store, link) = (Store::open().await, Link::without_retries());
@@ -393,8 +394,8 @@ async fn the_attempt_that_takes_over_commits_once_for_both() {
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
 }
 
-/// A late copy of the acquisition would make the record PENDING again where there is none; a late commit
-/// would land in it, after its caller was told that it never will.
+/// If no record exists, a delayed acquisition would create a PENDING record, and a delayed commit would
+/// be applied to it, after its caller was told that it never will.
 #[tokio::test]
 async fn no_late_acquisition_lets_one_land_that_was_given_up() {
     let (store, link) = (Store::open().await, Link::without_retries());

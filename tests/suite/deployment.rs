@@ -18,7 +18,7 @@ use crate::support::{
 
 /// Every kind of request that the crate sends on behalf of a function (in all of the suite, the wire
 /// fails what is not granted): acquire, complete, release,
-/// keep a failure, read in doubt, take over, reconcile, replace, stamp anew, renew, step, commit, and a
+/// retain a failure, read in doubt, take over, reconcile, replace, correct a timestamp, renew, step, commit, and a
 /// whole operation as one transaction.
 async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
@@ -76,7 +76,9 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
 
     let mut seen = link.wire.accesses();
     let off = Link::default().clock(LocalClock::off_by(600));
-    charge(store.over(&off).operation(scope.clone()).key("stamped anew"), &runs).await.unwrap();
+    charge(store.over(&off).operation(scope.clone()).key("timestamp corrected"), &runs)
+        .await
+        .unwrap();
     seen.extend(off.wire.accesses());
     seen
 }

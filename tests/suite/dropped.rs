@@ -1,5 +1,5 @@
-//! A call that is dropped at any of its pauses keeps nobody from an answer, and makes nothing happen twice
-//! that is written exactly once.
+//! A call that is dropped at any await point does not keep other callers from an answer, and no
+//! exactly-once write is applied twice.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -100,8 +100,8 @@ async fn call(
     }
 }
 
-/// Drops a call at one of its pauses, beside others of its process and of another one that wait; whether
-/// it had ended before.
+/// Drops a call at one of its await points while other calls of its process and of another one wait.
+/// Returns whether it had ended before.
 async fn drop_one(shape: Shape, pauses: usize) -> bool {
     let (store, runs) = (Store::open().await, Runs::default());
     if shape == Shape::Hook {
@@ -121,7 +121,7 @@ async fn drop_one(shape: Shape, pauses: usize) -> bool {
     if matches!(shape, Shape::Commit | Shape::Transaction) {
         assert_eq!(store.counted("effect").await, 1, "{shape:?} {pauses}");
     }
-    // A build has no effect of its own, and runs in each call.
+    // Building a transaction has no effect, and each call does it.
     assert!(shape == Shape::Transaction || runs.count() <= 2, "{shape:?} {pauses}");
     ended.is_some()
 }

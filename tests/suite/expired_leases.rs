@@ -64,7 +64,7 @@ async fn a_handler_is_not_polled_after_its_lease_by_either_clock() {
         let error = error.into_handler().unwrap_err();
         assert_eq!((error.kind(), after.count()), (ErrorKind::LeaseExpired, 0));
         assert!(error.is_retryable() && error.is_outcome_unknown());
-        // Nobody knows what it had done: nothing is released.
+        // Whether its effect happened is unknown, so nothing is released.
         assert_eq!(link.wire.requests(), ["PutItem"]);
         assert_eq!(status(&store.record("charge#k").await), "PENDING");
     }
@@ -116,7 +116,7 @@ async fn a_handler_whose_step_finds_the_lease_lost_goes_no_further() {
     let idempotency = store.idempotency();
     let operation = idempotency.operation("charge").key("k");
     let run = operation.run(async |execution| {
-        let theirs = with(store.record("charge#k").await, "owner", s(raw::SOMEBODY));
+        let theirs = with(store.record("charge#k").await, "owner", s(raw::OTHER_OWNER));
         store.put(theirs).await;
         drop(execution.step("charge", async { Ok::<_, Infallible>(()) }).await);
         after.add();
@@ -184,7 +184,7 @@ async fn a_repeat_of_a_handler_that_was_stopped_meets_an_abandoned_operation() {
     assert_eq!((answer.unwrap().as_str(), after.count()), ("found", 0));
 }
 
-/// A commit that is under way when its handler's lease ends, as its request or as its answer.
+/// A commit whose request or response is in flight when the lease of its handler expires.
 async fn commit_under_way(
     act: fn(Gate) -> Act,
     while_held: impl AsyncFn(&Store),
@@ -232,7 +232,7 @@ async fn a_commit_that_has_not_landed_as_the_lease_ends_leaves_the_record_pendin
     assert_eq!(store.counted("effect").await, 0);
 }
 
-/// It is in the hands of its condition: as long as nobody has taken the key it may land, whole.
+/// Its condition decides: until another owner takes over, the commit may still be applied as a whole.
 #[tokio::test]
 async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
     for is_taken in [false, true] {
@@ -253,7 +253,7 @@ async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
         });
         assert_eq!(kind(run.await), ErrorKind::LeaseExpired);
         if is_taken {
-            let theirs = with(store.record("charge#k").await, "owner", s(raw::SOMEBODY));
+            let theirs = with(store.record("charge#k").await, "owner", s(raw::OTHER_OWNER));
             store.put(theirs).await;
         }
         late.open();

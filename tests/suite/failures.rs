@@ -36,8 +36,7 @@ async fn a_released_failure_leaves_a_record_in_nobodys_hands() {
     assert_eq!(next, executed(4, 4));
 }
 
-/// Longer than a request that was signed before can be under way, and than the lease; the retention
-/// has no say.
+/// The record outlives every request signed before and the lease, whatever the retention.
 #[tokio::test]
 async fn a_released_record_outlives_every_late_request_and_its_lease() {
     let hour = Duration::from_secs(3600);
@@ -288,7 +287,7 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
     assert_eq!(charge(corrected, &runs).await.unwrap(), executed(1, 3));
 }
 
-/// It is given back as it was, under another owner's name, and with the attempt that was told.
+/// The record is undone under a fresh owner id, with the previous attempt number.
 #[tokio::test]
 async fn what_was_taken_over_and_not_executed_is_given_back_and_does_not_count() {
     let kept = with(raw::failed("charge#k"), "response", raw::answer("json", "{\"run\":1}"));
@@ -310,7 +309,7 @@ async fn what_was_taken_over_and_not_executed_is_given_back_and_does_not_count()
                 assert_eq!(record.get(left), planted.get(left), "{left}");
             }
             if status(&record) == "PENDING" {
-                // Nothing that was sent under it can change the record any more.
+                // A delayed request of the first owner no longer matches the record.
                 assert_ne!(owner.as_deref(), Some(raw::text(&record, "owner")));
             }
             let other = retain().payload("another");
@@ -322,7 +321,7 @@ async fn what_was_taken_over_and_not_executed_is_given_back_and_does_not_count()
     }
 }
 
-/// What was completed is gone once it is taken over: nobody holds it then.
+/// A takeover of a completed record deletes its answer; after the undo the record has no owner.
 #[tokio::test]
 async fn a_completed_record_that_was_taken_over_and_not_executed_runs_again() {
     let (store, runs) = (Store::open().await, Runs::default());
@@ -366,9 +365,9 @@ enum End {
 
 /// Makes one attempt; its number.
 async fn attempt(operation: Operation<'_>, end: End) -> u32 {
-    let told = std::cell::Cell::new(0);
+    let attempt = std::cell::Cell::new(0);
     let run = operation.run(async |execution| {
-        told.set(execution.attempt());
+        attempt.set(execution.attempt());
         match end {
             End::Fails => Err("declined"),
             End::Crashes => std::future::pending().await,
@@ -383,7 +382,7 @@ async fn attempt(operation: Operation<'_>, end: End) -> u32 {
         }
     });
     let began = async {
-        while told.get() == 0 {
+        while attempt.get() == 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -391,7 +390,7 @@ async fn attempt(operation: Operation<'_>, end: End) -> u32 {
         End::Crashes => tokio::select! { _ = run => unreachable!(), () = began => {} },
         End::Fails | End::ExecutesNothing | End::RefusesAsAFailure => drop(run.await),
     }
-    told.get()
+    attempt.get()
 }
 
 /// Through releases, crashes, what was given back and failures, by callers of two policies, an hour each
@@ -409,11 +408,11 @@ async fn of_all_ways_to_end_only_what_was_executed_counts() {
         (RETAIN_3, End::ExecutesNothing),
         (RETAIN_3, End::Crashes),
     ];
-    let mut told = Vec::new();
+    let mut attempts = Vec::new();
     for (process, (failure, end)) in processes.iter().zip(ends) {
-        told.push(attempt(with_failure(process, failure), end).await);
+        attempts.push(attempt(with_failure(process, failure), end).await);
     }
-    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(attempts, [1, 2, 3, 4, 5, 6, 7]);
     let runs = Runs::default();
     let last = charge(with_failure(&processes[7], RETAIN_3), &runs).await;
     assert_eq!((kind(last), runs.count()), (ErrorKind::Failed, 0));

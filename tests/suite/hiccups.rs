@@ -123,7 +123,7 @@ async fn an_acquisition_is_given_up_before_the_deadline() {
     assert!(link.clock.in_secs(0) < deadline);
 }
 
-/// A result whose own code panics when it is to be stored.
+/// A result whose serialization panics.
 #[derive(Debug, Deserialize)]
 struct Grenade;
 

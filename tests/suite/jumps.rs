@@ -1,4 +1,4 @@
-//! Clocks that are set, or stand still, while an operation is under way.
+//! Clocks that are set or stop while an operation runs.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -84,7 +84,7 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
         assert!(matches!(charge(operation, &runs).await, Ok(Outcome::Unprotected(_))));
     }
     assert_eq!(runs.count(), 4);
-    // What the code itself has wrong is told.
+    // A programming error is still reported.
     let error = charge(idempotency.operation("").key("k"), &runs).await.unwrap_err();
     assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::Configuration);
     nothing_was_sent(&link);
@@ -252,7 +252,7 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     assert_eq!(store.item("charge#k").await, None);
 }
 
-/// No record forbids that a try happens late: so nobody is told that nothing happened.
+/// Without a record, a delayed request may still be applied, so the outcome is unknown.
 #[tokio::test]
 async fn an_effect_that_is_not_confirmed_is_unknown() {
     let (store, link) = (Store::open().await, Link::without_retries());

@@ -1,7 +1,7 @@
 //! The process is killed before and after each of its calls to the store: what it left is finished by
 //! another one, and each effect has happened once, with the answer that is stored.
 //!
-//! The killed process is this test binary, started anew with one ignored test.
+//! The killed process is this test binary, started again with one ignored test.
 
 use dynamodb_idempotency::{CommitError, Execution, Idempotency, Transaction};
 use lambda_http::{Body, Request, Response, service_fn};
@@ -65,7 +65,7 @@ struct Orders {
 /// Does it, and gives the answer, which names the owner where there is one.
 async fn act(idempotency: &Idempotency, table: &str, way: Way, key: &str) -> String {
     let effect = count(table, &format!("effect {key}"));
-    let poor = || debit(table, "nobody's account", 1);
+    let poor = || debit(table, "missing account", 1);
     let operation = idempotency.operation("o").key(key);
     match way {
         Way::Commit | Way::CommitOfATaker => {
@@ -127,7 +127,7 @@ async fn http(
     String::from_utf8(response.body().to_vec()).expect("a text")
 }
 
-/// Runs in a process of its own, which may not come to its end.
+/// Runs in a separate process, which may be killed.
 #[tokio::test]
 #[ignore = "the process that another test kills"]
 async fn the_killed_process() {
@@ -139,7 +139,7 @@ async fn the_killed_process() {
     act(&store.over(&link), &orders.table, orders.way, &orders.key).await;
 }
 
-/// Whether the process was killed before it had come to its end.
+/// Whether the process was killed before it ended.
 async fn is_killed(orders: &Orders) -> bool {
     let this = std::env::current_exe().expect("this binary");
     let mut command = Command::new(this);
@@ -170,7 +170,7 @@ async fn each_effect_happens_once_wherever_the_process_is_killed() {
                 let (endpoint, table) = (endpoint.clone(), table.clone());
                 let orders = Orders { endpoint, table, way, key: key.clone(), request, executed };
                 assert_eq!(is_killed(&orders).await, request <= calls, "{key}");
-                // What counts is what stands there now, if it is the answer already.
+                // An answer that is stored already must not change.
                 let before =
                     store.item(&pk).await.filter(|record| raw::status(record) == "COMPLETED");
                 let later = store.over(&Link::later(AN_HOUR));
@@ -185,7 +185,7 @@ async fn each_effect_happens_once_wherever_the_process_is_killed() {
                 }
                 let effects = store.counted(&format!("effect {key}")).await;
                 assert_eq!(effects, i64::from(has_effect), "{key}");
-                // And once more is not once too many.
+                // A repeat has no further effect.
                 assert_eq!(act(&later, store.table(), way, &key).await, answer, "{key}");
                 assert_eq!(store.counted(&format!("effect {key}")).await, effects, "{key}");
             }

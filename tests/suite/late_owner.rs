@@ -144,7 +144,7 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     assert_eq!(first.unwrap(), executed(1, 1));
     let repeat = charge(owner.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
-    // No number that was told is told again.
+    // No attempt number is used twice.
     assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
     let again = owner.operation("charge").key("k");
     let again = again.policy(|policy| policy.completed(Completed::Execute));

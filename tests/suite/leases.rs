@@ -174,8 +174,8 @@ async fn a_deadline_that_passed_while_the_key_was_acquired_runs_nothing_and_free
     );
 }
 
-/// A process that is frozen while its requests are under way: the next of each of these operations
-/// takes `seconds`.
+/// Freezes the process while its requests are in flight: the next request of each of these
+/// operations takes `seconds`.
 fn slow_requests(link: &Link, operations: &[&'static str], seconds: i64) -> impl Future {
     let slow = |operation: &&'static str| {
         let gate = Gate::default();

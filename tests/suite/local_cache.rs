@@ -35,12 +35,12 @@ async fn an_answer_is_forgotten_when_a_transaction_takes_its_place() {
     let process = keeping(&store, &Link::default());
     assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(1, 1));
     let transaction = again(&process).run_transaction_with_outcome(async || {
-        let transaction = Transaction::new("anew".to_owned());
+        let transaction = Transaction::new("second".to_owned());
         Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
     });
-    assert_eq!(transaction.await.unwrap(), Outcome::Executed("anew".to_owned()));
+    assert_eq!(transaction.await.unwrap(), Outcome::Executed("second".to_owned()));
     let repeat = charge(on(&process), &runs).await.unwrap();
-    assert_eq!(repeat, Outcome::Replayed("anew".to_owned()));
+    assert_eq!(repeat, Outcome::Replayed("second".to_owned()));
 }
 
 /// Before its end is known.
@@ -60,8 +60,8 @@ async fn an_answer_is_forgotten_as_soon_as_its_operation_is_taken_over() {
     assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(2, 3));
 }
 
-/// A call that hears late what was there does not bring it back, once another of the process has put
-/// something else in its place: a replay, a transaction, a completion.
+/// A delayed read does not put an answer back into the cache after another call of the process has
+/// replaced it: by a replay, a transaction or a completion.
 #[tokio::test]
 async fn what_is_void_when_it_is_heard_is_not_kept() {
     for slow in ["replay", "transaction", "completion"] {

@@ -9,7 +9,7 @@ use crate::support::{Gate, Link, Runs, Store, charge, is_in_progress};
 
 const AN_HOUR: i64 = 3600;
 
-/// Runs for ten minutes, while its clocks do something each three seconds. Nobody else runs meanwhile,
+/// Runs a handler for ten minutes and calls `each` every three seconds. No other owner runs meanwhile,
 /// the record does not expire before its lease, and a crash would not lock the key for long.
 async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());

@@ -1,4 +1,4 @@
-//! What the store did and nobody heard of is found out, never guessed at.
+//! If a response is lost, the call reads what the store did and never guesses.
 
 use std::time::Duration;
 

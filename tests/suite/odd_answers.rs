@@ -37,9 +37,9 @@ async fn no_odd_answer_to_a_transaction_is_taken_for_success_or_keeps_the_key() 
         let whole = patiently("an end", whole).await;
         assert!(whole.is_err(), "{act:?}: {whole:?}");
         let ended = idempotency.operation("charge").key("end").run(async |execution| {
-            let told = execution.commit("paid", [count(store.table(), "effect")]).await;
-            assert!(told.is_err(), "{act:?}: {told:?}");
-            told.map(|()| "paid".to_owned())
+            let result = execution.commit("paid", [count(store.table(), "effect")]).await;
+            assert!(result.is_err(), "{act:?}: {result:?}");
+            result.map(|()| "paid".to_owned())
         });
         let ended = patiently("an end", ended).await;
         assert!(ended.is_err(), "{act:?}: {ended:?}");

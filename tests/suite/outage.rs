@@ -155,7 +155,7 @@ async fn open_never_runs_beside_an_owner_that_was_seen() {
     assert_eq!(runs.count(), 0);
 }
 
-/// Reads are answered, and show nobody.
+/// Reads succeed and return no record.
 #[tokio::test]
 async fn a_store_that_takes_no_writes_is_out_of_reach() {
     for act in [Act::SERVER_ERROR, Act::Answer(503, "SlowDown"), Act::LoseRequest] {
@@ -263,15 +263,15 @@ async fn a_call_that_gives_up_gives_back_what_has_arrived_late() {
     assert!(left.is_none_or(|record| raw::status(&record) != "PENDING"), "it is locked");
 }
 
-/// Every write loses against somebody who was a little faster: no outage, but contention.
+/// Every write loses the race against another owner: contention, not an outage.
 #[tokio::test]
 async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let somebodys = |attempt: u32| {
+    let record_of_other = |attempt: u32| {
         let record = with(raw::abandoned("charge#k"), "attempt", n(attempt));
         with(record, "owner", raw::s(&format!("{attempt:032}")))
     };
-    store.put(somebodys(1)).await;
+    store.put(record_of_other(1)).await;
     let gates: Vec<Gate> = (0..20).map(|_| Gate::default()).collect();
     for gate in &gates {
         link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
@@ -280,7 +280,7 @@ async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected(
     let churn = async {
         for (attempt, gate) in (2..).zip(&gates) {
             gate.reached().await;
-            store.put(somebodys(attempt)).await;
+            store.put(record_of_other(attempt)).await;
             gate.open();
         }
     };

@@ -131,10 +131,10 @@ async fn nothing_is_written_whatever_lies_under_the_key_that_is_tried() {
     let scan = store.raw.scan().table_name(store.table()).send().await.unwrap();
     assert_eq!(scan.items(), []);
 
-    let somebodys = with(raw::pending("payments#"), "note", s("not ours"));
-    store.put(somebodys.clone()).await;
+    let foreign = with(raw::pending("payments#"), "note", s("not ours"));
+    store.put(foreign.clone()).await;
     store.idempotency().preflight(["payments"]).await.unwrap();
-    assert_eq!(store.record("payments#").await, somebodys);
+    assert_eq!(store.record("payments#").await, foreign);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn missing_permissions_on_records_are_reported_together() {
             let is_told = message.contains(&format!("dynamodb:{operation}"));
             assert_eq!(is_told, denied.contains(&operation), "{message}");
         }
-        assert!(message.contains("`payments#*`") && message.contains("as the test told"));
+        assert!(message.contains("`payments#*`") && message.contains("as the test requested"));
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::{Acquire, ErrorKind, Failure, Idempotency, Outage, Policy, Takeover};
 
-use crate::support::raw::{self, Item, SOMEBODY, text};
+use crate::support::raw::{self, Item, OTHER_OWNER, text};
 use crate::support::{Act, Link, Runs, Store, charge, kind};
 
 fn open(policy: Policy) -> Policy {
@@ -22,7 +22,7 @@ async fn with_record(record: Item) -> Store {
     let shows = async || {
         let get = store.raw.get_item().table_name(store.table());
         let item = get.set_key(Some(raw::key("charge#k"))).send().await.unwrap().item;
-        item.is_some_and(|item| text(&item, "owner") == SOMEBODY)
+        item.is_some_and(|item| text(&item, "owner") == OTHER_OWNER)
     };
     while !shows().await {
         tokio::time::sleep(Duration::from_millis(5)).await;

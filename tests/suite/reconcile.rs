@@ -61,8 +61,8 @@ async fn asking<Fut: Future<Output = Result<Word, Declined>> + Send>(
         .await
 }
 
-/// As [`asking`], of a hook that says this.
-async fn told(idempotency: &Idempotency, asked: &Asked, word: Word) -> Charged {
+/// Like [`asking`], with a hook that returns `word`.
+async fn with_hook(idempotency: &Idempotency, asked: &Asked, word: Word) -> Charged {
     asking(idempotency, asked, async |_| Ok(word.clone())).await
 }
 
@@ -79,7 +79,7 @@ async fn an_answer_is_stored_given_and_replayed_in_two_round_trips() {
     let (store, link, asked) = (abandoned().await, Link::default(), Asked::default());
     let before = store.record("charge#k").await;
     let idempotency = store.over(&link);
-    let outcome = told(&idempotency, &asked, found()).await.unwrap();
+    let outcome = with_hook(&idempotency, &asked, found()).await.unwrap();
     assert_eq!(outcome, Outcome::Reconciled("found".to_owned()));
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
     let record = store.record("charge#k").await;
@@ -90,7 +90,7 @@ async fn an_answer_is_stored_given_and_replayed_in_two_round_trips() {
     assert_eq!(record.get("lease_expires_at"), None);
     let day = number(&record, "completed_at") / 1000 + 86_400;
     assert!((number(&record, "expires_at") - day).abs() <= 1);
-    let repeat = told(&idempotency, &asked, found()).await.unwrap();
+    let repeat = with_hook(&idempotency, &asked, found()).await.unwrap();
     assert_eq!(repeat, Outcome::Replayed("found".to_owned()));
     assert_eq!(asked.counts(), (1, 0));
 }
@@ -99,16 +99,16 @@ async fn an_answer_is_stored_given_and_replayed_in_two_round_trips() {
 async fn a_hook_is_asked_about_no_other_operation() {
     let (store, link, asked) = (Store::open().await, Link::default(), Asked::default());
     let idempotency = store.over(&link);
-    let first = told(&idempotency, &asked, found()).await.unwrap();
+    let first = with_hook(&idempotency, &asked, found()).await.unwrap();
     assert_eq!(first, Outcome::Executed("attempt 1".to_owned()));
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
     store.put(raw::pending("charge#k")).await;
     assert!(matches!(
-        kind(told(&idempotency, &asked, found()).await),
+        kind(with_hook(&idempotency, &asked, found()).await),
         ErrorKind::InProgress { .. }
     ));
     store.put(with(raw::abandoned("charge#k"), "expires_at", raw::n(1))).await;
-    told(&idempotency, &asked, found()).await.unwrap();
+    with_hook(&idempotency, &asked, found()).await.unwrap();
     assert_eq!(asked.counts(), (0, 2));
 }
 
@@ -191,14 +191,14 @@ async fn a_failure_is_stored_given_and_replayed() {
     let (store, link, asked) = (abandoned().await, Link::default(), Asked::default());
     let idempotency = store.over(&link);
     let failed = Reconciled::Failed(Declined { run: 4 });
-    assert_eq!(handlers(told(&idempotency, &asked, failed).await), Declined { run: 4 });
+    assert_eq!(handlers(with_hook(&idempotency, &asked, failed).await), Declined { run: 4 });
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem"]);
     let record = store.record("charge#k").await;
     assert_eq!((status(&record), number(&record, "attempt")), ("FAILED", 1));
     assert_eq!(record["response"], raw::answer("json", "{\"run\":4}"));
     assert_eq!(record.get("lease_expires_at"), None);
     // `replay_errors` makes the policy `Failure::Replay`.
-    assert_eq!(handlers(told(&idempotency, &asked, found()).await), Declined { run: 4 });
+    assert_eq!(handlers(with_hook(&idempotency, &asked, found()).await), Declined { run: 4 });
     assert_eq!(asked.counts(), (1, 0));
 }
 
@@ -243,7 +243,7 @@ async fn a_hook_has_its_say_where_the_policy_forbids_takeovers() {
         let (store, asked) = (abandoned().await, Asked::default());
         let reject = |policy: dynamodb_idempotency::Policy| policy.takeover(Takeover::Reject);
         let idempotency = store.builder(&Link::default()).policy(reject).build().unwrap();
-        let outcome = told(&idempotency, &asked, word).await.unwrap();
+        let outcome = with_hook(&idempotency, &asked, word).await.unwrap();
         assert_eq!(outcome.into_inner(), expected);
     }
 }
@@ -354,19 +354,19 @@ async fn a_word_whose_write_was_lost_is_written_once_and_known_as_ones_own() {
             link.wire.next("PutItem", Act::Deliver);
             link.wire.next("PutItem", act.clone());
             let idempotency = store.over(&link);
-            let outcome = told(&idempotency, &asked, found()).await.unwrap();
+            let outcome = with_hook(&idempotency, &asked, found()).await.unwrap();
             assert_eq!(outcome, Outcome::Reconciled("found".to_owned()), "{act:?}");
             assert_eq!(asked.counts(), (1, 0));
 
             let (store, asked) = (abandoned().await, Asked::default());
             link.wire.next("UpdateItem", act.clone());
             let failed = Reconciled::Failed(Declined { run: 4 });
-            let error = handlers(told(&store.over(&link), &asked, failed).await);
+            let error = handlers(with_hook(&store.over(&link), &asked, failed).await);
             assert_eq!((error, asked.counts()), (Declined { run: 4 }, (1, 0)), "{act:?}");
 
             let (store, asked) = (abandoned().await, Asked::default());
             link.wire.next("UpdateItem", act.clone());
-            let outcome = told(&store.over(&link), &asked, Reconciled::Execute).await.unwrap();
+            let outcome = with_hook(&store.over(&link), &asked, Reconciled::Execute).await.unwrap();
             assert_eq!(outcome, Outcome::Executed("attempt 2".to_owned()), "{act:?}");
             assert_eq!(asked.counts(), (1, 1));
         }
@@ -452,7 +452,7 @@ async fn an_owner_that_comes_back_gets_the_hooks_answer() {
     let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let outcome = told(&taker, &Asked::default(), found()).await.unwrap();
+        let outcome = with_hook(&taker, &Asked::default(), found()).await.unwrap();
         assert_eq!(outcome, Outcome::Reconciled("found".to_owned()));
         gate.open();
     });

@@ -1,5 +1,5 @@
 //! What `docs/guide/operate.md` promises of a table that was restored, as far as an emulator goes: it
-//! restores nothing, so a copy of the records stands for that.
+//! restores nothing, so the test uses a copy of the records.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
     assert_eq!(runs.count(), 2);
 }
 
-/// The record that the page tells to write for each effect that the business knows.
+/// The record that the page asks operators to write for each known effect.
 #[tokio::test]
 async fn an_abandoned_record_written_by_hand_is_refused_when_policy_rejects() {
     let (_, rest) = PAGE.split_once("```json\n").unwrap();

@@ -137,11 +137,11 @@ async fn leases_and_retentions_end_by_its_clock() {
     let taken = charge(idempotency.operation("charge").key("k"), &runs).await;
     assert_eq!(taken.unwrap(), executed(1, 2));
     sandbox.clock().advance(Duration::from_secs(25 * 3600));
-    let anew = charge(idempotency.operation("charge").key("k"), &runs).await;
-    assert_eq!(anew.unwrap(), executed(2, 1));
+    let again = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!(again.unwrap(), executed(2, 1));
 }
 
-/// A clock that was moved is no wrong one: nothing is stamped anew by it.
+/// A moved sandbox clock is not wrong, so no timestamp is corrected.
 #[tokio::test]
 async fn callers_and_store_agree_on_its_clock() {
     let sandbox = Sandbox::start().await.unwrap();
@@ -179,7 +179,7 @@ async fn what_cannot_be_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::Configuration);
 }
 
-/// A sandbox that knows nothing of the codec can change their states all the same.
+/// A sandbox without the codec can still change the state of such records.
 #[tokio::test]
 async fn records_of_a_codec_are_met_as_any_others() {
     let sandbox = Sandbox::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a call tells those who operate it: once, under names that stay, and never its key.
+//! Logs, spans and metrics of a call: each once, under stable names, and never with the key.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
     assert_eq!(ended, ["in_progress", "takeover", "lease_lost"]);
 }
 
-/// A release whose answer is lost is tried again, and meets whoever came after it.
+/// A release whose response is lost is retried and finds the record of the next owner.
 #[tokio::test]
 async fn a_release_that_has_happened_is_told_as_one() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
@@ -118,12 +118,12 @@ async fn a_release_that_has_happened_is_told_as_one() {
     };
     let (failed, ()) = tokio::join!(decline(operation(&failing), &runs), taken);
     failed.unwrap_err();
-    let mut told = outcomes(&listener);
-    told.sort();
-    assert_eq!(told, ["first", "released"]);
+    let mut reported = outcomes(&listener);
+    reported.sort();
+    assert_eq!(reported, ["first", "released"]);
 }
 
-/// A renewal that is under way meanwhile says nothing of a lost lease.
+/// A renewal in flight during a release does not report a lost lease.
 #[tokio::test]
 async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
@@ -244,9 +244,9 @@ async fn commits_and_transactions_are_told_like_any_other() {
     store.put(with(raw::pending("charge#busy"), "owner", s(raw::ANOTHER))).await;
     let busy = idempotency.operation("charge").key("busy").policy(|policy| policy);
     busy.run_transaction(async || Ok::<_, String>(Transaction::new(1))).await.unwrap_err();
-    let told = outcomes(&listener);
-    assert_eq!(told[..4], ["first", "first", "replay", "not_written"]);
-    assert!(["in_progress", "mismatch"].contains(&told[4].as_str()), "{told:?}");
+    let reported = outcomes(&listener);
+    assert_eq!(reported[..4], ["first", "first", "replay", "not_written"]);
+    assert!(["in_progress", "mismatch"].contains(&reported[4].as_str()), "{reported:?}");
 }
 
 #[tokio::test]
@@ -270,8 +270,8 @@ async fn no_signal_shows_a_key_unless_that_is_chosen() {
             // The SDK's own events show whole requests, at TRACE.
             let events = listener.events().into_iter();
             let ours: Vec<_> = events.filter(|event| event.level <= Level::DEBUG).collect();
-            let told = format!("{ours:?} {:?} {:?}", listener.spans(), listener.metrics());
-            assert!(!told.contains(key) && !told.contains("tenant-7"), "{told}");
+            let text = format!("{ours:?} {:?} {:?}", listener.spans(), listener.metrics());
+            assert!(!text.contains(key) && !text.contains("tenant-7"), "{text}");
         }
     }
 }
@@ -297,9 +297,9 @@ async fn each_request_to_dynamodb_is_told_and_measured() {
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
     let requests = listener.said("DynamoDB has answered");
-    let told: Vec<_> =
+    let results: Vec<_> =
         requests.iter().map(|event| (event.get("action"), event.get("result"))).collect();
-    assert_eq!(told, [("PutItem", "ok"), ("PutItem", "ok"), ("PutItem", "refused")]);
+    assert_eq!(results, [("PutItem", "ok"), ("PutItem", "ok"), ("PutItem", "refused")]);
     let units: Vec<_> = requests.iter().map(|event| event.get("units")).collect();
     assert_eq!(units, ["1.0", "1.0", ""]);
     let metrics = listener.metrics().sums;

@@ -1,5 +1,5 @@
 //! A snapshot of the machine takes no connection along, no answer and no idea of the time, and what is
-//! restored has them anew.
+//! restored machine gets new ones.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -132,7 +132,7 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
     let hooks = idempotency.snapshot_hooks();
     charge(idempotency.operation("charge").key("before"), &runs).await.unwrap();
     hooks.before_snapshot().unwrap();
-    // Restored on a machine whose clock was not set: the store alone tells how late it is.
+    // The clock of the restored machine is not set; only the store gives the time.
     link.wire.shift_date(THREE_DAYS);
     hooks.after_restore().await;
     link.wire.forget();
@@ -152,7 +152,7 @@ async fn no_answer_goes_into_the_snapshot() {
     assert_eq!(link.wire.requests(), [""; 0], "it is kept");
     idempotency.snapshot_hooks().before_snapshot().unwrap();
     assert_eq!(charge(on(), &runs).await.unwrap(), replayed(1, 1));
-    assert_eq!(link.wire.requests(), ["GetItem"], "neither it nor the time is kept any more");
+    assert_eq!(link.wire.requests(), ["GetItem"], "neither the answer nor the time is kept");
 }
 
 #[tokio::test]

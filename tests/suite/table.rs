@@ -117,8 +117,8 @@ async fn every_write_works_with_other_names() {
     assert!(first.unwrap().is_replayed());
     // Replace what is past its retention.
     let after_retention = store.over(&Link::later(3 * 86_400));
-    let anew = charge(after_retention.operation("charge").key("b"), &runs).await;
-    assert_eq!(anew.unwrap(), executed(5, 1));
+    let again = charge(after_retention.operation("charge").key("b"), &runs).await;
+    assert_eq!(again.unwrap(), executed(5, 1));
 }
 
 #[tokio::test]

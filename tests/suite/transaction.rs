@@ -18,7 +18,7 @@ const AN_HOUR: i64 = 3600;
 
 type Transferred = Result<Outcome<String>, TransactionError<Declined>>;
 
-/// Counts the row `effect`; the answer tells which call it was.
+/// Counts the row `effect`; the answer contains the number of the call.
 async fn transfer(operation: Operation<'_>, table: &str, runs: &Runs) -> Transferred {
     operation
         .run_transaction_with_outcome(async || {
@@ -127,7 +127,7 @@ async fn a_lost_response_applies_it_once() {
     }
 }
 
-/// As it is once ten minutes are over.
+/// DynamoDB forgets the token after ten minutes.
 #[tokio::test]
 async fn one_whose_token_is_forgotten_recognises_itself() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
@@ -154,8 +154,8 @@ async fn a_live_lease_is_respected_and_waited_for() {
         assert!(matches!(refused, ErrorKind::InProgress { .. }), "{refused:?}");
         assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
         let waiting = transfers().policy(|policy| policy.in_progress(wait));
-        let nobody = Runs::default();
-        let (waited, ()) = tokio::join!(transfer(waiting, store.table(), &nobody), async {
+        let unused = Runs::default();
+        let (waited, ()) = tokio::join!(transfer(waiting, store.table(), &unused), async {
             link.wire.sent("GetItem", 1).await;
             gate.open();
         });
@@ -385,7 +385,8 @@ async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
     assert_eq!(store.counted("effect").await, 1);
 }
 
-/// Whatever record its tries ask for: once it is told that nothing was written, none of them lands.
+/// After the call reports that nothing was written, none of its tries is applied, whatever record they
+/// require.
 #[tokio::test]
 async fn one_that_was_given_up_never_lands() {
     let over = raw::now() / 1000 - 60;
@@ -455,7 +456,7 @@ async fn one_that_was_given_up_never_lands() {
     }
 }
 
-/// Who is slow and has the answer is not turned away by a transaction that came to nothing.
+/// A slow owner can still complete its record after a transaction of another call was rejected.
 #[tokio::test]
 async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
@@ -501,7 +502,7 @@ async fn a_late_copy_changes_nothing() {
     assert_eq!((store.record("o#k").await, store.counted("effect").await), (before, 1));
 }
 
-/// A try is under way when a later one is refused for a condition.
+/// A try is in flight when a condition of a later one fails.
 #[tokio::test]
 async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
     let refusal = || Act::Cancel(&["None", "None", "ConditionalCheckFailed"]);

@@ -125,9 +125,9 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
         link.wire.sent("UpdateItem", 1).await;
         link.let_pass(7200);
     });
-    // Whoever was at work is so no more.
+    // The other owner has ended.
     assert_eq!(kind(result), ErrorKind::Unavailable);
-    // Given back as it was found: its lease is over, and the attempt that was not made is not counted.
+    // The acquisition is undone: the lease is expired as before, and the attempt is not counted.
     let record = store.record("charge#k").await;
     for name in ["attempt", "lease_expires_at"] {
         assert_eq!(raw::number(&record, name), raw::number(&found, name), "{name}");

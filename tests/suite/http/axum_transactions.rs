@@ -175,8 +175,8 @@ async fn a_transaction_that_no_layer_takes_is_no_success() {
     api.store.deposit("alice", 5).await;
     for path in ["/plain", "/bare"] {
         for _ in 0..2 {
-            let told = problem(&api.send(to(order("k", "bare"), path)).await, 500, "Misconfigured");
-            assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("transaction")));
+            let body = problem(&api.send(to(order("k", "bare"), path)).await, 500, "Misconfigured");
+            assert!(body["detail"].as_str().is_some_and(|detail| detail.contains("transaction")));
         }
     }
     assert_eq!(api.effects().await, (0, 5));

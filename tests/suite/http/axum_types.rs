@@ -55,8 +55,8 @@ async fn who_has_no_execution_is_told_why() {
     let server = listen(router).await;
     let keyless = without(post("", "{}"), "idempotency-key");
     for request in [keyless.clone(), by("PUT", post("k", "{}")), to(post("k", "{}"), "/bare")] {
-        let told = problem(&client::send(server, &request).await, 500, "Misconfigured");
-        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("Execution")));
+        let body = problem(&client::send(server, &request).await, 500, "Misconfigured");
+        assert!(body["detail"].as_str().is_some_and(|detail| detail.contains("Execution")));
     }
     let cases = [
         (keyless, "passed"),
@@ -219,8 +219,8 @@ async fn an_error_of_a_step_is_the_steps_own_response_or_a_problem() {
     let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
     let server = listen(Router::new().route("/payments", route)).await;
     assert_eq!(client::send(server, &post("a", "\"once\"")).await.status(), 418);
-    let told = problem(&client::send(server, &post("b", "\"twice\"")).await, 500, "Misconfigured");
-    assert!(!told["detail"].to_string().contains("reserve"), "{told}");
+    let body = problem(&client::send(server, &post("b", "\"twice\"")).await, 500, "Misconfigured");
+    assert!(!body["detail"].to_string().contains("reserve"), "{body}");
 }
 
 #[tokio::test]
@@ -239,8 +239,8 @@ async fn a_commit_that_is_refused_is_a_problem() {
     for (key, body, status, kind) in
         [("a", "\"never\"", 409, "ConditionFailed"), ("b", "\"twice\"", 500, "Misconfigured")]
     {
-        let told = problem(&client::send(server, &post(key, body)).await, status, kind);
-        assert!(!told["detail"].to_string().contains("item"), "{told}");
+        let body = problem(&client::send(server, &post(key, body)).await, status, kind);
+        assert!(!body["detail"].to_string().contains("item"), "{body}");
     }
     assert_eq!(store.counted("e").await, 0);
 }
@@ -280,7 +280,7 @@ async fn a_path_that_does_not_exist_is_not_found() {
     let with_key = to(post("k", "{}"), "/nowhere");
     assert_eq!(client::send(on_routes, &with_key).await.status(), 404);
     assert_eq!(client::send(on_all, &with_key).await.status(), 404);
-    // In front of the fallback too, the layer cannot tell who it is for: it fails closed.
+    // A layer that also covers the fallback does not know the route, so it fails closed.
     problem(&client::send(on_all, &nowhere).await, 400, "KeyMissing");
 }
 

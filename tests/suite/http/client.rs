@@ -19,7 +19,7 @@ pub(crate) async fn send_owned(address: SocketAddr, request: Request<Bytes>) -> 
     send(address, &request).await
 }
 
-/// Sends a request, and leaves the answer to whoever holds the connection.
+/// Sends a request and returns the connection without reading the response.
 pub(crate) async fn begin(address: SocketAddr, request: &Request<Bytes>) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.expect("the server listens");
     stream.write_all(&head(request)).await.expect("the server reads");

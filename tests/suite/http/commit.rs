@@ -95,7 +95,7 @@ async fn who_lost_the_lease_commits_nothing_and_gets_what_counts() {
                 async move {
                     let execution: &Execution = request.extensions().get().expect("it is there");
                     let mut theirs = store.record(&pk).await;
-                    theirs.insert("owner".to_owned(), raw::s(raw::SOMEBODY));
+                    theirs.insert("owner".to_owned(), raw::s(raw::OTHER_OWNER));
                     if completed {
                         let done = raw::completed(&pk, "");
                         theirs.insert("status".to_owned(), raw::s("COMPLETED"));

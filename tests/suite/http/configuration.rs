@@ -39,7 +39,7 @@ async fn an_invalid_policy_is_refused_when_the_layer_is_made() {
     assert!(errors(&http).iter().all(Option::is_none));
     let short = http.clone().policy(|policy| policy.retention(Duration::ZERO));
     assert_refused(&short, "Policy::retention");
-    // A status of its own would be replayed to clients that wait for the final one.
+    // A 1xx response would be replayed to clients that wait for the final one.
     assert_refused(&http.stored(|status| !status.is_server_error()), "Http::stored");
 }
 

@@ -16,7 +16,7 @@ use crate::dropped::{dropped_at, patient};
 use crate::support::effects::count;
 use crate::support::{Runs, Store};
 
-/// The handler works for longer than its lease would last if nobody renewed it.
+/// The handler runs longer than its lease would last without renewal.
 #[tokio::test]
 async fn wherever_a_client_hangs_up_the_handler_runs_once() {
     for pauses in 0.. {

@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Puts a path into the event, as it would stand there.
+    /// Sets the path of the event, in the form of this kind of event.
     pub(crate) fn set_path(self, event: &mut Value, path: &str) {
         match self {
             Self::HttpApi | Self::FunctionUrl => {

@@ -96,7 +96,8 @@ async fn who_lost_the_lease_to_one_that_still_runs_is_told_so() {
         let api = attempts(&site, site.http(), &gate).await;
         let (late, theirs) = tokio::join!(api.send(post("k", "{}")), async {
             gate.reached().await;
-            let theirs = raw::with(site.item("k").await.unwrap(), "owner", raw::s(raw::SOMEBODY));
+            let theirs =
+                raw::with(site.item("k").await.unwrap(), "owner", raw::s(raw::OTHER_OWNER));
             site.store.put(theirs.clone()).await;
             gate.open();
             theirs
@@ -120,7 +121,7 @@ async fn an_abandoned_request_is_not_run_again_where_that_is_forbidden() {
             problem(&api.send(post("k", "{}")).await, 409, "Abandoned");
             gate.open();
         });
-        // Nobody else has taken the key, so the late answer still counts.
+        // No other owner has taken over, so the late answer is still stored.
         assert_eq!((late.body().as_ref(), is_replay(&late)), (b"attempt 1".as_ref(), false));
         assert!(is_replay(&api.send(post("k", "{}")).await));
         assert_eq!(site.runs.count(), 1);

@@ -47,7 +47,7 @@ async fn a_failure_that_is_kept_is_replayed_as_it_was() {
     .await;
 }
 
-/// It has failed, and is not to be told as completed.
+/// A failed request must not be reported as completed.
 #[tokio::test]
 async fn a_failure_that_cannot_be_read_is_a_failure_all_the_same() {
     everywhere(async |site| {
@@ -233,7 +233,7 @@ async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
     assert_eq!(runs.count(), 2);
 }
 
-/// It has happened: half of the answer goes to nobody, and nobody runs it again.
+/// The effect has happened: the partial answer is discarded, and no repeat runs the handler again.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_an_error_and_completes_the_request() {
     for place in [Place::Router, Place::Server] {

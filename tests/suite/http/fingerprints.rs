@@ -173,7 +173,7 @@ async fn order_counts_among_parameters_of_one_name_only() {
     .await;
 }
 
-/// `lambda_http` makes the query anew from a hash map, whose order is another one for each event.
+/// `lambda_http` rebuilds the query from a hash map, whose order differs for each event.
 #[tokio::test]
 async fn the_hash_map_of_an_event_is_no_mismatch() {
     let query: Vec<_> = (0..40).map(|number| format!("p{number}={number}")).collect();

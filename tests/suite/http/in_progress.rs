@@ -101,7 +101,7 @@ async fn a_wait_ends_and_says_when_to_come_back() {
     .await;
 }
 
-/// The first has failed meanwhile: somebody has to do the work.
+/// The first call has failed meanwhile, so the waiting one runs the handler.
 #[tokio::test]
 async fn one_that_waits_for_a_failure_runs_itself() {
     everywhere(async |site| {

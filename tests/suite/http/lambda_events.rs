@@ -208,7 +208,7 @@ async fn two_keys_are_refused_on_each_kind_that_can_tell() {
             request.headers_mut().append("idempotency-key", other.parse().unwrap());
             let answer = event::response(&function.invoke(&kind.event(&request)).await);
             if kind == Kind::Alb {
-                // It sends the last one and does not tell.
+                // An ALB sends only the last value, without a sign that there were more.
                 assert_eq!(answer.status(), 201);
                 assert!(store.item(&format!("pay#{other}")).await.is_some());
             } else {

@@ -20,8 +20,8 @@ use super::message::{is_replay, post, problem, values};
 use super::site::{Site, everywhere, paid};
 use crate::support::{Gate, Link, Runs, Store, made_up_time, raw};
 
-/// A function whose answer is where its lease ends: epoch milliseconds, read from its own record.
-fn telling(store: &Arc<Store>, http: Http) -> Function {
+/// A function that returns the end of its lease in epoch milliseconds, read from its own record.
+fn lease_reader(store: &Arc<Store>, http: Http) -> Function {
     let store = Arc::clone(store);
     Function::new(
         http.wrap(service_fn(move |_: lambda_http::Request| {
@@ -56,16 +56,16 @@ fn assert_near(millis: i64, expected: i64) {
 async fn the_lease_ends_two_seconds_after_the_invocation() {
     for seconds in [20, 900] {
         let store = Arc::new(Store::open().await);
-        let function = telling(&store, store.idempotency().http("pay"));
+        let function = lease_reader(&store, store.idempotency().http("pay"));
         assert_lease_of(&function, &store, seconds).await;
     }
 }
 
-/// A warm function is called again and again, each time with a deadline of its own.
+/// A warm function is invoked several times, each time with another deadline.
 #[tokio::test]
 async fn each_invocation_of_a_warm_function_has_its_own_lease() {
     let store = Arc::new(Store::open().await);
-    let function = telling(&store, store.idempotency().http("pay"));
+    let function = lease_reader(&store, store.idempotency().http("pay"));
     for seconds in [20, 300, 60] {
         assert_lease_of(&function, &store, seconds).await;
     }
@@ -76,7 +76,7 @@ async fn a_fixed_lease_does_not_depend_on_the_invocation() {
     let store = Arc::new(Store::open().await);
     let fixed = Lease::Fixed(Duration::from_secs(3600));
     let http = store.idempotency().http("pay").policy(|policy| policy.lease(fixed));
-    let answer = telling(&store, http).invoke(&Kind::Rest.example()).await;
+    let answer = lease_reader(&store, http).invoke(&Kind::Rest.example()).await;
     let lease: i64 = answer["body"].as_str().unwrap().parse().unwrap();
     assert_near(lease, raw::now() + 3_600_000);
 }
@@ -111,7 +111,7 @@ async fn an_impossible_deadline_counts_as_none() {
     let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     for impossible in [an_hour_ago, in_1970(0), in_1970(600_000)] {
         let store = Arc::new(Store::open().await);
-        let function = telling(&store, store.idempotency().http("pay"));
+        let function = lease_reader(&store, store.idempotency().http("pay"));
         let context = context_until(impossible);
         let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
         let lease: i64 =

@@ -91,7 +91,7 @@ async fn who_drains_the_layer_waits_for_owners_whose_clients_are_gone() {
     assert_eq!(raw::status(&store.record("pay#k").await), "COMPLETED");
 }
 
-/// The next client, on another connection, waits for the answer that nobody else listens for.
+/// The next client, on another connection, waits for the answer of the run whose client is gone.
 #[tokio::test]
 async fn who_comes_after_a_hang_up_waits_for_the_same_run() {
     let (store, link) = (Store::open_in_real_time().await, Link::default());
@@ -135,7 +135,7 @@ async fn a_dropped_future_does_not_stop_the_handler() {
     assert_eq!(runs.count(), 1);
 }
 
-/// Nobody is there to hear of the panic, and the key is free all the same.
+/// The client of the panicking handler is gone, and the key is released nevertheless.
 #[tokio::test]
 async fn a_panic_after_a_hang_up_ends_the_record_too() {
     for (failure, status) in [(Failure::Release, "RELEASED"), (Failure::Replay, "FAILED")] {
@@ -171,7 +171,7 @@ async fn the_other_methods_of_the_router_need_no_key() {
     assert_eq!(link.wire.requests(), [""; 0]);
 }
 
-/// One connection after the other of a keep-alive client, and many clients beside each other.
+/// One keep-alive client after the other, and many clients at the same time.
 #[tokio::test]
 async fn keys_do_not_hinder_each_other() {
     let (store, gate, runs) = (Store::open_in_real_time().await, Gate::default(), Runs::default());

@@ -45,8 +45,8 @@ fn check(first: &Response<Bytes>, repeat: &Response<Bytes>, record: &raw::Item) 
     assert!(!shows(record, TOKEN), "{record:?}");
     for response in [first, repeat] {
         let length = response.body().len().to_string();
-        let told = values(response.headers(), "content-length");
-        assert!(told.iter().all(|told| *told == length), "{told:?} for {length}");
+        let lengths = values(response.headers(), "content-length");
+        assert!(lengths.iter().all(|value| *value == length), "{lengths:?} for {length}");
     }
     assert!(!shows(record, "content-length"), "{record:?}");
     assert_eq!(repeat.status(), first.status());
@@ -169,7 +169,7 @@ async fn a_transactions_answers_are_changed_as_well() {
     }
 }
 
-/// Bytes stay bytes, and text text, for Lambda tells them apart.
+/// Bytes stay bytes and text stays text, because Lambda distinguishes them.
 #[tokio::test]
 async fn a_hook_that_changes_nothing_changes_no_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{}"];

@@ -138,15 +138,15 @@ async fn what_is_sent_is_what_the_document_says() {
         assert_documented(&document, &api.send(grpc).await);
         assert_documented(&document, &api.send(post("panic", "panic")).await);
 
-        let beside = async {
+        let concurrent = async {
             gate.reached().await;
-            let beside = api.send(post("held", "held")).await;
+            let concurrent = api.send(post("held", "held")).await;
             gate.open();
-            beside
+            concurrent
         };
-        let (first, beside) = tokio::join!(api.send(post("held", "held")), beside);
-        assert_eq!((first.status().as_u16(), beside.status().as_u16()), (201, 409));
-        assert_documented(&document, &beside);
+        let (first, concurrent) = tokio::join!(api.send(post("held", "held")), concurrent);
+        assert_eq!((first.status().as_u16(), concurrent.status().as_u16()), (201, 409));
+        assert_documented(&document, &concurrent);
 
         site.link.wire.down(Act::LoseRequest);
         let down = api.send(post("down", "{}")).await;

@@ -149,7 +149,7 @@ async fn a_record_that_is_not_understood_is_an_error_and_stays_as_it_is() {
         ("a status to come", |record| raw::with(record, "status", raw::s("PAUSED"))),
         ("no answer", |record| without(record, "response")),
         ("an answer of another shape", |record| raw::with(record, "response", raw::s("paid"))),
-        ("somebody's item", |record| raw::key(raw::text(&record, "pk"))),
+        ("a foreign item", |record| raw::key(raw::text(&record, "pk"))),
     ];
     everywhere(async |site| {
         let api = site.paying(site.http()).await;

@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Server,
 }
 
-/// One place, with a scope of its own in a table of the test's own.
+/// One place, with a separate scope in the table of the test.
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) place: Place,
@@ -188,7 +188,7 @@ where
     }
 }
 
-/// Waits until a repeat on this link has been told that another runs, and has looked again.
+/// Waits until a repeat on this link has found another owner and has read the record again.
 pub(crate) async fn has_looked(link: &Link) {
     let looking = async {
         while link.wire.count("GetItem") == 0 {

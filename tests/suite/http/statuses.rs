@@ -67,7 +67,7 @@ async fn a_refusal_is_not_stored_and_the_key_takes_a_mended_request() {
     }
 }
 
-/// A repeat with a validator that fits meanwhile is not told of the time when it did not.
+/// A failed precondition is not replayed to a repeat whose validator matches now.
 #[tokio::test]
 async fn a_failed_precondition_is_judged_anew() {
     everywhere(async |site| {

@@ -139,7 +139,7 @@ impl Api {
         self.store.status("pay#k").await
     }
 
-    /// Repeats are told that the request was done, and that its answer is gone.
+    /// Checks that repeats report a completed request whose answer is not available.
     async fn assert_done_without_answer(&self) {
         assert_eq!(self.status().await.as_deref(), Some("COMPLETED"));
         problem(&self.whole(post("k", "{}")).await, 500, "AnswerUnavailable");

@@ -40,7 +40,7 @@ async fn tenants_do_not_share_a_key() {
         ("'acme'", "k"),
         ("acme\"", r#""\"k""#),
         ("ACME", "k"),
-        // Nobody: the plain scope.
+        // No tenant: the plain scope.
         ("", "k"),
         ("", "acme#k"),
     ];
@@ -144,7 +144,7 @@ async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_sco
 async fn a_repeated_tenant_is_refused_even_where_none_is_needed() {
     everywhere(async |site| {
         if site.place == Place::Router {
-            // An HTTP API joins the two: a tenant of its own.
+            // An HTTP API joins the two values, which makes another tenant.
             return;
         }
         let name = |tenant: &str| with(post("k", "{}"), "x-tenant", tenant);

@@ -90,7 +90,7 @@ async fn a_signature_ages_by_the_stores_time() {
         api.send(event("evt_1", 1)).await;
         let old = event("evt_2", 1);
         site.link.let_pass(400);
-        // Tells the time.
+        // Its response carries the time.
         site.link.wire.forget();
         problem(&api.send(old).await, 401, "SignatureInvalid");
         assert_eq!(site.runs.count(), 1);

@@ -26,7 +26,7 @@ struct Imported {
 
 type Answer = futures::future::BoxFuture<'static, Result<Imported, String>>;
 
-/// Answers with the number of its run and the deadline that it was told.
+/// Returns the number of its run and its deadline.
 fn import(ran: &Ran) -> impl Fn(LambdaEvent<Import>, Execution) -> Answer + Send + Sync + 'static {
     let ran = ran.clone();
     move |event, _| {
@@ -62,7 +62,7 @@ async fn a_repeat_gets_the_first_answer() {
     assert_eq!(store.record("import#a.csv").await["response"], raw::answer("json", &stored));
 }
 
-/// Two numbers that one double stands for.
+/// Two numbers that have the same double.
 #[tokio::test]
 async fn another_event_with_the_same_key_is_a_mismatch_to_the_last_digit() {
     let (store, ran) = (Store::open().await, Ran::default());

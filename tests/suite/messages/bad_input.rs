@@ -117,7 +117,7 @@ async fn a_closure_that_panics_fails_its_message_alone() {
     assert_eq!(ran.count(), 1);
 }
 
-/// A panic is a bug of somebody's code, and says nothing of the message.
+/// A panic is a bug in the code and does not mean that the message is malformed.
 #[tokio::test]
 async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get() {
     let (store, ran) = (Store::open().await, Ran::default());

@@ -192,7 +192,7 @@ async fn a_message_that_is_no_envelope_fails_alone() {
     }
 }
 
-/// serde reads a struct from a list too: whoever can put a list into the queue would choose the key.
+/// serde also reads a struct from a list, so a sender of a list could choose the key.
 #[tokio::test]
 async fn an_envelope_is_an_object_of_its_own_type() {
     let notification = |kind: &str| {
@@ -299,7 +299,7 @@ async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
     assert_eq!(ran.count(), 2);
 }
 
-/// An attribute's value is text and taken as it is; HTTP's quotes mean nothing here.
+/// The text of an attribute is the key, unchanged; quotes have no meaning as in HTTP.
 #[tokio::test]
 async fn an_attribute_is_taken_letter_for_letter() {
     let (store, ran) = (Store::open().await, Ran::default());

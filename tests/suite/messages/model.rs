@@ -193,7 +193,7 @@ fn a_standard_queue_runs_empty() {
             let failed: BTreeSet<_> = failures(&answer).into_iter().collect();
             let delivered: BTreeSet<_> = batch.iter().map(|(id, _)| id.to_string()).collect();
             assert!(failed.is_subset(&delivered), "{failed:?} of {delivered:?}");
-            // Some that are done come once more all the same.
+            // Some messages are redelivered although they are done.
             let lingers = world.dice.roll(6) == 1;
             queue.retain(|(id, _)| {
                 let id = id.to_string();
@@ -268,13 +268,13 @@ async fn shard(plan: Plan, order: Order) {
         let Some(answer) = world.deliver(&service, &event).await else { continue };
         checkpoint = match failures(&answer).as_slice() {
             [] => checkpoint + size,
-            // All from there on come again.
+            // All messages from there on are redelivered.
             [lowest] => {
                 let lowest: usize = lowest.parse().unwrap();
                 assert!((checkpoint..checkpoint + size).contains(&lowest), "{lowest}");
                 lowest
             }
-            more => panic!("a stream is told one failure: {more:?}"),
+            more => panic!("a stream reports at most one failure: {more:?}"),
         };
     }
     assert_eq!(checkpoint, plan.sent.len(), "left in the shard");

@@ -80,7 +80,7 @@ async fn a_message_of_a_dead_owner_is_taken_over_or_left_alone() {
         [(Takeover::Execute, vec![], 1), (Takeover::Reject, vec!["1"], 0)]
     {
         let (store, ran) = (Store::open().await, Ran::default());
-        // Abandoned by whoever asked for the same: a body of no bytes has a fingerprint of its own.
+        // Abandoned by a call with the same body.
         let body = "a";
         let hang = store
             .idempotency()

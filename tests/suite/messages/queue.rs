@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// An event file beside this module.
+/// An event file next to this module.
 macro_rules! example {
     ($name:literal) => {
         serde_json::from_str::<serde_json::Value>(include_str!(concat!(

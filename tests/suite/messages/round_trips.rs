@@ -11,7 +11,7 @@ use crate::support::{Act, Gate, Link, Store};
 
 const TEN: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// All ten acquisitions are under way before one is answered, and then all ten completions: two
+/// All ten acquisitions are in flight before one is answered, and then all ten completions: two
 /// round trips of latency.
 #[tokio::test]
 async fn ten_messages_take_two_round_trips() {

@@ -1,4 +1,4 @@
-//! Kafka, SNS, EventBridge and S3: the documented events, and how a failure is told.
+//! Kafka, SNS, EventBridge and S3: the documented events, and how a failure is reported.
 
 use dynamodb_idempotency::messages::{MessageKey, Order};
 use serde_json::{Value, json};

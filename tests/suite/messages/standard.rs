@@ -114,7 +114,7 @@ async fn no_more_than_the_limit_are_in_flight() {
     let batch = sqs(["1", "2", "3", "4", "5", "6", "7"].map(|id| message(id, id, "a")));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         gate.reached_by(3).await;
-        // Whoever else could start has had the time of three round trips for it.
+        // Any other handler would have started within three round trips.
         for _ in 0..3 {
             store.item("book#1").await;
         }
@@ -124,7 +124,7 @@ async fn no_more_than_the_limit_are_in_flight() {
     assert_eq!((failures(&answer), ran.count()), (vec![], 7));
 }
 
-/// The answer of each is unknown, or it did not run: all of them come again.
+/// Each outcome is unknown, or the handler did not run: all messages are redelivered.
 #[tokio::test]
 async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
     let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
@@ -159,7 +159,7 @@ async fn without_partial_responses_the_invocation_fails() {
     assert_eq!(ran.count(), 2);
 }
 
-/// What stands in the record of a message is read by programs too.
+/// The record of a message is read by other programs too.
 #[tokio::test]
 async fn a_function_s_answer_under_the_same_key_counts_as_done() {
     for answer in ["\"an answer\"", "null", "{\"id\":1}"] {

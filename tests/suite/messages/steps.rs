@@ -42,7 +42,7 @@ async fn half_done(store: &Store, writer: &Idempotency, ran: &Ran) -> Item {
     store.record("book#k-1").await
 }
 
-/// Those that wrote the steps and those that cannot read them, each by a reason of its own.
+/// Writers of the steps and readers that cannot read them, each for another reason.
 fn writers_and_readers(store: &Store) -> [(&'static str, Idempotency, Idempotency); 3] {
     // No outage opens what is only unreadable.
     let open = |policy: Policy| policy.outage(Outage::Open);
@@ -61,8 +61,8 @@ fn writers_and_readers(store: &Store) -> [(&'static str, Idempotency, Idempotenc
     ]
 }
 
-/// What the source is told of one message whose steps cannot be read.
-async fn told<S>(service: S, event: Value) -> Value
+/// The failure reported to the source for one message whose steps cannot be read.
+async fn reported<S>(service: S, event: Value) -> Value
 where
     S: Service<LambdaEvent<JsonEvent>, Response: Serialize, Error: std::fmt::Display> + Clone,
     S::Error: std::fmt::Debug,
@@ -81,19 +81,19 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
         let answers = [
             ("sqs", {
                 let service = reader.sqs("book").handler(noting(&others));
-                (told(service, sqs([message("1", "k-1", "a")])).await, json!("1"))
+                (reported(service, sqs([message("1", "k-1", "a")])).await, json!("1"))
             }),
             ("kinesis", {
                 let service = reader.kinesis("book").key(key()).handler(noting(&others));
                 let event = json!({"Records": [kinesis_record("p", 5, "a")]});
-                (told(service, event).await, json!("5"))
+                (reported(service, event).await, json!("5"))
             }),
             ("kafka", {
                 let consumer = reader.kafka("book").partial_response(true);
                 let service = consumer.handler(noting(&others));
                 let event = json!({"eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:x",
                     "bootstrapServers": "b:1", "records": {"orders-0": [kafka_record(1, "a", "a")]}});
-                (told(service, event).await, json!({"partition": "orders-0", "offset": 1}))
+                (reported(service, event).await, json!({"partition": "orders-0", "offset": 1}))
             }),
         ];
         for (source, (answer, item)) in answers {
@@ -102,7 +102,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
         }
         // One that takes no partial response.
         let service = reader.sqs("book").partial_response(false).handler(noting(&others));
-        let answer = told(service, sqs([message("1", "k-1", "a")])).await;
+        let answer = reported(service, sqs([message("1", "k-1", "a")])).await;
         assert!(
             answer.as_str().is_some_and(|error| error.starts_with("1 of 1")),
             "{answer}: {why}"
@@ -125,8 +125,8 @@ async fn a_call_that_cannot_read_the_steps_is_told_to_try_again() {
         let record = half_done(&store, &writer, &ran).await;
         let operation = reader.operation("book").key("k-1");
         let operation = operation.fingerprint(Fingerprint::builder().json(b"a").finish());
-        let told = operation.run(async |_| -> Result<(), String> { panic!("it runs") }).await;
-        let Err(RunError::Idempotency(error)) = told else { panic!("{told:?}") };
+        let result = operation.run(async |_| -> Result<(), String> { panic!("it runs") }).await;
+        let Err(RunError::Idempotency(error)) = result else { panic!("{result:?}") };
         assert_eq!(error.kind(), ErrorKind::StepsUnreadable, "{why}");
         assert!(error.is_retryable() && !error.is_outcome_unknown(), "{why}");
         assert_eq!(store.record("book#k-1").await, record, "{why}");

@@ -21,7 +21,7 @@ async fn a_shard_runs_in_order_and_the_first_failure_is_reported() {
     let records = data.iter().enumerate().map(|(n, data)| kinesis_record(data, n + 10, data));
     assert_eq!(failures(&invoke(&service, &stream(records.clone())).await), ["12"]);
     assert_eq!(ran.all(), ["1", "2", "fail"]);
-    // From there on all of it comes again.
+    // The stream is redelivered from there on.
     assert_eq!(failures(&invoke(&service, &stream(records.skip(2))).await), ["12"]);
     assert_eq!(ran.all(), ["1", "2", "fail", "fail"]);
 }

@@ -64,7 +64,7 @@ async fn thrice_in_a_group_and_once_with_another_payload_the_order_holds() {
     }
 }
 
-/// Nobody says that they are done.
+/// Duplicates of a message that is cut off are not reported as done.
 #[tokio::test]
 async fn those_of_one_that_is_cut_off_are_reported() {
     for concurrency in [1, 8] {
@@ -159,8 +159,8 @@ async fn none_is_told_as_done_that_the_store_does_not_have() {
             for (id, key, _) in batch {
                 let done =
                     store.status(&format!("book#{key}")).await.as_deref() == Some("COMPLETED");
-                let told = !reported.contains(&id.to_owned());
-                assert!(!told || done, "{operation} {act:?} {served}: {id}, {reported:?}");
+                let is_confirmed = !reported.contains(&id.to_owned());
+                assert!(!is_confirmed || done, "{operation} {act:?} {served}: {id}, {reported:?}");
             }
         }
     }

@@ -84,7 +84,7 @@ where
     assert_eq!(error.kind(), ErrorKind::AnswerUnavailable);
     let message = error.to_string();
     assert!(message.contains("`big` HAS run") && message.contains(says), "{message}");
-    // Known to be done all the same.
+    // The step is still recorded as done.
     let StepError::NotRun(error) = attempt().await else { panic!("it ran again") };
     assert_eq!((error.kind(), runs.count()), (ErrorKind::AnswerUnavailable, 1));
 }

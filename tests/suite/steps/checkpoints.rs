@@ -64,7 +64,7 @@ async fn a_lost_response_to_a_step_stores_it_once() {
     }
 }
 
-/// A late copy of the first step's write must not undo the steps after it.
+/// A delayed write of the first step must not remove later steps.
 #[tokio::test]
 async fn a_late_copy_of_a_step_changes_nothing() {
     let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
@@ -123,7 +123,7 @@ async fn steps_at_once_are_all_stored() {
     assert_eq!(runs.count(), 1);
 }
 
-/// As in a `select!` whose other branch does a step of its own.
+/// As in a `select!` whose other branch executes another step.
 #[tokio::test]
 async fn a_step_that_is_not_polled_for_a_while_stops_no_other() {
     let (store, link) = (Store::open().await, Link::default());

@@ -1,4 +1,4 @@
-//! A step that is done is not done again, whoever goes on with its operation.
+//! A completed step is not executed again, whichever owner continues its operation.
 
 mod bad_input;
 mod checkpoints;
@@ -36,7 +36,7 @@ impl Effects {
     }
 }
 
-/// Does three steps; the answer has what each of them came to: its name and which run it was.
+/// Executes three steps. The answer has the result of each: its name and the number of the run.
 async fn three(execution: &Execution, effects: &Effects) -> Stepped {
     let mut all = Vec::new();
     for (name, runs) in NAMES.into_iter().zip(&effects.0) {

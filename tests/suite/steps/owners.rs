@@ -32,7 +32,7 @@ async fn wherever_an_owner_dies_the_next_goes_on_at_the_first_step_not_stored() 
             })
             .await
         };
-        // What is under way arrives or does not, but from here on it is known.
+        // From here on, requests in flight have been applied or never will be.
         let later = Link::later(AN_HOUR);
         let before = store.item("order#k").await;
         let stored = |name| {
@@ -45,7 +45,7 @@ async fn wherever_an_owner_dies_the_next_goes_on_at_the_first_step_not_stored() 
         for (index, name) in NAMES.into_iter().enumerate() {
             let again = effects.counts()[index] - counts[index];
             let is_over = matches!(outcome, Outcome::Replayed(_));
-            // A write that was under way when it was looked for may have arrived since.
+            // A write that was in flight during the read may have been applied since.
             let late = counts[index] == 1 && !done[index];
             assert!(again <= 1 && (late || again == u32::from(!done[index] && !is_over)), "{name}");
         }
@@ -243,7 +243,7 @@ async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran
 }
 
 /// A step that the former owner stored after its lease, before the taker's write: the taker knows of
-/// it all the same.
+/// it nevertheless.
 #[tokio::test]
 async fn a_taker_never_misses_a_step_that_was_stored_before_it_took_over() {
     let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
@@ -306,7 +306,7 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
     let operation = idempotency.operation("order").key("k").policy(goes_on);
     let result = operation.run(async |execution| {
         execution.step("first", async { Ok::<_, &str>(1) }).await?;
-        let theirs = with(store.record("order#k").await, "owner", s(raw::SOMEBODY));
+        let theirs = with(store.record("order#k").await, "owner", s(raw::OTHER_OWNER));
         store.put(theirs.clone()).await;
         let late = execution.step("second", async { Ok::<_, &str>(2) }).await;
         assert_eq!(store.record("order#k").await, theirs);

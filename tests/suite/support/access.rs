@@ -30,8 +30,8 @@ pub(crate) struct Access {
 impl Access {
     /// Reads a request of DynamoDB's JSON protocol.
     ///
-    /// A transaction has no action of its own: each of its items asks for that of the same write
-    /// outside. The record goes first; what follows is the caller's, and granted by the caller.
+    /// A transaction has no separate IAM action: each item requires the action of the same write
+    /// outside a transaction. The record is the first item; the caller grants access to the others.
     pub(crate) fn of(operation: &str, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).expect("DynamoDB speaks JSON");
         let Some(first) = body["TransactItems"].get(0) else {

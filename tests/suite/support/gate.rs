@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-/// A closed gate: whoever comes to it waits until it is opened; a clone is the same gate.
+/// A closed gate: a task that reaches it waits until it is opened. A clone is the same gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     arrived: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Hears what a test's own thread tells: spans, events and metrics.
+//! Collects the spans, events and metrics of the test's thread.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -67,7 +67,7 @@ impl Listener {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while it is held")
+        self.state.lock().expect("no thread panics while it holds the lock")
     }
 
     /// The fields of the crate's spans, in the order in which they began; with their ids.
@@ -85,7 +85,7 @@ impl Listener {
         self.events().into_iter().filter(|event| event.message() == message).collect()
     }
 
-    /// All that the crate has told since the last time, in any form.
+    /// All that the crate has emitted since the last call, in any form.
     pub(crate) fn words(&self) -> String {
         let metrics = self.metrics();
         let mut state = self.state();
@@ -117,8 +117,8 @@ impl Listener {
     }
 }
 
-/// tracing remembers for all threads which events nobody wants. With somebody who wants all of them
-/// there are none such, whatever the other tests' listeners do meanwhile.
+/// tracing caches for all threads which events no subscriber wants. A subscriber that wants all
+/// events keeps that cache from disabling any, whatever the listeners of other tests do.
 fn keep_interested() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -138,7 +138,7 @@ struct Ears(Arc<Mutex<State>>);
 
 impl Ears {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while it is held")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 }
 

@@ -41,7 +41,7 @@ impl LocalClock {
         self.lived.load(Ordering::SeqCst)
     }
 
-    /// Stops the clock: no time passes any more.
+    /// Stops the clock at the current time.
     pub(crate) fn stop(&self) {
         let now = self.now();
         self.stopped.get_or_init(|| now);

@@ -1,9 +1,9 @@
-//! Time that goes on by itself only while nothing is under way, so that no test depends on how fast
-//! the machine is.
+//! Simulated time that advances only while no task can make progress, so that no test depends on the
+//! speed of the machine.
 //!
-//! It stands still while anything can be done and while a request is with the store. Otherwise it
-//! jumps to the next timer. Wall clocks, the monotonic one and the store's `Date` all follow it, so
-//! a test may wait for minutes in no time. Of other sockets than the store's it knows nothing.
+//! It stops while a task can run and while the store processes a request. Otherwise it jumps to the
+//! next timer. Wall clocks, the monotonic clock and the store's `Date` follow it, so a test waits for
+//! minutes without delay. It does not observe sockets other than the store's.
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -56,14 +56,16 @@ pub(crate) fn now() -> SystemTime {
     begun().map_or_else(SystemTime::now, |begun| begun.wall + begun.start.elapsed())
 }
 
-/// While this lives, made-up time stands still.
-pub(crate) struct Standstill(#[expect(dead_code, reason = "its end is told")] Option<Sender<()>>);
+/// Simulated time is stopped until this value is dropped.
+pub(crate) struct Standstill(
+    #[expect(dead_code, reason = "dropping it ends the standstill")] Option<Sender<()>>,
+);
 
 impl Standstill {
     pub(crate) fn begin() -> Self {
         Self(is_made_up().then(|| {
             let (end, ended): (Sender<()>, Receiver<()>) = channel();
-            // Tokio's paused clock does not go on while blocking work is under way.
+            // Tokio's paused clock does not advance while blocking work runs.
             tokio::task::spawn_blocking(move || ended.recv());
             end
         }))

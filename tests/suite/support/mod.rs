@@ -1,13 +1,13 @@
-//! What every test stands on: a store, a wire to it that can be cut, clocks that can be wrong, and
+//! Support for all tests: a store, a connection to it that can be cut, clocks that can be wrong, and
 //! records written by hand.
 //!
 //! - [`Store`] is one table of the engine under test: DynamoDB Local at `DYNAMODB_ENDPOINT`, or
 //!   else an embedded engine inside the test's own runtime.
 //! - [`Link`] is how one caller reaches it: its [`Wire`] counts requests and can lose, delay or
 //!   answer them; its [`LocalClock`] can be off.
-//! - [`made_up_time`] lets time pass by itself only while nothing is under way.
+//! - [`made_up_time`] advances time only while no task can make progress.
 //! - [`Gate`] stops a request or a handler until the test lets it go on.
-//! - [`raw`] has the record's layout as it is fixed in `docs/protocol.md`, without the crate's code.
+//! - [`raw`] has the record layout of `docs/protocol.md`, without the crate's code.
 
 pub(crate) mod access;
 pub(crate) mod effects;

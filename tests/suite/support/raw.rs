@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The owner of the records planted here.
-pub(crate) const SOMEBODY: &str = "00000000000000000000000000000000";
+pub(crate) const OTHER_OWNER: &str = "00000000000000000000000000000000";
 
-/// An owner that is not [`SOMEBODY`].
+/// An owner that is not [`OTHER_OWNER`].
 pub(crate) const ANOTHER: &str = "11111111111111111111111111111111";
 
 pub(crate) fn s(text: &str) -> AttributeValue {
@@ -34,14 +34,14 @@ pub(crate) fn now() -> i64 {
     now.as_millis().try_into().expect("before the year 292278994")
 }
 
-/// Somebody's running operation without a payload: one minute of lease left, one day of retention.
+/// A PENDING record of another owner, without a payload: one minute of lease left, one day of retention.
 pub(crate) fn pending(pk: &str) -> Item {
     let hash = Sha256::digest(b"dynamodb-idempotency/fingerprint/1\0");
     let fingerprint = [&[1], &hash[..]].concat();
     let mut item = key(pk);
     for (name, value) in [
         ("status", s("PENDING")),
-        ("owner", s(SOMEBODY)),
+        ("owner", s(OTHER_OWNER)),
         ("attempt", n(1)),
         ("fingerprint", AttributeValue::B(Blob::new(fingerprint))),
         ("lease_expires_at", n(now() + 60_000)),
@@ -54,12 +54,12 @@ pub(crate) fn pending(pk: &str) -> Item {
     item
 }
 
-/// Somebody's operation without a payload whose lease ended a minute ago.
+/// An abandoned record without a payload, whose lease expired a minute ago.
 pub(crate) fn abandoned(pk: &str) -> Item {
     with(pending(pk), "lease_expires_at", n(now() - 60_000))
 }
 
-/// Somebody's finished operation without a payload, with an answer in JSON.
+/// A COMPLETED record of another owner, without a payload, with an answer in JSON.
 pub(crate) fn completed(pk: &str, json: &str) -> Item {
     let mut item = with(pending(pk), "status", s("COMPLETED"));
     item.remove("lease_expires_at");
@@ -68,7 +68,7 @@ pub(crate) fn completed(pk: &str, json: &str) -> Item {
     item
 }
 
-/// Somebody's failed operation without a payload, with nothing to replay.
+/// A FAILED record of another owner, without a payload and without an answer.
 pub(crate) fn failed(pk: &str) -> Item {
     let mut item = with(completed(pk, ""), "status", s("FAILED"));
     item.remove("response");

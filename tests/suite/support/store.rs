@@ -34,7 +34,7 @@ impl Link {
         Self { tries: Some(1), ..Self::default() }
     }
 
-    /// How often its SDK sends a request, at the most.
+    /// How often its SDK sends a request, at most.
     pub(crate) fn tries(&self) -> u32 {
         self.tries.unwrap_or(retries().max_attempts())
     }
@@ -57,14 +57,14 @@ impl Link {
         self.freeze(seconds);
     }
 
-    /// As [`let_pass`](Self::let_pass) in a machine that is frozen: the monotonic clock stands still.
+    /// Like [`let_pass`](Self::let_pass) on a frozen machine: the monotonic clock stops.
     pub(crate) fn freeze(&self, seconds: i64) {
         self.clock.advance(seconds);
         self.wire.shift_date(seconds);
     }
 }
 
-/// A table of its own on the engine under test.
+/// A separate table on the engine under test.
 #[derive(Debug)]
 pub(crate) struct Store {
     endpoint: String,
@@ -96,7 +96,7 @@ impl Store {
         self
     }
 
-    /// The engine with a name for a table that nobody has made.
+    /// The engine, and the name of a table that does not exist.
     pub(crate) async fn without_table(schema: TableSchema) -> Self {
         made_up_time::begin();
         Self::on_engine(schema).await
@@ -153,7 +153,7 @@ impl Store {
             .knows_time(true)
     }
 
-    /// A person's tool on this connection, who may do what functions may not.
+    /// An operator's tool on this connection, with permissions that functions do not have.
     #[cfg(feature = "admin")]
     pub(crate) fn tool(&self, link: &Link) -> Idempotency {
         let builder = Idempotency::builder(self.client(link), &self.table);
@@ -186,7 +186,7 @@ impl Store {
         self.item(pk).await.map(|item| super::raw::status(&item).to_owned())
     }
 
-    /// Whether a release has left the record with this `pk` in nobody's hands.
+    /// Whether the record with this `pk` is RELEASED.
     pub(crate) async fn is_released(&self, pk: &str) -> bool {
         self.status(pk).await.as_deref() == Some("RELEASED")
     }
@@ -204,7 +204,7 @@ impl Store {
     }
 }
 
-/// Serves an engine of its own inside the test's runtime, and with it ends.
+/// Serves a separate engine inside the test's runtime, which ends with the runtime.
 async fn embedded() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

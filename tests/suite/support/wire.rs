@@ -1,4 +1,4 @@
-//! The network between the SDK and the store: counts requests, and fails them as told.
+//! The network between the SDK and the store: counts requests, and fails them as requested.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -148,8 +148,8 @@ impl Wire {
         reads + writes
     }
 
-    /// The read and the write units since [`measure`](Self::measure). Local engines tell nothing of a
-    /// write that was refused, so its are counted by the item that it lost to, as DynamoDB does.
+    /// The read and the write units since [`measure`](Self::measure). Local engines report no units for a
+    /// rejected write, so these are computed from the existing item, as DynamoDB does.
     pub(crate) fn units(&self) -> (f64, f64) {
         self.state().consumed.expect("it is measured")
     }
@@ -389,7 +389,7 @@ impl Connector {
     }
 }
 
-/// A response with its body in memory: nothing of it is under way any more.
+/// A response whose body has arrived completely.
 async fn whole(response: HttpResponse) -> HttpResponse {
     let (status, headers) = (response.status(), response.headers().clone());
     let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
@@ -452,7 +452,7 @@ fn cancel(reasons: &[&str]) -> HttpResponse {
 
 fn answer_with(status: u16, code: &str, members: &str) -> HttpResponse {
     let body = format!(
-        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test told"{members}}}"#
+        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test requested"{members}}}"#
     );
     let mut response = HttpResponse::new(status.try_into().expect("it is a status"), body.into());
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");

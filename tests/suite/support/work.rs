@@ -1,4 +1,4 @@
-//! A handler that tells how often it ran.
+//! A handler that counts its runs.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
