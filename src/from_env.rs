@@ -69,7 +69,7 @@ impl Idempotency {
     }
 }
 
-/// The AWS SDK's configuration of [`Idempotency::from_env`], for your own clients beside it and for
+/// The AWS SDK's configuration of [`Idempotency::from_env`], for your own clients and for
 /// other settings: settings made on the loader replace these.
 ///
 /// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK

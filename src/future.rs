@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The answer of one of the crate's services, on its way: of [`http`](crate::http) or of
+/// The future of an answer of one of the crate's services: of [`http`](crate::http) or of
 /// [`event`](crate::event).
 ///
 /// ```

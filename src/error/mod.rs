@@ -263,7 +263,7 @@ impl Error {
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// let error = ran.unwrap_err().into_handler().unwrap_err();
     /// assert!(error.is_retryable() && !error.is_outcome_unknown());
-    /// let wait = error.retry_after().expect("it says when to come again");
+    /// let wait = error.retry_after().expect("the error has a delay");
     /// assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_secs(5));
     /// # Ok(()) });
     /// ```

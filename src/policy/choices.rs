@@ -181,7 +181,7 @@ pub enum Compression {
 /// ```
 /// use dynamodb_idempotency::{LargeAnswers, Policy};
 ///
-/// // Repeats are frequent: what is over 2 KB goes beside the record.
+/// // Repeats are frequent, so answers over 2 KB are stored in parts.
 /// let policy = Policy::default().large_answers(LargeAnswers::InParts { above: 2 * 1024 });
 /// assert_ne!(policy.large_answers, Policy::default().large_answers);
 /// ```

@@ -26,7 +26,7 @@
 //!     ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
 //! };
 //!
-//! // What an exporter may have to be told of.
+//! // The metrics that an exporter may have to configure.
 //! assert_eq!(EXECUTIONS, "idempotency_executions_total");
 //! assert_eq!(TAKEOVERS, "idempotency_takeovers_total");
 //! assert_eq!(HANDLER_SECONDS, "idempotency_handler_seconds");

@@ -29,7 +29,7 @@
 //!     (StatusCode::CREATED, format!("{amount} in attempt {}", execution.attempt()))
 //! }
 //!
-//! /// A function of its own: an error of ours becomes a problem, one of the handler's its own response.
+//! /// A separate function: the crate's errors become problems, the handler's its own responses.
 //! async fn report(State(idempotency): State<Idempotency>) -> Result<String, RunError<StatusCode>> {
 //!     let report = idempotency.operation("report").key("2026-11");
 //!     report.run(async |_| Err(StatusCode::SERVICE_UNAVAILABLE)).await
