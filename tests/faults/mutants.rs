@@ -149,5 +149,5 @@ mutants! {
     release_in_any_status: [ReleaseAfterUnconfirmed, ReleaseAnyStatus] in release breaks CompletedAnswerStays
         by "A.start A.deliver A.succeed A.hang tick A.wake arrive:0 A.deliver";
     take_unknown_for_refused: [UnknownIsRefused] in release breaks NotRejectedByItself
-        by "A.start A.deliver A.succeed A.5xx A.deliver";
+        by "A.start A.lose-reply A.deliver A.succeed A.5xx";
 }
