@@ -42,10 +42,14 @@ pub struct Canned {
 pub struct Heard(Arc<Mutex<Vec<Value>>>);
 
 impl Heard {
-    /// All of them, in their order.
+    /// The writes, in their order. Not the read by which a process learns DynamoDB's time before its
+    /// first write.
     #[must_use]
     pub fn take(&self) -> Vec<Value> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut requests =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        requests.retain(|request| request.get("Item").is_some());
+        requests
     }
 }
 

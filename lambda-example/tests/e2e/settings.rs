@@ -51,7 +51,7 @@ async fn with_a_table_that_is_not_there_the_function_does_not_start() {
 #[ignore = "needs an emulator: cargo xtask e2e"]
 async fn with_a_table_of_other_keys_the_function_does_not_start() {
     let deployment = Deployment::load();
-    refuses(&deployment, deployment.table("PaymentsTable"), "has the key `tenant`").await;
+    refuses(&deployment, deployment.table("PaymentsTable"), "compare its key attributes").await;
 }
 
 #[tokio::test]
