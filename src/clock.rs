@@ -473,7 +473,7 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(150));
         for bound in [50, 100, 150, 150] {
             let bound = Duration::from_millis(bound);
-            let next = backoff.next();
+            let next = backoff.next_bound();
             assert_eq!(next, bound);
             let wait = drawn(next);
             assert!(wait >= bound / 2 && wait <= bound, "{wait:?} of {bound:?}");

@@ -102,7 +102,7 @@
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
-//! | `webhook` | no | [`http::webhook`]: signed webhooks of Stripe, GitHub, OpenAI and others; brings `http` |
+//! | `webhook` | no | [`http::webhook`]: signed webhooks of Stripe, GitHub, `OpenAI` and others; brings `http` |
 //! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |

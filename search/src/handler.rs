@@ -161,19 +161,16 @@ impl Turn<'_> {
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         let (now, leaving) = (self.now(), self.leaving(&execution));
-        match execution.end.may_commit() {
-            Err(_) => {
-                self.process.phase = Phase::Executing(execution);
-                self
-            }
-            Ok(()) => {
-                let end = &mut execution.end;
-                let until = end.tries_until(now);
-                let command = end.commit(now, leaving, until);
-                let completed_at = end.completed_at();
-                execution.commits.push(Committed { completed_at, is_refused: false });
-                self.ends(execution, command, Asked::Commit, None)
-            }
+        if execution.end.may_commit().is_err() {
+            self.process.phase = Phase::Executing(execution);
+            self
+        } else {
+            let end = &mut execution.end;
+            let until = end.tries_until(now);
+            let command = end.commit(now, leaving, until);
+            let completed_at = end.completed_at();
+            execution.commits.push(Committed { completed_at, is_refused: false });
+            self.ends(execution, command, Asked::Commit, None)
         }
     }
 

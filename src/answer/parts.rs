@@ -103,7 +103,7 @@ impl Manifest {
             _ => return None,
         };
         let manifest = Self {
-            owner: owner.clone(),
+            owner: *owner,
             parts: number(&mut fields, PARTS)?,
             bytes: number(&mut fields, BYTES)?,
             plain_bytes: number(&mut fields, PLAIN_BYTES)?,
@@ -165,7 +165,7 @@ impl<'a> Content<'a> {
         let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
         let manifest = Manifest {
-            owner: owner.clone(),
+            owner: *owner,
             parts,
             bytes: encoded.len(),
             plain_bytes: encoded.plain_bytes,

@@ -64,7 +64,7 @@ impl Table {
                 let message = format!("table `{}` is not active after a minute", self.name);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
-            self.clock.sleep(backoff.next()).await;
+            self.clock.sleep(backoff.next_bound()).await;
         }
     }
 

@@ -284,7 +284,7 @@ impl Execution {
         let (steps, failure) = taken.map_or((None, None), |taken| (taken.steps, taken.failure));
         let claim = Claim {
             key: call.key.clone(),
-            owner: granted.knowledge.me().clone(),
+            owner: *granted.knowledge.me(),
             attempt: granted.attempt,
             fingerprint: call.fingerprint.to_store(),
             created_at: granted.created_at.unwrap_or_else(|| core.table.clock.guess()),
@@ -331,7 +331,7 @@ impl Execution {
     pub(crate) fn wire(&self) -> Wire<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let of = (&call.key, &call.fingerprint);
-        Wire::new(core, of, claim.owner.clone(), Unreadable::IsAnothers)
+        Wire::new(core, of, claim.owner, Unreadable::IsAnothers)
     }
 
     pub(crate) fn operation(&self) -> &str {

@@ -58,7 +58,7 @@ impl Record {
     /// Returns the protocol's view of the record, for a call with this fingerprint.
     pub(crate) fn header(&self, request: &Fingerprint) -> Header {
         Header {
-            owner: self.owner.clone(),
+            owner: self.owner,
             state: self.state,
             attempt: self.attempt,
             released_attempts: self.released_attempts,
@@ -73,7 +73,7 @@ impl Record {
     #[cfg(any(feature = "admin", feature = "fuzzing", test))]
     pub(crate) fn version(&self) -> Version {
         Version {
-            owner: self.owner.clone(),
+            owner: self.owner,
             status: self.state.status(),
             lease_expires_at: self.state.lease_expires_at(),
             steps: self.steps.as_ref().map(Checkpoints::count),
@@ -341,7 +341,7 @@ impl Claim {
         response: Option<AttributeValue>,
     ) -> Item {
         let header = Header {
-            owner: self.owner.clone(),
+            owner: self.owner,
             state,
             attempt: self.attempt,
             released_attempts: 0,

@@ -48,8 +48,10 @@ fn object() -> Value {
     json!({"receipt": "re_1", "amount": 1250, "rate": 0.1, "lines": [1, "two", null]})
 }
 
-/// The hash of each answer's key, as the library spells it, and the answer.
-fn answers() -> [(&'static str, Writer, Vec<(&'static str, Value)>); 2] {
+/// The hash of the key, as the library writes it, and the answer.
+type Answer = (&'static str, Value);
+
+fn answers() -> [(&'static str, Writer, Vec<Answer>); 2] {
     let python = vec![
         ("20cd815523e5806aec29a57282b0d49f", json!("paid")),
         ("df2bca0cd9b22c6eb4c65825831ce26d", json!("{\"paid\": true}")),

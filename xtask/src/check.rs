@@ -46,7 +46,7 @@ enum Action {
     Commands,
     /// Which file of `src` imports which.
     House,
-    /// The OpenAPI document.
+    /// The `OpenAPI` document.
     OpenApi,
     /// The recorded webhooks.
     Senders,

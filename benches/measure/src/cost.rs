@@ -31,10 +31,8 @@ struct Row {
 /// `false` if the measuring failed, which it has said.
 pub(crate) fn run(options: &CostOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let server = match options.smoke {
-        true => None,
-        false => Some(dynamodb_local::required(&workspace.target)?),
-    };
+    let server =
+        if options.smoke { None } else { Some(dynamodb_local::required(&workspace.target)?) };
     let server = server.as_ref();
     let Some(text) = measure(&workspace, server, &["--ignored", "table::print"])? else {
         return Ok(false);

@@ -310,7 +310,7 @@ impl Machine for Acquire {
                 Goal::Own | Goal::LookUp => self.written(now, &reply.outcome, take),
             },
             Step::Reading { is_first } => self.read(now, &reply.outcome, is_first),
-            Step::Extending(write, stop) => return self.extended(now, &reply.outcome, write, stop),
+            Step::Extending(write, then) => return self.extended(now, &reply.outcome, write, then),
             Step::Idle | Step::Pausing(_) | Step::Repeating(..) => self.look(now),
         };
         let command = self.verified(now, reply, was_put, command);
@@ -605,7 +605,7 @@ impl Acquire {
             return self.end(now, Reason::InProgress { lease_left });
         }
         self.step = Step::Pausing(Next::LookAnew);
-        Command::Pause { bound: self.waiting.next(), max: left }
+        Command::Pause { bound: self.waiting.next_bound(), max: left }
     }
 
     fn look(&mut self, now: Now) -> Command {

@@ -6,7 +6,13 @@
 //! project's search explores every state that they can reach.
 //!
 //! This crate is not an interface for users, and makes no promise of stability.
-#![allow(missing_docs, reason = "not an interface for users")]
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "not an interface for users"
+)]
 
 mod acquire;
 mod decide;

@@ -96,7 +96,7 @@ impl Header {
         (created_at, completed_at, expires_at): (Timestamp, Option<Timestamp>, i64),
     ) -> Self {
         Self {
-            owner: owner.clone(),
+            owner: *owner,
             state,
             attempt,
             released_attempts,
@@ -110,7 +110,7 @@ impl Header {
 
     pub fn version(&self) -> Version {
         Version {
-            owner: self.owner.clone(),
+            owner: self.owner,
             status: self.state.status(),
             lease_expires_at: self.state.lease_expires_at(),
             steps: self.steps,

@@ -306,7 +306,7 @@ impl Backoff {
     }
 
     /// The bound of the next wait.
-    pub fn next(&mut self) -> Duration {
+    pub fn next_bound(&mut self) -> Duration {
         let bound = self.bound;
         self.bound = (self.bound * 2).min(self.max);
         bound

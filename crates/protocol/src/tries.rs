@@ -40,6 +40,6 @@ impl Tries {
 
     /// The bound of the next pause, whatever time is left.
     pub(crate) fn next_pause(&mut self) -> Duration {
-        self.pauses.next()
+        self.pauses.next_bound()
     }
 }

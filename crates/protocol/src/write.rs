@@ -144,7 +144,7 @@ impl Write {
                 ..self.record.clone()
             },
             (Form::Touch, Some(before)) => Header {
-                owner: self.record.owner.clone(),
+                owner: self.record.owner,
                 state: self.record.state,
                 steps: self.record.steps.or(before.steps),
                 ..before.clone()

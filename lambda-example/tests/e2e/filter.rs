@@ -96,7 +96,7 @@ fn a_line_matches_by_its_whole_message_and_outcome() {
         let line = serde_json::json!({"fields": {"message": message, "outcome": outcome}});
         assert_eq!(pattern.matches(&line.to_string()), is_found, "{line}");
     }
-    assert!(!pattern.matches(r#"ERROR the lease was lost"#));
+    assert!(!pattern.matches(r"ERROR the lease was lost"));
 }
 
 #[test]

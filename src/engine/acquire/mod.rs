@@ -99,9 +99,9 @@ impl<'a> Acquirer<'a> {
         call.policy.validate(core.clock_tolerance)?;
         let owner = random_owner()?;
         let rules = call.rules(core, reconciles);
-        let machine = Acquire::new(owner.clone(), Goal::Own, rules, core.table.clock.moment());
+        let machine = Acquire::new(owner, Goal::Own, rules, core.table.clock.moment());
         let of = (&call.key, &call.fingerprint);
-        let wire = Wire::new(core, of, owner.clone(), Unreadable::IsAnError);
+        let wire = Wire::new(core, of, owner, Unreadable::IsAnError);
         let carried = Carried { core, call, owner, resolved: None };
         Ok(Self { core, call, machine, wire, carried })
     }

@@ -128,12 +128,12 @@ impl<'a> Caller<'a> {
         let (completed_at, owner) = (now.guess().0, random_owner()?);
         let claim = Claim {
             key: call.key.clone(),
-            owner: owner.clone(),
+            owner,
             attempt: 1,
             fingerprint: call.fingerprint.to_store(),
             created_at: completed_at,
         };
-        let machine = Acquire::new(owner.clone(), goal, call.rules(core, false), now);
+        let machine = Acquire::new(owner, goal, call.rules(core, false), now);
         if machine.is_too_late(now) {
             return Err(too_late());
         }

@@ -70,9 +70,10 @@ impl Core {
                 Transacted::ItemsRefused(refusal) if !in_doubt => {
                     return ItemsEnd::Refused(refusal);
                 }
-                Transacted::ItemsRefused(_) | Transacted::Refused(_) => return ItemsEnd::Unknown,
                 // Another token would let an earlier try be applied twice.
-                Transacted::TokenUsed(_) => return ItemsEnd::Unknown,
+                Transacted::ItemsRefused(_) | Transacted::Refused(_) | Transacted::TokenUsed(_) => {
+                    return ItemsEnd::Unknown;
+                }
                 Transacted::NotApplied(error) => {
                     let is_final = !error.is_retryable();
                     (error, is_final)

@@ -127,7 +127,7 @@ impl Webhook {
         Self { scheme, id: EventId::Header(HeaderName::from_static("x-github-delivery")) }
     }
 
-    /// Standard Webhooks, which OpenAI, Svix and others send.
+    /// Standard Webhooks, which `OpenAI`, Svix and others send.
     ///
     /// The signature is in `webhook-signature`, over `webhook-id`, `webhook-timestamp` (at most 5
     /// minutes from DynamoDB's clock) and the body. The key is `webhook-id`. Svix's customers, such

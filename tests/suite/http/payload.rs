@@ -45,12 +45,14 @@ async fn send(function: &Function, kind: Kind, key: &str) -> (Response<Bytes>, u
     (event::response(&answer), bytes)
 }
 
+type Make = fn(usize) -> Body;
+
 /// A 400 is not stored: nothing but the size decides.
 #[tokio::test]
 async fn a_response_of_the_largest_size_is_sent_and_a_larger_one_is_an_error() {
     let store = Store::open().await;
     // What one byte of the body takes in JSON, in quarters.
-    let bodies: [(usize, fn(usize) -> Body); 3] = [
+    let bodies: [(usize, Make); 3] = [
         (4, |bytes| Body::Text("x".repeat(bytes))),
         (8, |bytes| Body::Text("\"".repeat(bytes))),
         (24, |bytes| Body::Text("\0".repeat(bytes))),

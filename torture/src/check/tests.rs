@@ -68,7 +68,7 @@ fn every_violation_is_found() {
         ("has the answer Some", |h| h.record.as_mut().unwrap().owner = "A".into()),
         ("was given another answer", |h| h.entries.push(answered(9_000, How::Replayed, "A", 1))),
         ("calls reported that they executed it", |h| {
-            h.entries.push(answered(4_100, How::Executed, "B", 2))
+            h.entries.push(answered(4_100, How::Executed, "B", 2));
         }),
         ("was refused with Mismatch", |h| {
             h.entries.push(entry(4_100, Event::Refused { kind: "Mismatch".into() }));

@@ -135,9 +135,8 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
                     block.text.push(content);
                 }
             }
-            (None, Some(false)) => {}
             (None, None) if line.starts_with('#') => heading = line.trim_start_matches('#').trim(),
-            (None, None) => {}
+            (None, Some(false) | None) => {}
         }
     }
     blocks

@@ -1,4 +1,4 @@
-//! `docs/openapi.yaml` is a valid OpenAPI document.
+//! `docs/openapi.yaml` is a valid `OpenAPI` document.
 
 use anyhow::Result;
 

@@ -1,5 +1,7 @@
 //! The packages that are published: each can be packed, and holds only files that belong to it.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::{Outcome, outcome};
@@ -50,8 +52,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn belongs(file: &str) -> bool {
-    let is_page =
-        file.strip_prefix("docs/").is_some_and(|rest| !rest.contains('/') && rest.ends_with(".md"));
+    let is_markdown = Path::new(file).extension().is_some_and(|extension| extension == "md");
+    let is_page = is_markdown && file.strip_prefix("docs/").is_some_and(|rest| !rest.contains('/'));
     is_page
         || BELONGS.iter().any(|known| {
             if known.ends_with('/') { file.starts_with(known) } else { file == *known }
