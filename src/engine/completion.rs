@@ -14,7 +14,6 @@ use crate::engine::call::Call;
 use crate::engine::driver::{Contents, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
-use crate::engine::transaction::CommitOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Ended, Leaving, State, Write};
@@ -230,7 +229,8 @@ impl Execution {
     /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
     pub(crate) async fn own(&self, wire: &mut Wire<'_>) -> Answer {
         let unread = |error| Answer::Unavailable(format!("it could not be read back: {error}"));
-        match wire.last.take().and_then(|record| record.answer) {
+        let record = wire.last.take().filter(|record| record.owner == self.inner.claim.owner);
+        match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(wire.take_error()),
         }
@@ -313,11 +313,8 @@ impl Execution {
             }),
             Ended::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
             Ended::LeaseLost => self.ended_as(Ending::FailOpen),
-            // It has come too late: the commit stands.
-            Ended::Stored | Ended::Landed => {
-                let answer = self.own(&mut wire).await;
-                self.inner.commits.decide(CommitOutcome::Committed(answer));
-            }
+            // A commit was applied before: `close` returns its answer.
+            Ended::Stored | Ended::Landed => {}
             Ended::NothingWritten(_) | Ended::Reopened(_) | Ended::Unknown | Ended::Unconfirmed => {
                 self.ended_as(Ending::Unconfirmed);
                 let error = wire.take_error();

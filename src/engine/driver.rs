@@ -130,7 +130,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
+    pub(crate) async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
         let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
         self.asked = self.core.ask(self.key);
         let read = self.core.table.read(self.key, consistency, limit).await;

@@ -250,8 +250,9 @@ pub enum CommitError {
     ConditionFailed(ConditionFailed),
     /// The transaction is invalid.
     Invalid(InvalidTransaction),
-    /// Nothing was written: other transactions held the items, or DynamoDB throttled, until the
-    /// time was over. Or a table or a permission is missing.
+    /// Nothing of this commit was written: other transactions held the items, DynamoDB throttled, or
+    /// another commit of the execution was not polled, until the time was over. Or a table or a
+    /// permission is missing.
     NotApplied(Error),
     /// An earlier commit of this execution was applied.
     AlreadyCommitted,

@@ -1,15 +1,21 @@
 //! A commit that DynamoDB does not confirm: the reported result stays true, whatever arrives late.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    CommitError, ErrorKind, Execution, Failure, Idempotency, Outage, Outcome, Policy, RunError,
+    CommitError, ErrorKind, Execution, Failure, Idempotency, Lease, Outage, Outcome, Policy,
+    RunError,
 };
 use futures::FutureExt;
 
 use crate::support::effects::{count, debit};
+use crate::support::gate::patiently;
 use crate::support::raw::{self, number, status};
 use crate::support::{Act, Gate, Link, Runs, Store, charge, decline, handlers, kind};
+
+/// Longer than any test with it.
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// A caller that gives up soon.
 fn hasty(store: &Store, link: &Link) -> Idempotency {
@@ -428,4 +434,37 @@ async fn none_lands_after_another_owner_has_failed() {
     all_arrive(&link, &commits).await;
     assert_eq!(store.record("charge#k").await, left);
     assert_eq!(store.counted("effect").await, 0);
+}
+
+/// The handler holds both futures, and polls the first one only until it has sent its request.
+#[tokio::test]
+async fn a_commit_next_to_one_that_is_not_polled_fails_in_time() {
+    let cases: [(fn(Gate) -> Act, _); 2] = [(Act::HoldRequest, 0), (Act::HoldResponse, 1)];
+    for (act, applied) in cases {
+        let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.next("TransactWriteItems", act(gate.clone()));
+        let operation = idempotency.operation("charge").key("k");
+        let operation = operation.policy(|policy| policy.lease(Lease::Renewed(A_MINUTE)));
+        let result = operation.run_with_outcome(async |execution| {
+            let mut first = pin!(book(&execution, store.table()));
+            tokio::select! {
+                biased;
+                booked = &mut first => panic!("too early: {booked:?}"),
+                () = gate.reached() => {}
+            }
+            let second = execution.commit("second", [count(store.table(), "effect")]).await;
+            let Err(CommitError::NotApplied(error)) = &second else { panic!("{second:?}") };
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            second.map(|()| "second".to_owned())
+        });
+        let result = patiently("the end of a commit next to another", result).await;
+        if applied == 0 {
+            assert!(matches!(handlers(result), CommitError::NotApplied(_)));
+            assert_eq!(status(&store.record("charge#k").await), "RELEASED");
+        } else {
+            assert_eq!(result.unwrap(), Outcome::Executed("booked".to_owned()));
+        }
+        assert_eq!(store.counted("effect").await, applied);
+    }
 }

@@ -1,6 +1,8 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
-use dynamodb_idempotency::{CommitError, Completed, ErrorKind, Failure, Outage, Outcome, RunError};
+use dynamodb_idempotency::{
+    CommitError, Completed, ErrorKind, Failure, LargeAnswers, Outage, Outcome, Policy, RunError,
+};
 
 use crate::support::effects::{count, debit};
 use crate::support::{
@@ -233,4 +235,30 @@ async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
         assert_eq!(handlers(failed.await), "declined");
         assert_eq!(store.record("charge#k").await, completed, "{failure:?}");
     }
+}
+
+/// An answer that must be read from its parts.
+fn in_parts(policy: Policy) -> Policy {
+    policy.large_answers(LargeAnswers::InParts { above: 0 })
+}
+
+#[tokio::test]
+async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
+    let (store, gate) = (Store::open().await, Gate::default());
+    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
+    let operation = owner.operation("charge").key("k").policy(in_parts);
+    let first = operation.run_with_outcome(async |execution| {
+        gate.pass().await;
+        execution.commit("first", [count(store.table(), "effect")]).await?;
+        Ok::<_, CommitError>("first".to_owned())
+    });
+    let (first, ()) = tokio::join!(first, async {
+        gate.reached().await;
+        let operation = taker.operation("charge").key("k").policy(in_parts);
+        let second = operation.run(async |_| Ok::<_, Declined>("second".to_owned()));
+        assert_eq!(second.await.unwrap(), "second");
+        gate.open();
+    });
+    assert_eq!(first.unwrap(), Outcome::Replayed("second".to_owned()));
+    assert_eq!(store.counted("effect").await, 0);
 }

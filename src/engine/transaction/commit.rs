@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
-use super::commits::{CommitOutcome, commit_unknown, given_up};
+use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
 use super::{items, json, token};
 use crate::answer::{Answer, AnswerKind, Draft, InRecord, Packed};
 use crate::dynamodb::ItemsRefusal;
@@ -21,7 +21,7 @@ use crate::engine::driver::{Bare, Contents, Wire};
 use crate::engine::execution::Execution;
 use crate::engine::refusal::lease_lost;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Command, Ended, NoCommit, Tries, Write};
+use crate::protocol::{Command, Ended, NoCommit, Outcome, Tries, Write};
 use crate::record;
 use crate::signals::Ending;
 
@@ -141,7 +141,11 @@ impl Execution {
         if commit.kind != inner.call.answers.kind {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
         }
-        let _turn = inner.turn.lock().await;
+        let clock = &inner.core.table.clock;
+        let Some(_turn) = clock.within(self.longest_commit(), inner.turn.lock()).await else {
+            self.end().may_commit().map_err(no_commit)?;
+            return Err(CommitError::NotApplied(other_commit()));
+        };
         if !self.has_record() {
             return self.commit_items(commit).await;
         }
@@ -164,19 +168,16 @@ impl Execution {
         inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
         let mut committing = Committing { execution: self, response, items: &items };
         let now = table.clock.moment();
+        inner.commits.begin(answer);
         let command = self.end().commit(now, self.given_up(), until);
         let mut wire = self.wire();
         let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
-        self.committed(ended, &mut wire, answer).await
+        self.committed(ended, &mut wire)
     }
 
-    /// What a commit has come to.
-    async fn committed(
-        &self,
-        ended: Ended,
-        wire: &mut Wire<'_>,
-        answer: Answer,
-    ) -> Result<(), CommitError> {
+    /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
+    /// at the next await.
+    fn committed(&self, ended: Ended, wire: &mut Wire<'_>) -> Result<(), CommitError> {
         if let Ended::NothingWritten(_) | Ended::Unknown = ended {
             let error = wire.take_error();
             let found = match ended {
@@ -189,10 +190,7 @@ impl Execution {
             );
         }
         match ended {
-            Ended::Stored => {
-                self.inner.commits.decide(CommitOutcome::Committed(answer));
-                Ok(())
-            }
+            Ended::Stored => Ok(()),
             Ended::Reopened(_) | Ended::Left | Ended::Unconfirmed => {
                 Err(match wire.refusal.take() {
                     Some(refusal) => refused(refusal),
@@ -200,9 +198,6 @@ impl Execution {
                 })
             }
             Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
-                if let Some(outcome) = self.outcome(ended, wire).await {
-                    self.inner.commits.decide(outcome);
-                }
                 Err(refusal(ended))
             }
         }
@@ -278,20 +273,39 @@ impl Execution {
         }
     }
 
-    /// What the operation has come to by its commits.
+    /// How the commits ended the operation.
     async fn outcome(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<CommitOutcome> {
-        if let Some(decided) = self.inner.commits.take() {
-            return Some(decided);
-        }
         match ended {
-            Ended::Stored | Ended::Landed => Some(CommitOutcome::Committed(self.own(wire).await)),
+            Ended::Stored | Ended::Landed => {
+                let sent = self.inner.commits.applied().filter(|_| ended == Ended::Stored);
+                let answer = match sent {
+                    Some(answer) => answer,
+                    None => {
+                        self.read_record(wire).await;
+                        self.own(wire).await
+                    }
+                };
+                Some(CommitOutcome::Committed(answer))
+            }
             Ended::LeaseLost => {
-                self.inner.handler.wake();
+                self.read_record(wire).await;
                 Some(CommitOutcome::LeaseLost(self.others(wire).await))
             }
             Ended::NothingWritten(_) => Some(CommitOutcome::GivenUp),
             Ended::Unknown => Some(CommitOutcome::Unknown),
             Ended::Left | Ended::Reopened(_) | Ended::Unconfirmed => None,
+        }
+    }
+
+    /// Reads the record, unless a response has shown it: the commit that ended the operation may have
+    /// been another one than this wire's.
+    async fn read_record(&self, wire: &mut Wire<'_>) {
+        let (clock, mut tries) = (&self.inner.core.table.clock, self.tries());
+        while wire.last.is_none() {
+            let reply = wire.read(true, tries.limit(clock.moment())).await;
+            if matches!(reply.outcome, Outcome::Found(_)) || !clock.wait(&mut tries).await {
+                return;
+            }
         }
     }
 }

@@ -6,23 +6,24 @@ use std::sync::{Mutex, PoisonError};
 use crate::answer::Answer;
 use crate::error::{Error, ErrorKind};
 
-/// What the commits of one execution have come to.
+/// What the commits of one execution have sent. How they ended is kept by the machine alone.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     /// How many tokens were used.
     pub(super) tokens: AtomicU32,
-    /// How they have ended the operation.
-    outcome: Mutex<Option<CommitOutcome>>,
+    /// The answer of the last commit, as its caller gets it.
+    last: Mutex<Option<Answer>>,
 }
 
 impl Commits {
-    /// The operation is over, whatever its handler returns.
-    pub(crate) fn decide(&self, outcome: CommitOutcome) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    /// Keeps the answer of a commit that is about to be sent.
+    pub(super) fn begin(&self, answer: Answer) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
     }
 
-    pub(super) fn take(&self) -> Option<CommitOutcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The answer of the last commit, which was applied.
+    pub(super) fn applied(&self) -> Option<Answer> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -43,6 +44,13 @@ pub(crate) enum CommitOutcome {
 pub(crate) fn given_up() -> Error {
     let message =
         "the commit could not be confirmed, and can no longer be applied: nothing was written";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// For a commit that has waited too long for another one.
+pub(super) fn other_commit() -> Error {
+    let message = "another commit of this execution did not end in time, perhaps because its future is \
+                   not polled: nothing of this commit was written. Await one commit before the next";
     Error::new(ErrorKind::Unavailable, message)
 }
 

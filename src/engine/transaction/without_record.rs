@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::commit::{Commit, no_commit, refused};
-use super::commits::{CommitOutcome, commit_unknown};
+use super::commits::commit_unknown;
 use super::run::{RanTransaction, TransactionOutcome};
 use super::{Transaction, items, token};
 use crate::clock::End;
@@ -105,14 +105,12 @@ impl Execution {
         let (core, call) = (&self.inner.core, &self.inner.call);
         // If this future is dropped, the items may have been written.
         self.end().begin_items().map_err(no_commit)?;
+        self.inner.commits.begin(commit.answer);
         let (ended, result) = match core
             .write_items(call, self.inner.claim.owner, commit.items)
             .await
         {
-            ItemsEnd::Applied => {
-                self.inner.commits.decide(CommitOutcome::Committed(commit.answer));
-                (Some(Ended::Stored), Ok(()))
-            }
+            ItemsEnd::Applied => (Some(Ended::Stored), Ok(())),
             ItemsEnd::Refused(refusal) => (None, Err(refused(refusal))),
             ItemsEnd::NotApplied(error) => (None, Err(CommitError::NotApplied(error))),
             ItemsEnd::Unknown => (Some(Ended::Unknown), Err(CommitError::Ended(commit_unknown()))),
