@@ -1,18 +1,33 @@
 //! What the project's own search for faults (`tests/faults/`) needs inside the crate: entropy that
-//! follows a seed, a clock that it sets, and switches that break one rule of the protocol each.
+//! follows a seed, a clock that it sets, and points where it breaks what surrounds the machines.
 //!
 //! Without the feature `fault-injection` all are constants that the compiler removes. Not part of
 //! the public interface: no promise of stability.
 
-#[cfg(feature = "fault-injection")]
-pub use crate::protocol::mutant::{Mutant, set_mutants};
-
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use self::switched_off::{ClockShift, entropy, part_bytes};
+pub(crate) use self::switched_off::{ClockShift, entropy, is_broken, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub(crate) use self::switched_on::{ClockShift, entropy, part_bytes};
+pub(crate) use self::switched_on::{ClockShift, entropy, is_broken, part_bytes};
 #[cfg(feature = "fault-injection")]
-pub use self::switched_on::{set_entropy, set_part_bytes};
+pub use self::switched_on::{set_entropy, set_fault_points, set_part_bytes};
+
+/// What can be broken outside the machines. The search of every state breaks the rules of the machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
+pub enum FaultPoint {
+    /// The local cache returns answers past their retention.
+    CachePastRetention,
+    /// The local cache returns answers to requests with other payloads.
+    CacheAnyFingerprint,
+    /// A record is completed before the parts of its answer are written.
+    CompleteBeforeParts,
+    /// A handler is polled after its lease has expired.
+    PollAfterTheLease,
+    /// A key whose completion is unconfirmed is released.
+    ReleaseAfterUnconfirmed,
+    /// An answer whose parts were not written is lost, although it fits into the record.
+    LoseUnwrittenAnswers,
+}
 
 #[cfg(not(feature = "fault-injection"))]
 mod switched_off {
@@ -39,6 +54,10 @@ mod switched_off {
     pub(crate) const fn part_bytes() -> Option<usize> {
         None
     }
+
+    pub(crate) const fn is_broken(_: super::FaultPoint) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "fault-injection")]
@@ -46,6 +65,8 @@ mod switched_on {
     use std::cell::{Cell, RefCell};
     use std::fmt;
     use std::sync::Arc;
+
+    use super::FaultPoint;
 
     type Shift = dyn Fn() -> i64 + Send + Sync;
 
@@ -87,12 +108,22 @@ mod switched_on {
     // One simulation a thread.
     thread_local! {
         static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+        static BROKEN: Cell<&'static [FaultPoint]> = const { Cell::new(&[]) };
         static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
     }
 
     /// Draws random bytes from `source` on this thread.
     pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
         ENTROPY.set(Some(Box::new(source)));
+    }
+
+    /// Breaks these points on this thread, and no others.
+    pub fn set_fault_points(broken: &'static [FaultPoint]) {
+        BROKEN.set(broken);
+    }
+
+    pub(crate) fn is_broken(point: FaultPoint) -> bool {
+        BROKEN.get().contains(&point)
     }
 
     /// Splits answers on this thread into parts of so many bytes.

@@ -10,7 +10,7 @@ use crate::hash::{BuildAsIs, hash};
 use crate::liveness;
 use crate::model::{State, Step};
 use crate::rows::Row;
-use dynamodb_idempotency_protocol::mutant::{Mutant, set_mutants};
+use crate::sabotage;
 
 const THREADS: usize = 2;
 
@@ -91,9 +91,9 @@ struct Level {
 }
 
 /// Searches until `limit`, with these rules of the protocol broken.
-pub(crate) fn search(row: &Row, limit: Duration, mutants: &'static [Mutant]) -> Found {
+pub(crate) fn search(row: &Row, limit: Duration, broken: &'static [&'static str]) -> Found {
     let (start, initial) = (Instant::now(), State::new(row));
-    set_mutants(mutants);
+    sabotage::set(broken);
     let seen = Seen::new();
     seen.insert(hash(&initial), 0);
     let mut level = vec![initial];
@@ -103,14 +103,14 @@ pub(crate) fn search(row: &Row, limit: Duration, mutants: &'static [Mutant]) -> 
             is_whole = false;
             break;
         }
-        let next = expand(&level, row, &seen, mutants, (start, limit));
+        let next = expand(&level, row, &seen, broken, (start, limit));
         is_whole &= next.1;
         (level, worst) = (next.0.states, next.0.worst);
         depth += 1;
     }
     let took = start.elapsed();
     let violation = worst.map(|(last, what)| Violation { what, steps: path(row, &seen, last) });
-    set_mutants(&[]);
+    sabotage::set(&[]);
     Found { states: seen.len(), depth, took, is_whole, violation }
 }
 
@@ -119,12 +119,12 @@ fn expand(
     level: &[State],
     row: &Row,
     seen: &Seen,
-    mutants: &'static [Mutant],
+    broken: &'static [&'static str],
     (start, limit): (Instant, Duration),
 ) -> (Level, bool) {
     let next = AtomicUsize::new(0);
     let work = || {
-        set_mutants(mutants);
+        sabotage::set(broken);
         let mut new = Level { states: Vec::new(), worst: None };
         let mut is_whole = true;
         loop {
@@ -137,7 +137,7 @@ fn expand(
                 continue;
             }
             for state in &level[from..level.len().min(from + CHUNK)] {
-                follow(state, row, seen, mutants, &mut new);
+                follow(state, row, seen, broken, &mut new);
             }
         }
     };
@@ -158,14 +158,14 @@ fn expand(
     })
 }
 
-fn follow(state: &State, row: &Row, seen: &Seen, mutants: &[Mutant], new: &mut Level) {
+fn follow(state: &State, row: &Row, seen: &Seen, broken: &[&str], new: &mut Level) {
     let parent = hash(state);
     state.successors(row, &mut |_, mut next| {
         let child = hash(&next);
         if !seen.insert(child, parent) {
             return;
         }
-        if mutants.is_empty() && next.violation.is_none() && next.faults == 0 && child % SAMPLE == 0
+        if broken.is_empty() && next.violation.is_none() && next.faults == 0 && child % SAMPLE == 0
         {
             next.violation = liveness::fails(&next, row, &mut |_, _| {});
         }

@@ -3,9 +3,9 @@
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Task};
 use crate::rows::{Row, Work};
+use crate::sabotage::is_broken;
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
-use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
 use dynamodb_idempotency_protocol::policy::{Failure, Lease};
 use dynamodb_idempotency_protocol::{Guard, Leaving, Renewal, Reply};
 
@@ -55,7 +55,7 @@ fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
     let now = state.process(seat).clock.now(state.tick);
     let is_over = execution.end.window().is_none_or(|window| now.is_over(window.end));
     let is_lost = execution.end.is_lost();
-    execution.is_protected && (is_over || is_lost) && !mutant(Mutant::PollAfterTheLease)
+    execution.is_protected && (is_over || is_lost) && !is_broken("PollAfterTheLease")
 }
 
 /// The handler is polled.

@@ -15,6 +15,7 @@ mod mutants;
 mod oracle;
 mod process;
 mod rows;
+mod sabotage;
 mod store;
 mod turn;
 
@@ -32,8 +33,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let holds = if args.mutants { mutants::all_are_found() } else { all_hold(&args) };
-    ExitCode::from(u8::from(!holds))
+    let holds = match (args.mutants, sabotage::IS_COPY) {
+        (false, _) => Ok(all_hold(&args)),
+        (true, true) => Ok(mutants::all_are_found()),
+        (true, false) => sabotage::run_in_copy(),
+    };
+    match holds {
+        Ok(holds) => ExitCode::from(u8::from(!holds)),
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Searches the rows that are asked for; whether nothing was violated.

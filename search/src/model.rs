@@ -13,10 +13,10 @@ use crate::handler;
 use crate::oracle::Ledger;
 use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
 use crate::rows::{MAX_CALLERS, Role, Row};
+use crate::sabotage::is_broken;
 use crate::store::{Sender, Store, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
 use dynamodb_idempotency_protocol::{Cause, Form, Guard, Outcome, Resolution};
 
 /// The callers, and one that asks when all is over.
@@ -369,18 +369,15 @@ fn takes_key(wire: &Wire) -> bool {
 fn asks_for_own(wire: &Wire) -> bool {
     match wire {
         Wire::Read { .. } => false,
-        Wire::Step(_) => !mutant(Mutant::StepUnfenced),
+        Wire::Step(_) => !is_broken("StepUnfenced"),
         Wire::Write(write) => match write.0.guard {
             Guard::Held | Guard::HeldUntil(_) | Guard::HeldForLess(_) => true,
             Guard::HeldWithoutSteps => {
-                !mutant(Mutant::ReleaseUnfenced) && !mutant(Mutant::ReleaseAnyStatus)
+                !is_broken("ReleaseUnfenced") && !is_broken("ReleaseAnyStatus")
             }
-            Guard::Absent
-            | Guard::Unchanged(_)
-            | Guard::AbsentOrHeld
-            | Guard::FreeOrHeld(_)
-            | Guard::Owned
-            | Guard::Unfenced => false,
+            Guard::Absent | Guard::Unchanged(_) | Guard::AbsentOrHeld | Guard::FreeOrHeld(_) => {
+                false
+            }
         },
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::sabotage::is_broken;
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::mutant::{Mutant, mutant};
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, State, Write};
 
@@ -104,7 +104,7 @@ impl Store {
             Wire::Read { .. } => false,
             Wire::Write(write) => write.0.guard.holds(&sender.owner, header),
             Wire::Step(number) => header.is_some_and(|header| {
-                let is_held = header.is_pending_of(&sender.owner) || mutant(Mutant::StepUnfenced);
+                let is_held = header.is_pending_of(&sender.owner) || is_broken("StepUnfenced");
                 is_held && header.steps.unwrap_or(0) + 1 == *number
             }),
         }

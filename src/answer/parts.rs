@@ -12,8 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
 use super::encoded::Encoded;
-use crate::fault_injection;
-use crate::protocol::mutant::{Mutant, mutant};
+use crate::fault_injection::{self, FaultPoint, is_broken};
 use crate::record::OwnerId;
 
 /// The limits for the size of a part; only the last one may be smaller. With its other attributes a
@@ -178,7 +177,7 @@ impl<'a> Content<'a> {
     /// Returns the same bytes as a value of the record, in case the parts cannot be written; `None`
     /// if the record has no room.
     pub(crate) fn in_record(&self) -> Option<AttributeValue> {
-        let fits = self.fits_in_record && !mutant(Mutant::LoseUnwrittenAnswers);
+        let fits = self.fits_in_record && !is_broken(FaultPoint::LoseUnwrittenAnswers);
         fits.then(|| self.encoded.inline())
     }
 

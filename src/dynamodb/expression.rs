@@ -8,7 +8,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Header, State, Status, Version};
 use crate::record::{self, Item, OwnerId};
 use crate::schema::{Attribute, TableSchema};
@@ -43,13 +42,11 @@ impl<'a> Condition<'a> {
         self.value(":me", AttributeValue::S(owner.to_string()));
         self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
         self.and(&["(attribute_not_exists(", key, ") OR "]);
-        if !mutant(Mutant::ReleasedRefuses) {
-            self.value(":released", AttributeValue::S(Status::Released.as_str().into()));
-            let name = self.name(Attribute::Attempt);
-            let attempt = if mutant(Mutant::AttemptMayFall) { u32::MAX } else { attempt };
-            self.value(":later", record::number(attempt.saturating_add(1)));
-            self.expression.extend(["(", status, " = :released AND ", name, " < :later) OR "]);
-        }
+        let released = Status::Released.as_str().into();
+        self.value(":released", AttributeValue::S(released));
+        self.value(":later", record::number(attempt.saturating_add(1)));
+        let attempt = self.name(Attribute::Attempt);
+        self.expression.extend(["(", status, " = :released AND ", attempt, " < :later) OR "]);
         self.expression.extend(["(", name, " = :me AND ", status, " = :pending))"]);
     }
 
@@ -97,9 +94,6 @@ impl<'a> Condition<'a> {
     /// The record has exactly the state that was read.
     pub(super) fn version(&mut self, seen: &Version) {
         self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.to_string()));
-        if mutant(Mutant::CompareOwnerAlone) {
-            return;
-        }
         self.equal(
             Attribute::Status,
             ":seen_status",
@@ -109,7 +103,6 @@ impl<'a> Condition<'a> {
             self.lease_is(lease);
         }
         match seen.steps {
-            _ if mutant(Mutant::CompareNoSteps) => {}
             None => self.no_steps(),
             Some(count) => {
                 let name = self.name(Attribute::Steps);

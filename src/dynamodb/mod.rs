@@ -41,7 +41,6 @@ use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
-use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Form, Guard, Write};
 use crate::record::{self, Item, OwnerId};
 use crate::schema::TableSchema;
@@ -148,37 +147,23 @@ impl Table {
     fn condition(&self, guard: &Guard, me: &OwnerId) -> Condition<'_> {
         let mut condition = Condition::new(&self.schema);
         match guard {
-            Guard::Absent if mutant(Mutant::TakeReleasedUnfenced) => {
-                condition.free_or_held_by(me, u32::MAX);
-            }
             Guard::Absent => condition.absent(),
             Guard::Unchanged(seen) => condition.version(seen),
             Guard::Held => condition.held_by(me),
             Guard::HeldUntil(end) => {
                 condition.held_by(me);
-                if !mutant(Mutant::RestampMayShorten) {
-                    condition.lease_is(*end);
-                }
+                condition.lease_is(*end);
             }
             Guard::HeldForLess(end) => {
                 condition.held_by(me);
                 condition.lease_ends_before(*end);
             }
             Guard::HeldWithoutSteps => {
-                if !mutant(Mutant::ReleaseUnfenced) {
-                    condition.owned_by(me);
-                }
-                if !mutant(Mutant::ReleaseAnyStatus) {
-                    condition.pending();
-                }
+                condition.held_by(me);
                 condition.no_steps();
             }
             Guard::AbsentOrHeld => condition.absent_or_held_by(me),
             Guard::FreeOrHeld(attempt) => condition.free_or_held_by(me, *attempt),
-            #[cfg(feature = "fault-injection")]
-            Guard::Owned => condition.owned_by(me),
-            #[cfg(feature = "fault-injection")]
-            Guard::Unfenced => {}
         }
         condition
     }

@@ -7,7 +7,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::Change;
 use super::{Reply, Table, WriteOutcome};
-use crate::protocol::mutant::{Mutant, mutant};
 use crate::record::Claim;
 use crate::schema::Attribute;
 
@@ -21,9 +20,7 @@ impl Table {
         limit: Duration,
     ) -> Reply<WriteOutcome> {
         let mut change = Change::new(&self.schema);
-        if !mutant(Mutant::StepUnfenced) {
-            change.condition.held_by(&claim.owner);
-        }
+        change.condition.held_by(&claim.owner);
         change.condition.no_steps();
         let steps = HashMap::from([(name.to_owned(), value)]);
         change.set(Attribute::Steps, AttributeValue::M(steps));

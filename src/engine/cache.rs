@@ -12,8 +12,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::answer::Answer;
 use crate::clock::{Clock, End};
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::fingerprint::Fingerprint;
-use crate::protocol::mutant::{Mutant, mutant};
 
 /// What an entry takes beside its key and its answer, about.
 const ENTRY_BYTES: usize = 256;
@@ -100,12 +100,13 @@ impl Cache {
         clock: &Clock,
     ) -> Option<Arc<Answer>> {
         let entry = self.kept.get(pk)?;
-        if clock.is_over(entry.until) && !mutant(Mutant::CachePastRetention) {
+        if clock.is_over(entry.until) && !is_broken(FaultPoint::CachePastRetention) {
             // Of that very entry: another call may have put a younger one in its place.
             self.kept.remove_if(pk, |kept| Arc::ptr_eq(&kept.answer, &entry.answer));
             return None;
         }
-        let is_its_own = entry.fingerprint == *fingerprint || mutant(Mutant::CacheAnyFingerprint);
+        let is_its_own =
+            entry.fingerprint == *fingerprint || is_broken(FaultPoint::CacheAnyFingerprint);
         is_its_own.then_some(entry.answer)
     }
 

@@ -15,7 +15,7 @@ use crate::engine::driver::{Contents, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::parts::Written;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::mutant::{Mutant, mutant};
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::protocol::{Ended, Leaving, State, Write};
 use crate::record::{self, OwnerId, Record};
 use crate::signals::Ending;
@@ -146,7 +146,7 @@ impl Execution {
             }
         };
         let Some(parts) = parts else { return (response, None) };
-        if mutant(Mutant::CompleteBeforeParts) {
+        if is_broken(FaultPoint::CompleteBeforeParts) {
             return (response, None);
         }
         match self.write_parts(&parts, until).await {

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 
 use crate::engine::driver::Bare;
 use crate::engine::execution::Execution;
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::LeaseExpired;
-use crate::protocol::mutant::{Mutant, mutant};
 use crate::protocol::{Renewal, Write};
 
 impl Execution {
@@ -34,7 +34,7 @@ impl Execution {
     /// because nobody knows what the handler had done.
     pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
         let goes_on = self.policy().lease_expired == LeaseExpired::Continue;
-        if !self.is_protected() || goes_on || mutant(Mutant::PollAfterTheLease) {
+        if !self.is_protected() || goes_on || is_broken(FaultPoint::PollAfterTheLease) {
             return Some(handler.await);
         }
         let end = || self.lease_ends();

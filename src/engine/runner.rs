@@ -12,8 +12,8 @@ use crate::engine::execution::Execution;
 use crate::engine::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
 use crate::engine::transaction::{CommitOutcome, commit_unknown, given_up};
 use crate::error::Error;
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Unconfirmed;
-use crate::protocol::mutant::{Mutant, mutant};
 use crate::signals::{Ending, Stopwatch};
 use crate::user_code::{self, Panic};
 
@@ -268,7 +268,7 @@ async fn conclude<A: Encoding>(
         }
         Completion::Unprotected => RunOutcome::Returned(value, Storage::Unprotected),
         Completion::Unconfirmed(error) => {
-            if mutant(Mutant::ReleaseAfterUnconfirmed) {
+            if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
                 execution.give_back().await;
             }
             match execution.policy().unconfirmed {

@@ -40,4 +40,13 @@ known! {
     nobody_is_told_of_an_owner_whose_lease_has_ended_since:
         "in_progress_wait skews=0,0,0,0 phase=674 jitter=14654778272572256266: A.start A.deliver tick tick B.start B.deliver pause:754 B.wake B.deliver pause:34926 B.wake B.deliver arrive:0 B.deliver B.deliver",
         "in_progress_wait skews=0,0,0,0 phase=160 jitter=3799220352445797275: A.start B.start A.die arrive:0 B.deliver pause:34576 B.wake B.deliver pause:37463 B.wake B.deliver B.deliver";
+    // Rules that the search of every state does not see when they are broken.
+    a_released_record_stays_until_no_delayed_request_can_arrive:
+        "commit skews=0,0 phase=250: A.start A.twice A.succeed A.hang tick A.wake A.deliver expire arrive:0 arrive:0";
+    the_attempt_never_falls:
+        "release skews=0,0 phase=250: A.start A.deliver A.succeed pause:33000 B.start B.deliver B.deliver B.fail B.deliver A.deliver";
+    a_renewal_is_verified:
+        "clocks_go_on skews=0,0 phase=250: A.start A.deliver A.jump:300000 tick A.wake A.deliver A.jump:-300000 A.deliver A.die";
+    what_was_taken_over_stays_counted:
+        "decline_retain skews=0,0 phase=250: A.start A.deliver A.fail A.deliver B.start B.deliver B.deliver B.decline B.deliver";
 }

@@ -11,7 +11,6 @@ use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
-use crate::mutant::{Mutant, mutant};
 use crate::owner::OwnerId;
 use crate::policy::Outage;
 
@@ -30,9 +29,6 @@ const MAX_GIVINGS: u32 = 3;
 /// Until when a record stays that is released at `now`, in epoch seconds: not less than the lease that
 /// it was under.
 pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
-    if mutant(Mutant::ReleaseDeletes) {
-        return 0;
-    }
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 
@@ -132,11 +128,6 @@ pub struct NothingHappened(());
 
 impl NothingHappened {
     pub(crate) const fn for_sure(_: &NoEffect<'_>) -> Self {
-        Self(())
-    }
-
-    #[cfg(feature = "fault-injection")]
-    pub(crate) const fn unproved() -> Self {
         Self(())
     }
 }
@@ -435,10 +426,6 @@ impl Acquire {
     fn read(&mut self, now: Now, outcome: &Outcome, is_first: bool) -> Command {
         match outcome {
             Outcome::Found(_) => self.decide(now),
-            Outcome::Stale(record) if mutant(Mutant::TrustStaleReads) => {
-                self.knowledge.see(record.clone());
-                self.decide(now)
-            }
             Outcome::Stale(record) => {
                 if self.stale(now, record.as_ref()) {
                     tell(Told::Replay)
@@ -477,7 +464,6 @@ impl Acquire {
         let judging = now.judging(self.time, self.rules.tolerance);
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return true,
-            _ if mutant(Mutant::ForgetStaleReads) => {}
             Decision::Create | Decision::Replace { .. } | Decision::TakeOver => {}
             // Whoever was at work may have ended long ago: nobody is told of it.
             Decision::InProgress { .. }
@@ -568,7 +554,7 @@ impl Acquire {
     /// nor while another write of ours could still change it; else it is stamped anew.
     fn verify(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
         self.obstacle = Obstacle::Nothing;
-        let is_settled = self.knowledge.settled().is_some() || mutant(Mutant::RunBeforeSettled);
+        let is_settled = self.knowledge.settled().is_some();
         match self.rules.window(now, lease_expires_at, self.time) {
             Some(window) if is_settled => Command::Stop(Stop::Run(window)),
             Some(_) | None => self.take(now, Take::Restamp { lease_expires_at }),
@@ -708,12 +694,11 @@ impl Acquire {
     /// What the record will have of the one that it takes the place of.
     fn note_taken(&mut self, stamp: Stamp, take: Take) {
         let seen = self.knowledge.seen().record().cloned();
-        let next = u32::from(!mutant(Mutant::AttemptStays));
         match (take, seen) {
             (Take::Create, _) => self.begin_anew(stamp, 0),
             (Take::Replace { attempts }, _) => self.begin_anew(stamp, attempts),
             (Take::Over, Some(seen)) => {
-                self.attempt = seen.attempt.saturating_add(next);
+                self.attempt = seen.attempt.saturating_add(1);
                 self.created_at = Some(seen.created_at);
                 self.released_attempts = seen.released_attempts;
                 self.taken = Some(seen);
@@ -743,17 +728,15 @@ impl Acquire {
         let retained = at.plus(self.rules.retention).seconds_up();
         self.stamped_at = stamp.made;
         let (form, guard, record) = match take {
-            Take::Create => (Form::Put, Guard::Absent.unless(Mutant::CreateUnfenced), pending),
+            Take::Create => (Form::Put, Guard::Absent, pending),
             Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
-            Take::Over => {
-                (Form::Update, self.unchanged().unless(Mutant::TakeOverUnfenced), pending)
-            }
+            Take::Over => (Form::Update, self.unchanged(), pending),
             Take::Restamp { lease_expires_at } => {
                 (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
             }
             Take::Settle(Resolution::Completed) => {
                 let record = self.header(stamp, State::Completed, Some(at), retained);
-                (Form::Put, self.unchanged().unless(Mutant::SettleUnfenced), record)
+                (Form::Put, self.unchanged(), record)
             }
             Take::Settle(_) => {
                 let record = self.header(stamp, State::Failed, Some(at), retained);
@@ -976,10 +959,6 @@ impl Acquire {
             Take::Create => Guard::Absent,
             _ => self.unchanged(),
         };
-        let guard = match form {
-            Form::Transaction => guard.unless(Mutant::TransactUnfenced),
-            Form::Put | Form::Update | Form::Stamp | Form::Touch => guard,
-        };
         self.dispatch(now, Write { form, guard, record }, take)
     }
 
@@ -1020,10 +999,6 @@ impl Acquire {
         }
         if !self.is_in_doubt() {
             return self.tell_nothing(reason);
-        }
-        #[cfg(feature = "fault-injection")]
-        if mutant(Mutant::DoubtLeftOpen) {
-            return tell(Told::Nothing(reason, NothingHappened::unproved()));
         }
         self.ending = Some((reason, tries + 1));
         if tries > 0 {
@@ -1077,5 +1052,18 @@ fn cause(outcome: &Outcome) -> Cause {
         Outcome::NotApplied(cause) => *cause,
         Outcome::Invalid => Cause::Other,
         _ => Cause::Outage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_record_stays_for_an_hour_and_not_less_than_its_lease() {
+        let (now, hour) = (Timestamp::from_millis(10_000), 3_600);
+        assert_eq!(released_until(now, now), 10 + hour);
+        let lease = now.plus(2 * RELEASED_FOR);
+        assert_eq!(released_until(now, lease), 10 + 2 * hour);
     }
 }

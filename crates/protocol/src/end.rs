@@ -14,7 +14,6 @@ use super::rules::Rules;
 use super::time::{End as Instant, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
 use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
-use crate::mutant::{Mutant, mutant};
 
 /// How long an execution without a record tries to leave its answer behind after all.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -291,12 +290,7 @@ impl End {
         self.window?;
         let stamp = now.stamp()?;
         let term = self.rules.term(stamp, self.rules.renewed_length()).unlike(&self.replaced);
-        let guard = if mutant(Mutant::RenewalMayShorten) {
-            Guard::Held
-        } else {
-            Guard::HeldForLess(term.lease_expires_at)
-        };
-        Some(self.stamp(stamp, term, guard.unless(Mutant::RenewUnfenced)))
+        Some(self.stamp(stamp, term, Guard::HeldForLess(term.lease_expires_at)))
     }
 
     /// What takes the place of a wrong stamp: never less than what the holder goes by, however late it
@@ -347,7 +341,6 @@ impl End {
             return Renewal::Lost;
         };
         match self.rules.renewed_window(now, lease_expires_at, reply.time) {
-            None if mutant(Mutant::RenewalUnverified) => Renewal::Renewed,
             None => Renewal::Wrong(lease_expires_at),
             Some(window) => {
                 self.window = self.window.map(|_| window);
@@ -463,11 +456,8 @@ impl End {
         self.completed_at = Some(completed_at);
         self.has_committed = true;
         let guard = if self.is_protected { Guard::Held } else { Guard::FreeOrHeld(self.attempt) };
-        #[cfg(feature = "fault-injection")]
-        let guard = if mutant(Mutant::CommitAnyStatus) { Guard::Owned } else { guard };
         let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        let guard = guard.unless(Mutant::TransactUnfenced);
         (Write { form: Form::Transaction, guard, record }, Aim::Commit { completed_at, or })
     }
 
@@ -477,10 +467,8 @@ impl End {
             // An answer may be replaced, and the record be released after that. A late copy would bring the
             // same version back.
             Guard::AbsentOrHeld
-        } else if self.has_committed {
-            Guard::FreeOrHeld(self.attempt)
         } else {
-            Guard::FreeOrHeld(self.attempt).unless(Mutant::CompleteUnfenced)
+            Guard::FreeOrHeld(self.attempt)
         };
         let expires_at = self.expires_at(completed_at).max(kept_until);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
@@ -503,8 +491,7 @@ impl End {
             let record = self.header(stamp, State::Released, None, until);
             return Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record };
         };
-        let guard = Guard::Held.unless(Mutant::KeepFailureUnfenced);
-        Write { form: Form::Update, guard, record }
+        Write { form: Form::Update, guard: Guard::Held, record }
     }
 
     /// The handler has returned: how its commits have ended it, if they have. One that its caller has not
@@ -553,10 +540,6 @@ impl End {
     /// up, and a commit of its can land wherever there is no record: it can only look.
     fn resolve(&mut self, now: Now, completed_at: Timestamp, leaving: Leaving) -> Command {
         let aim = Aim::Resolve { completed_at };
-        #[cfg(feature = "fault-injection")]
-        if mutant(Mutant::DoubtLeftOpen) {
-            return self.over(Ended::NothingWritten(NothingHappened::unproved()));
-        }
         let until = self.tries_until(now);
         if self.is_protected {
             return self.begin(now, Order::Resolve(completed_at, leaving), until);
@@ -623,10 +606,6 @@ impl End {
             // There is no record: nothing is left to be changed.
             Outcome::Refused(None) if matches!(aim, Aim::Leave { .. }) => self.given_up(aim),
             Outcome::Refused(None) => self.read(now, Some(write), aim),
-            #[cfg(feature = "fault-injection")]
-            Outcome::ItemsRefused if mutant(Mutant::RefusedInDoubt) => {
-                Command::Stop(Ended::Reopened(NothingHappened::unproved()))
-            }
             // Where an earlier try may land, the record is given up, and the operation is over.
             Outcome::ItemsRefused => self.out_of_time(now, aim),
             Outcome::NotApplied(Cause::Other)
@@ -634,7 +613,6 @@ impl End {
             {
                 self.out_of_time(now, aim)
             }
-            Outcome::Unknown if mutant(Mutant::UnknownIsRefused) => self.lost(now, aim),
             Outcome::Unknown => {
                 let aim = match aim {
                     Aim::Leave { .. } => Aim::Leave { in_doubt: true },

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use super::record::Header;
 use super::write::{Form, Guard, Outcome, Reply, Write};
-use crate::mutant::{Mutant, mutant};
 use crate::owner::OwnerId;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,9 +121,6 @@ impl Knowledge {
                 | Outcome::ItemsRefused,
                 Some(write),
             ) if !reply.is_in_doubt => self.did_not_happen(write),
-            (Outcome::Unknown, Some(write)) if mutant(Mutant::ForgetDoubt) => {
-                self.did_not_happen(write);
-            }
             _ => {}
         }
     }
@@ -226,10 +222,5 @@ fn outlook(guard: &Guard, me: &OwnerId, seen: &Seen) -> Outlook {
         }
         // Whoever has it may release it; but what has completed stays.
         Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !record.is_completed())),
-        #[cfg(feature = "fault-injection")]
-        Guard::Owned => held(true),
-        // Whoever does without a guard does not know it.
-        #[cfg(feature = "fault-injection")]
-        Guard::Unfenced => Outlook::Dead,
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::time::{End, Now, StoreTime, Timestamp};
-use crate::mutant::{Mutant, mutant};
 use crate::policy::Lease;
 
 /// For an operation without a deadline under [`Lease::Invocation`].
@@ -94,8 +93,7 @@ impl Window {
             let store = now.guess().0;
             (now.local, bounds.left(lease_expires_at, store, store, Duration::ZERO))
         };
-        let left = if mutant(Mutant::OwnersClock) { length } else { left? };
-        Some(Self { lease_expires_at, end: seen.plus(left) })
+        Some(Self { lease_expires_at, end: seen.plus(left?) })
     }
 
     /// As a later response leaves it. Where the machine's clocks have come apart since, one of them may say

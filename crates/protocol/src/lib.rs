@@ -19,7 +19,6 @@ mod decide;
 mod end;
 mod knowledge;
 mod lease;
-pub mod mutant;
 mod owner;
 pub mod policy;
 mod record;

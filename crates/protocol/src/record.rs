@@ -1,7 +1,6 @@
 //! What the protocol sees of a record: who has it, how it stands, and until when.
 
 use super::time::Timestamp;
-use crate::mutant::{Mutant, mutant};
 use crate::owner::OwnerId;
 
 /// A record without what it carries: its answer and the results of its steps.
@@ -136,7 +135,7 @@ impl Header {
 /// gets an owner that nobody is, so that no late write of the one that gives it back changes it. `None`
 /// where it is left in nobody's hands: there was nothing that is to stay.
 pub(crate) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<Header> {
-    let taken = taken.filter(|_| !mutant(Mutant::ForgetWhatWasTaken))?;
+    let taken = taken?;
     match taken.state {
         State::Pending { .. } => Some(Header {
             owner: given_back.owner.alternate(),
@@ -147,5 +146,19 @@ pub(crate) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<He
         State::Failed => Some(Header { state: State::Failed, ..given_back.clone() }),
         // Its answer is gone once it is taken.
         State::Completed | State::Released => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_was_taken_over_is_there_again_when_nothing_was_executed() {
+        let times = (Timestamp::from_millis(0), None, 0);
+        let of = |state| Header::of(&OwnerId(1), state, (2, 0), times);
+        let found = as_found(Some(&of(State::Failed)), &of(State::Released));
+        assert_eq!(found.map(|record| record.state), Some(State::Failed));
+        assert!(as_found(None, &of(State::Released)).is_none());
     }
 }

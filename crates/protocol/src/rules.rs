@@ -7,7 +7,6 @@ use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State};
 use super::time::{End, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::write::{Form, Guard, Write};
-use crate::mutant::{Mutant, mutant};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 
 /// What must be left of a deadline for an answer to get out.
@@ -92,8 +91,7 @@ impl Rules {
         let begins = stamp.at.min(stamp.earliest.plus(self.lease_margin()));
         let lease_expires_at = begins.plus(length);
         // As long as the retention lasts, what was left unfinished is known as that.
-        let begins = if mutant(Mutant::ExpireBeforeLease) { stamp.at } else { lease_expires_at };
-        let expires_at = begins.plus(self.retention).seconds_up();
+        let expires_at = lease_expires_at.plus(self.retention).seconds_up();
         LeaseTerm { lease_expires_at, expires_at }
     }
 
@@ -108,7 +106,7 @@ impl Rules {
         made: Uptime,
         time: Option<StoreTime>,
     ) -> Option<Write> {
-        let time = time.filter(|_| !mutant(Mutant::RetentionUnverified))?;
+        let time = time?;
         let kept_for = match shown.state {
             State::Completed | State::Failed => self.retention,
             State::Released => RELEASED_FOR,

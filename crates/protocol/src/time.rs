@@ -11,8 +11,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::mutant::{Mutant, mutant};
-
 /// Milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -140,12 +138,6 @@ impl End {
     pub fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
         let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
-        if mutant(Mutant::TrustTheWallClock) && self.wall.0 != i64::MAX {
-            return by_wall;
-        }
-        if mutant(Mutant::TrustTheMonotonicClock) {
-            return by_uptime;
-        }
         by_wall.min(by_uptime)
     }
 }
@@ -254,10 +246,7 @@ pub struct Now {
 impl Now {
     /// `None` before the first response: the caller has to read first.
     pub fn stamp(self) -> Option<Stamp> {
-        let learned = match self.learned {
-            None if mutant(Mutant::StampUnlearned) => Learned::undated(self.local),
-            learned => learned?,
-        };
+        let learned = self.learned?;
         let at = learned.store(self.local);
         let earliest = self.local.wall.shifted(learned.least);
         Some(Stamp { at, earliest, made: self.local.uptime })
@@ -271,7 +260,6 @@ impl Now {
     /// own at that instant. Without a `Date`, the local clock less the tolerance.
     pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
-            Some(_) if mutant(Mutant::TakersClock) => self.local.wall,
             Some(time) => time.date,
             None => self.guess().0.minus(tolerance),
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::record::{Header, State, Version};
 use super::time::{Now, StoreTime, Timestamp};
-use crate::mutant::{Mutant, mutant};
 use crate::owner::OwnerId;
 
 /// One conditional write.
@@ -52,78 +51,40 @@ pub enum Guard {
     /// Absent, RELEASED after no later attempt than this, or held: the effect has happened, whoever
     /// released the record.
     FreeOrHeld(u32),
-    /// `owner = :me`, whatever its state: for mutants.
-    #[cfg(feature = "fault-injection")]
-    Owned,
-    /// Anything: for mutants.
-    #[cfg(feature = "fault-injection")]
-    Unfenced,
 }
 
 impl Guard {
-    /// The guard, but where a mutant does without it.
-    #[cfg(feature = "fault-injection")]
-    pub fn unless(self, mutants: Mutant) -> Self {
-        if mutant(mutants) { Self::Unfenced } else { self }
-    }
-
-    #[cfg(not(feature = "fault-injection"))]
-    pub const fn unless(self, _: Mutant) -> Self {
-        self
-    }
-
     /// Whether a write of `me`'s lands on `record`.
     pub fn holds(&self, me: &OwnerId, record: Option<&Header>) -> bool {
         let is_held = record.is_some_and(|record| record.is_pending_of(me));
         let lease = record.and_then(|record| record.state.lease_expires_at());
         let is_free = |attempt: u32| match record {
             None => true,
-            Some(_) if mutant(Mutant::ReleasedRefuses) => false,
-            Some(record) => {
-                let is_earlier = record.attempt <= attempt || mutant(Mutant::AttemptMayFall);
-                record.state == State::Released && is_earlier
-            }
+            Some(record) => record.state == State::Released && record.attempt <= attempt,
         };
         match self {
-            Self::Absent if mutant(Mutant::TakeReleasedUnfenced) => is_free(u32::MAX),
             Self::Absent => record.is_none(),
             Self::Unchanged(seen) => record.is_some_and(|record| seen.is_of(record)),
             Self::Held => is_held,
-            Self::HeldUntil(_) if mutant(Mutant::RestampMayShorten) => is_held,
             Self::HeldUntil(end) => is_held && lease == Some(*end),
             Self::HeldForLess(end) => is_held && lease < Some(*end),
             Self::HeldWithoutSteps => {
                 let has_steps = record.is_some_and(|record| record.steps.is_some());
-                is_releasable(me, record) && !has_steps
+                is_held && !has_steps
             }
             Self::AbsentOrHeld => is_held || record.is_none(),
             Self::FreeOrHeld(attempt) => is_free(*attempt) || is_held,
-            #[cfg(feature = "fault-injection")]
-            Self::Owned => record.is_some_and(|record| record.owner == *me),
-            #[cfg(feature = "fault-injection")]
-            Self::Unfenced => true,
         }
     }
-}
-
-fn is_releasable(me: &OwnerId, record: Option<&Header>) -> bool {
-    record.is_some_and(|record| {
-        let is_own = record.owner == *me || mutant(Mutant::ReleaseUnfenced);
-        let is_pending = record.state.lease_expires_at().is_some();
-        is_own && (is_pending || mutant(Mutant::ReleaseAnyStatus))
-    })
 }
 
 impl Version {
     /// Whether the record is in this state still.
     pub fn is_of(&self, record: &Header) -> bool {
-        let steps = if mutant(Mutant::CompareNoSteps) { self.steps } else { record.steps };
-        let lease_expires_at = record.state.lease_expires_at();
         self.owner == record.owner
-            && (mutant(Mutant::CompareOwnerAlone)
-                || (self.status == record.state.status()
-                    && self.lease_expires_at == lease_expires_at
-                    && self.steps == steps))
+            && self.status == record.state.status()
+            && self.lease_expires_at == record.state.lease_expires_at()
+            && self.steps == record.steps
     }
 }
 
@@ -259,4 +220,21 @@ pub enum Cause {
     Outage,
     /// Anything else: a later try will not.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn released(attempt: u32) -> Header {
+        let times = (Timestamp::from_millis(0), None, 0);
+        Header::of(&OwnerId(2), State::Released, (attempt, 0), times)
+    }
+
+    #[test]
+    fn a_slow_owner_does_not_complete_a_record_that_was_released_after_a_later_attempt() {
+        let guard = Guard::FreeOrHeld(3);
+        assert!(guard.holds(&OwnerId(1), Some(&released(3))));
+        assert!(!guard.holds(&OwnerId(1), Some(&released(4))));
+    }
 }

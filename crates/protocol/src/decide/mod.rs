@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::record::{Header, State};
 use super::rules::Rules;
 use super::time::Timestamp;
-use crate::mutant::{Mutant, mutant};
 use crate::owner::OwnerId;
 use crate::policy::{Completed, Failure, Takeover};
 
@@ -43,7 +42,7 @@ pub enum Decision {
 /// Decides by the record and by `now`, the store's time on the response that brought it.
 pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rules) -> Decision {
     let Some(record) = record else { return Decision::Create };
-    let is_own = record.owner == *me && !mutant(Mutant::ForgetOwnOwner);
+    let is_own = record.owner == *me;
     let lease_left = match record.state {
         // D1: after a retry, or arriving late, our own earlier write is ours.
         State::Pending { lease_expires_at } if is_own => {
