@@ -6,6 +6,7 @@ use crate::rows::{self, Row};
 
 #[derive(Debug)]
 pub(crate) struct Args {
+    pub(crate) help: bool,
     pub(crate) mutants: bool,
     row: Option<String>,
     callers: Option<usize>,
@@ -14,15 +15,18 @@ pub(crate) struct Args {
     pub(crate) limit: Duration,
 }
 
-const USAGE: &str = "usage: protocol-search [--mutants] [--row NAME] [--callers 1..3] [--faults N] \
-                     [--ticks N] [--seconds N]";
+pub(crate) const USAGE: &str = "usage: protocol-search [--help] [--mutants] [--row NAME] \
+                                [--callers 1..3] [--faults N] [--ticks N] [--seconds N]";
 
 impl Args {
     pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
         let limit = Duration::from_secs(3600);
-        let mut args =
-            Self { mutants: false, row: None, callers: None, faults: None, ticks: None, limit };
+        let (row, callers, faults, ticks) = (None, None, None, None);
+        let mut args = Self { help: false, mutants: false, row, callers, faults, ticks, limit };
         while let Some(name) = given.next() {
+            if matches!(name.as_str(), "--help" | "-h") {
+                return Ok(Self { help: true, ..args });
+            }
             if name == "--mutants" {
                 args.mutants = true;
                 continue;
@@ -90,6 +94,13 @@ mod tests {
         let bounds: Vec<_> = rows.iter().map(|row| (row.name, row.callers, row.faults)).collect();
         assert_eq!(bounds, [("commit", 3, 2)]);
         assert_eq!(rows[0].ticks, 4);
+    }
+
+    #[test]
+    fn help_is_not_an_error() {
+        for line in ["--help", "-h", "--mutants --help"] {
+            assert!(parsed(line).expect("it is known").help, "{line}");
+        }
     }
 
     #[test]

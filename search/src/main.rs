@@ -33,6 +33,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if args.help {
+        println!("{}", args::USAGE);
+        return ExitCode::SUCCESS;
+    }
     let holds = match (args.mutants, sabotage::IS_COPY) {
         (false, _) => Ok(all_hold(&args)),
         (true, true) => Ok(mutants::all_are_found()),
