@@ -73,13 +73,14 @@ const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
 
 /// In `one-pool/` with other features than in the workspace: the SDK's own HTTP client brings them, and
 /// what it does not need is not asked for.
-const ITS_OWN: [&str; 9] = [
+const ITS_OWN: [&str; 10] = [
     PACKAGE,
     "aws-config",
     "aws-sdk-dynamodb",
     "aws-smithy-http-client",
     "aws-smithy-runtime",
     "aws_lambda_events",
+    "dynamodb-idempotency-protocol",
     "lambda_http",
     "rustls",
     "rustls-webpki",
