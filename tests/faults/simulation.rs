@@ -416,11 +416,11 @@ impl Simulation {
 
     /// Once all is over: a lease and a margin later somebody else must get an answer.
     pub(crate) async fn close_down(&mut self) {
-        // Not promised: a clock jumps forward, and its process dies before it has corrected its lease.
-        let died = |caller: &usize| matches!(self.endings[*caller], Some(Ended::Died));
-        let jumped = |caller: usize| world::with(|world| world.callers[caller].jumped);
-        let jumps = (0..self.endings.len()).filter(died).map(jumped).max().unwrap_or(0);
-        pass(self.scenario.margin + jumps.max(0)).await;
+        // Not promised: a clock jumps forward, and its call ends before it has corrected its lease. It
+        // dies, or its handler is stopped while a renewal is in flight.
+        let farthest =
+            world::with(|world| world.callers.iter().map(|caller| caller.farthest).max());
+        pass(self.scenario.margin + farthest.unwrap_or(0)).await;
         let last = self.calls.len();
         world::with(|world| {
             world.late.clear();

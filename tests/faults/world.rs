@@ -72,6 +72,8 @@ pub(crate) struct Caller {
     pub(crate) skew: i64,
     /// By how much its wall clock was set, in ms, since its call began.
     pub(crate) jumped: i64,
+    /// The most that it was ahead of where it began because it was set, in ms.
+    pub(crate) farthest: i64,
     /// For how long its monotonic clock has stood still, in ms.
     pub(crate) frozen: i64,
     /// All that ever reached it, and when: with the code, this is its whole state.
@@ -302,9 +304,11 @@ impl World {
 
     /// A clock of a caller's is set, or stands still.
     pub(crate) fn turn_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
-        self.callers[caller].skew += jump;
-        self.callers[caller].jumped += jump;
-        self.callers[caller].frozen += freeze;
+        let turned = &mut self.callers[caller];
+        turned.skew += jump;
+        turned.jumped += jump;
+        turned.farthest = turned.farthest.max(turned.jumped);
+        turned.frozen += freeze;
         self.ledger.clock_turned(caller);
         self.note(caller, (jump, freeze));
     }

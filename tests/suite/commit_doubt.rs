@@ -436,11 +436,12 @@ async fn none_lands_after_another_owner_has_failed() {
     assert_eq!(store.counted("effect").await, 0);
 }
 
+type Hold = fn(Gate) -> Act;
+
 /// The handler holds both futures, and polls the first one only until it has sent its request.
 #[tokio::test]
 async fn a_commit_next_to_one_that_is_not_polled_fails_in_time() {
-    let cases: [(fn(Gate) -> Act, _); 2] = [(Act::HoldRequest, 0), (Act::HoldResponse, 1)];
-    for (act, applied) in cases {
+    for (act, applied) in [(Act::HoldRequest as Hold, 0), (Act::HoldResponse as Hold, 1)] {
         let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
         let idempotency = hasty(&store, &link);
         link.wire.next("TransactWriteItems", act(gate.clone()));

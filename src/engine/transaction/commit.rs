@@ -278,12 +278,11 @@ impl Execution {
         match ended {
             Ended::Stored | Ended::Landed => {
                 let sent = self.inner.commits.applied().filter(|_| ended == Ended::Stored);
-                let answer = match sent {
-                    Some(answer) => answer,
-                    None => {
-                        self.read_record(wire).await;
-                        self.own(wire).await
-                    }
+                let answer = if let Some(answer) = sent {
+                    answer
+                } else {
+                    self.read_record(wire).await;
+                    self.own(wire).await
                 };
                 Some(CommitOutcome::Committed(answer))
             }
