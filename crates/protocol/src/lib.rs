@@ -11,6 +11,7 @@
     clippy::missing_errors_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
+    rustdoc::private_intra_doc_links,
     reason = "not an interface for users"
 )]
 
