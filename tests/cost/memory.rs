@@ -82,7 +82,7 @@ async fn measure_streaming(idempotency: &Idempotency) {
         bytes
     };
     let (bytes, taken) = peak(MAY_BE_STORED, streaming).await;
-    println!("memory streamed {STREAMED}: {taken} % of {MAY_BE_STORED}");
+    println!("streamed {STREAMED}: {taken} % of {MAY_BE_STORED}");
     assert_eq!(bytes, STREAMED);
     assert!(taken <= MOST, "{taken}");
 }
