@@ -271,12 +271,17 @@ impl Machine for Acquire {
 
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
         self.time = reply.time;
-        let step = std::mem::replace(&mut self.step, Step::Idle);
+        let step = match std::mem::replace(&mut self.step, Step::Idle) {
+            // The call ends with the record that was seen before, whatever has replaced it since.
+            Step::Extending(write, stop) => {
+                return self.extended(now, &reply.outcome, write, stop);
+            }
+            step => step,
+        };
         let write = match &step {
             Step::Sending { write, .. }
             | Step::ClosingOff(write)
-            | Step::GivingBack(write, _)
-            | Step::Extending(write, _) => Some(write),
+            | Step::GivingBack(write, _) => Some(write),
             _ => None,
         };
         let was_put = write.is_some_and(|write| write.form == Form::Put);
@@ -301,8 +306,9 @@ impl Machine for Acquire {
                 Goal::Own | Goal::LookUp => self.written(now, &reply.outcome, take),
             },
             Step::Reading { is_first } => self.read(now, &reply.outcome, is_first),
-            Step::Extending(write, then) => return self.extended(now, &reply.outcome, write, then),
-            Step::Idle | Step::Pausing(_) | Step::Repeating(..) => self.look(now),
+            Step::Idle | Step::Pausing(_) | Step::Repeating(..) | Step::Extending(..) => {
+                self.look(now)
+            }
         };
         let command = self.verified(now, reply, was_put, command);
         // Of a response that is done with, nothing is left.
@@ -925,7 +931,6 @@ impl Acquire {
     }
 
     fn extend(&mut self, now: Now, write: Write, stop: Stop) -> Command {
-        self.knowledge.send(&write);
         self.step = Step::Extending(write.clone(), stop);
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
     }
