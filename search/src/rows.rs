@@ -246,7 +246,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { roles: [RUN, Role { work: Work::LookUp, ..RUN }, RUN], ..row("look-up", RUN) },
     Row { clocks_fail: true, ..heavy("clocks", RUN) },
     Row { clocks_fail: true, ..heavy("clocks-commit", COMMIT) },
-    Row { clocks_fail: true, ..long(&heaviest("clocks-renewed", with(RENEWED))) },
+    Row { clocks_fail: true, ..long(&heavier("clocks-renewed", with(RENEWED))) },
     row("fast-clock", Role { skew: WRONG, ..NEW }),
     heavy("slow-clock", Role { skew: -WRONG, ..NEW }),
     Row { roles: [RUN, Role { skew: WRONG, ..NEW }, RUN], ..heavy("fast-taker", RUN) },

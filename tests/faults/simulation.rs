@@ -416,11 +416,7 @@ impl Simulation {
 
     /// Once all is over: a lease and a margin later somebody else must get an answer.
     pub(crate) async fn close_down(&mut self) {
-        // Not promised: a clock jumps forward, and its call ends before it has corrected its lease. It
-        // dies, or its handler is stopped while a renewal is in flight.
-        let farthest =
-            world::with(|world| world.callers.iter().map(|caller| caller.farthest).max());
-        pass(self.scenario.margin + farthest.unwrap_or(0)).await;
+        pass(self.scenario.margin).await;
         let last = self.calls.len();
         world::with(|world| {
             world.late.clear();

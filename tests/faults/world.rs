@@ -70,10 +70,6 @@ pub(crate) enum End {
 pub(crate) struct Caller {
     /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
-    /// By how much its wall clock was set, in ms, since its call began.
-    pub(crate) jumped: i64,
-    /// The most that it was ahead of where it began because it was set, in ms.
-    pub(crate) farthest: i64,
     /// For how long its monotonic clock has stood still, in ms.
     pub(crate) frozen: i64,
     /// All that ever reached it, and when: with the code, this is its whole state.
@@ -306,8 +302,6 @@ impl World {
     pub(crate) fn turn_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
         let turned = &mut self.callers[caller];
         turned.skew += jump;
-        turned.jumped += jump;
-        turned.farthest = turned.farthest.max(turned.jumped);
         turned.frozen += freeze;
         self.ledger.clock_turned(caller);
         self.note(caller, (jump, freeze));

@@ -279,9 +279,9 @@ impl Machine for Acquire {
             step => step,
         };
         let write = match &step {
-            Step::Sending { write, .. }
-            | Step::ClosingOff(write)
-            | Step::GivingBack(write, _) => Some(write),
+            Step::Sending { write, .. } | Step::ClosingOff(write) | Step::GivingBack(write, _) => {
+                Some(write)
+            }
             _ => None,
         };
         let was_put = write.is_some_and(|write| write.form == Form::Put);
@@ -691,7 +691,11 @@ impl Acquire {
 
     /// [`verify`](Self::verify) makes its stamp safe.
     fn send_lease(&mut self, now: Now, stamp: Stamp, take: Take, length: Duration) -> Command {
-        let term = self.rules.term(stamp, length).unlike(&self.stamped);
+        let term = match take {
+            Take::Restamp { .. } => self.rules.held_term(stamp, length),
+            _ => self.rules.term(stamp, length),
+        };
+        let term = term.unlike(&self.stamped);
         self.stamped.push(term.lease_expires_at);
         let write = self.taking(stamp, take, term);
         self.dispatch(now, write, take)

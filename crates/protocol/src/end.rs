@@ -289,7 +289,7 @@ impl End {
     pub fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
         let stamp = now.stamp()?;
-        let term = self.rules.term(stamp, self.rules.renewed_length()).unlike(&self.replaced);
+        let term = self.rules.held_term(stamp, self.rules.renewed_length()).unlike(&self.replaced);
         Some(self.stamp(stamp, term, Guard::HeldForLess(term.lease_expires_at)))
     }
 
@@ -300,7 +300,7 @@ impl End {
         if !self.replaced.contains(&wrong) {
             self.replaced.push(wrong);
         }
-        let term = self.rules.term(stamp, self.rules.renewed_length());
+        let term = self.rules.held_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at);
         Some(self.stamp(stamp, term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
     }

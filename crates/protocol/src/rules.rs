@@ -88,7 +88,18 @@ impl Rules {
     /// Where a slow response has told the time, the lease is rather too short than longer than its length:
     /// the owner may crash before it hears that the lease is wrong.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
-        let begins = stamp.at.min(stamp.earliest.plus(self.lease_margin()));
+        self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
+    }
+
+    /// As [`term`](Self::term), for a lease that this call holds. A wall clock that has jumped forward never
+    /// makes it longer: the owner may be stopped while the write is in flight. After a freeze it is too
+    /// short, which the response shows.
+    pub fn held_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
+        let earliest = stamp.earliest.min(stamp.by_uptime);
+        self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
+    }
+
+    fn term_from(&self, begins: Timestamp, length: Duration) -> LeaseTerm {
         let lease_expires_at = begins.plus(length);
         // As long as the retention lasts, what was left unfinished is known as that.
         let expires_at = lease_expires_at.plus(self.retention).seconds_up();

@@ -188,7 +188,7 @@ pub struct Learned {
     /// How far it is at least.
     pub least: i64,
     /// Of the last response.
-    pub date: Timestamp,
+    pub date: Option<Timestamp>,
     pub received: Local,
 }
 
@@ -202,17 +202,21 @@ impl Learned {
         // Two bounds are of one offset as long as no clock has jumped between the responses.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
-        Self { offset, least, date, received }
+        Self { offset, least, date: Some(date), received }
     }
 
     /// After a response without a `Date`. The local clock is the only one there is.
     pub fn undated(received: Local) -> Self {
-        Self { offset: 0, least: 0, date: Timestamp(i64::MIN), received }
+        Self { offset: 0, least: 0, date: None, received }
     }
 
     fn store(self, now: Local) -> Timestamp {
-        let least = self.date.plus(now.uptime.since(self.received.uptime));
-        now.wall.shifted(self.offset).max(least)
+        let by_wall = now.wall.shifted(self.offset);
+        self.by_uptime(now).map_or(by_wall, |by_uptime| by_wall.max(by_uptime))
+    }
+
+    fn by_uptime(self, now: Local) -> Option<Timestamp> {
+        Some(self.date?.plus(now.uptime.since(self.received.uptime)))
     }
 }
 
@@ -226,6 +230,9 @@ pub struct Stamp {
     pub at: Timestamp,
     /// The store's clock shows at least this, if no clock has jumped since the last response.
     pub earliest: Timestamp,
+    /// The last `Date` plus the monotonic time since: it is too early after a freeze, and a jump of the
+    /// wall clock does not change it. Without a `Date`, the same as `at`.
+    pub by_uptime: Timestamp,
     /// When it was made.
     pub made: Uptime,
 }
@@ -249,7 +256,8 @@ impl Now {
         let learned = self.learned?;
         let at = learned.store(self.local);
         let earliest = self.local.wall.shifted(learned.least);
-        Some(Stamp { at, earliest, made: self.local.uptime })
+        let by_uptime = learned.by_uptime(self.local).unwrap_or(at);
+        Some(Stamp { at, earliest, by_uptime, made: self.local.uptime })
     }
 
     pub fn guess(self) -> Guess {
