@@ -39,28 +39,11 @@
 //!
 //! # Guarantees
 //!
-//! The owner of a key is the call that runs its operation. It holds the key for the length of its
-//! lease, a time limit in the record.
-//!
-//! 1. At most one owner of a key holds a live lease at any instant of DynamoDB's clock.
-//! 2. A completed answer never changes; every replay equals it byte for byte.
-//! 3. A former owner changes no record that another owner holds or has completed.
-//! 4. A rejected duplicate changes nothing.
-//! 5. Every key is completed, failed or free at most one lease after its owner died.
-//! 6. An operation that was executed never runs again because its answer could not be stored.
-//! 7. No later attempt runs a [step](Execution::step) again whose result is stored.
-//! 8. At most one execution of a key makes progress at any instant: a handler whose lease has
-//!    expired or is lost is stopped ([`LeaseExpired`]). Requests that it has sent, tasks that it
-//!    has spawned, and code that blocks its thread are not stopped.
-//! 9. [`Execution::commit`] and [`Operation::run_transaction`] write their items once for each key,
-//!    together with the answer, or not at all.
-//!
-//! **Not guaranteed**: an effect outside DynamoDB can happen twice if its owner dies, or its lease
-//! expires, between the effect and the completion. Do such effects in a [`step`](Execution::step),
-//! with a [derived key](Execution::derive_key), and look them up in
-//! [`reconcile`](Operation::reconcile). Pass [`Execution::attempt`] to systems that accept a
-//! fencing token, and choose [`Takeover::Reject`] for effects that must not be repeated without a
-//! check.
+//! At most one execution of a key makes progress at any instant. A completed answer never changes,
+//! and a rejected duplicate changes nothing. A crash locks a key for at most one lease, the time
+//! limit in its record. A [commit](Execution::commit) is applied exactly once. An effect outside
+//! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Operation::reconcile).
+//! `docs/guide/guarantees.md` lists all guarantees and their limits.
 //!
 //! # HTTP
 //!
