@@ -194,7 +194,7 @@ impl Turn<'_> {
         if !is_longer {
             return None;
         }
-        execution.renewal = Some(self.request(Wire::write(write)));
+        execution.renewal = Some(self.request(Wire::write(write, &self.process.clock)));
         self.process.phase = Phase::Executing(execution);
         Some(self)
     }
@@ -208,7 +208,8 @@ impl Turn<'_> {
                 Renewal::Wrong(wrong) if !is_restamp => execution.end.restamp(now, wrong),
                 _ => None,
             };
-            execution.renewal = restamp.map(|write| self.request(Wire::write(write)));
+            execution.renewal =
+                restamp.map(|write| self.request(Wire::write(write, &self.process.clock)));
         }
         self.process.phase = Phase::Executing(execution);
         self

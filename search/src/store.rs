@@ -1,5 +1,6 @@
 //! The store: one record, and the copies of requests that may still arrive.
 
+use crate::clock::Clock;
 use std::sync::Arc;
 
 use crate::sabotage::is_broken;
@@ -42,9 +43,10 @@ pub(crate) enum Wire {
     Step(usize),
 }
 
-/// A [`Write`], in some order: the late ones are sorted.
+/// A [`Write`], and whether a clock had failed when it was stamped. Ordered, because the delayed ones are
+/// sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WireWrite(pub(crate) Write);
+pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool);
 
 impl PartialOrd for WireWrite {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
@@ -59,8 +61,8 @@ impl Ord for WireWrite {
 }
 
 impl Wire {
-    pub(crate) fn write(write: Write) -> Self {
-        Self::Write(Arc::new(WireWrite(write)))
+    pub(crate) fn write(write: Write, clock: &Clock) -> Self {
+        Self::Write(Arc::new(WireWrite(write, clock.has_failed())))
     }
 
     pub(crate) const fn is_read(&self) -> bool {

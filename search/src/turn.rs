@@ -259,7 +259,7 @@ impl<'a> Turn<'a> {
     fn task<S>(&mut self, command: Command<S>) -> Result<Task, S> {
         let (wire, limit) = match command {
             Command::Read { is_consistent, limit } => (Wire::Read { is_consistent }, limit),
-            Command::Send { write, limit } => (Wire::write(write), limit),
+            Command::Send { write, limit } => (Wire::write(write, &self.process.clock), limit),
             Command::Pause { .. } => return Ok(Task::Pause),
             Command::Stop(stop) => return Err(stop),
         };
