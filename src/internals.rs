@@ -2,6 +2,7 @@
 //! reaches by itself. Not part of the API: with the feature `fuzzing` only, and it may change with
 //! every release.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -11,13 +12,14 @@ use http::{HeaderMap, HeaderName, Response};
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Stored, pack};
 use crate::clock::Timestamp;
+use crate::dynamodb;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::protocol::{Decision, decide};
+use crate::protocol::{Condition, Decision, decide};
 use crate::record::{self, Claim, Item, Record, State, random_owner};
 use crate::schema::TableSchema;
 
@@ -83,6 +85,14 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
     let response = answer::replay::<Bytes>(http);
     let is_stored = |response| matches!(answer::stored(&response), Answer::Http(_));
     Some(is_same && response.is_none_or(is_stored))
+}
+
+/// A condition as DynamoDB evaluates it, with the names and values that it refers to.
+#[must_use]
+pub fn condition_expression(
+    condition: &Condition,
+) -> (String, HashMap<String, String>, Option<Item>) {
+    dynamodb::condition_expression(&TableSchema::default(), condition)
 }
 
 fn key() -> Result<RecordKey, Error> {

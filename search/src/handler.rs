@@ -7,7 +7,7 @@ use crate::sabotage::is_broken;
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
 use dynamodb_idempotency_protocol::policy::{Failure, Lease};
-use dynamodb_idempotency_protocol::{Guard, Leaving, Renewal, Reply};
+use dynamodb_idempotency_protocol::{Leaving, Renewal, Reply, Term};
 
 /// How many commits a handler begins, and how many steps there are in all.
 const MOST: usize = 2;
@@ -203,7 +203,8 @@ impl Turn<'_> {
         execution.renewal = None;
         if let Wire::Write(write) = wire {
             let now = self.now();
-            let is_restamp = matches!(write.0.guard, Guard::HeldUntil(_));
+            let is_stamp = |term: &Term| matches!(term, Term::LeaseExpiresAt(_));
+            let is_restamp = write.0.condition.terms().any(is_stamp);
             let restamp = match execution.end.renewed(now, &write.0, reply) {
                 Renewal::Wrong(wrong) if !is_restamp => execution.end.restamp(now, wrong),
                 _ => None,

@@ -17,7 +17,7 @@ use crate::sabotage::is_broken;
 use crate::store::{Sender, Store, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::{Cause, Form, Guard, Outcome, Resolution};
+use dynamodb_idempotency_protocol::{Cause, Condition, Form, Outcome, Resolution};
 
 /// The callers, and one that asks when all is over.
 pub(crate) const SEATS: usize = MAX_CALLERS + 1;
@@ -216,7 +216,7 @@ impl State {
             let record = self.store.record.as_ref();
             let is_held = record.is_some_and(|record| record.header.is_pending_of(&owner));
             let may_take = takers.contains(caller) || !self.process(usize::from(*caller)).is_over();
-            is_held || may_take || !asks_for_own(wire)
+            is_held || may_take || !requires_holder(wire, &owner)
         });
         self.store.late = late;
     }
@@ -357,7 +357,7 @@ pub(crate) fn sender(row: &Row, seat: usize) -> Sender {
 }
 
 fn asks_for_none(wire: &Wire) -> bool {
-    matches!(wire, Wire::Write(write) if write.0.guard == Guard::Absent)
+    matches!(wire, Wire::Write(write) if write.0.condition == Condition::absent())
 }
 
 /// Whether it would be the sender's pending record after it.
@@ -365,20 +365,12 @@ fn takes_key(wire: &Wire) -> bool {
     matches!(wire, Wire::Write(write) if write.0.record.state.lease_expires_at().is_some())
 }
 
-/// Whether it asks for the sender's pending record.
-fn asks_for_own(wire: &Wire) -> bool {
+/// Whether it requires the sender's PENDING record.
+fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
     match wire {
         Wire::Read { .. } => false,
         Wire::Step(_) => !is_broken("StepUnfenced"),
-        Wire::Write(write) => match write.0.guard {
-            Guard::Held | Guard::HeldUntil(_) | Guard::HeldForLess(_) => true,
-            Guard::HeldWithoutSteps => {
-                !is_broken("ReleaseUnfenced") && !is_broken("ReleaseAnyStatus")
-            }
-            Guard::Absent | Guard::Unchanged(_) | Guard::AbsentOrHeld | Guard::FreeOrHeld(_) => {
-                false
-            }
-        },
+        Wire::Write(write) => write.0.condition.requires_holder(sender),
     }
 }
 

@@ -104,7 +104,7 @@ impl Store {
         let header = self.record.as_ref().map(|stored| &stored.header);
         match wire {
             Wire::Read { .. } => false,
-            Wire::Write(write) => write.0.guard.holds(&sender.owner, header),
+            Wire::Write(write) => write.0.condition.holds(header),
             Wire::Step(number) => header.is_some_and(|header| {
                 let is_held = header.is_pending_of(&sender.owner) || is_broken("StepUnfenced");
                 is_held && header.steps.unwrap_or(0) + 1 == *number

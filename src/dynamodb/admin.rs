@@ -9,13 +9,13 @@ use aws_sdk_dynamodb::types::{
     TableDescription, TimeToLiveDescription,
 };
 
-use super::expression::Change;
+use super::expression::{Change, Expression};
 use super::inspect::Look;
 use super::{Reply, Table, WriteOutcome};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
-use crate::protocol::{Status, Version, released_until};
+use crate::protocol::{Condition, Status, Version, released_until};
 use crate::record::Item;
 use crate::schema::{Attribute, Keys};
 
@@ -60,8 +60,8 @@ impl Table {
             Err(error) => return Reply { outcome: WriteOutcome::NotApplied(error), time: None },
         };
         let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
-        let mut change = Change::new(&self.schema);
-        change.condition.version(seen);
+        let condition = Condition::unchanged(seen);
+        let mut change = Change::on(Expression::of(&self.schema, &condition));
         change.release(attempt, expires_at);
         change.remove(Attribute::CompletedAt);
         change.remove(Attribute::Response);

@@ -1,4 +1,4 @@
-//! Builds expressions: the condition of a write, and its changes.
+//! Renders the condition of a write and its changes as expressions of DynamoDB.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,137 +8,80 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{Header, State, Status, Version};
-use crate::record::{self, Item, OwnerId};
+use crate::protocol::{Condition, Header, State, Status, Term};
+use crate::record::{self, Item};
 use crate::schema::{Attribute, TableSchema};
 
 type Names = HashMap<String, String>;
 
-/// Builds a condition expression. Every method adds a term, and all must hold.
-pub(super) struct Condition<'a> {
+/// A condition expression, with the names and values that it refers to.
+pub(super) struct Expression<'a> {
     schema: &'a TableSchema,
-    expression: String,
+    text: String,
     names: Names,
     values: Item,
 }
 
-impl<'a> Condition<'a> {
-    pub(super) fn new(schema: &'a TableSchema) -> Self {
+impl<'a> Expression<'a> {
+    /// Renders a condition.
+    pub(super) fn of(schema: &'a TableSchema, condition: &Condition) -> Self {
         // Enough room for most conditions.
-        let expression = String::with_capacity(96);
-        Self { schema, expression, names: Names::new(), values: Item::new() }
-    }
-
-    pub(super) fn absent(&mut self) {
-        let key = self.key();
-        self.and(&["attribute_not_exists(", key, ")"]);
-    }
-
-    /// Like [`held_by`](Self::held_by); also if the record is absent, or was released after this
-    /// attempt or an earlier one.
-    pub(super) fn free_or_held_by(&mut self, owner: &OwnerId, attempt: u32) {
-        let (key, name, status) =
-            (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
-        self.value(":me", AttributeValue::S(owner.to_string()));
-        self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        self.and(&["(attribute_not_exists(", key, ") OR "]);
-        let released = Status::Released.as_str().into();
-        self.value(":released", AttributeValue::S(released));
-        self.value(":later", record::number(attempt.saturating_add(1)));
-        let attempt = self.name(Attribute::Attempt);
-        self.expression.extend(["(", status, " = :released AND ", attempt, " < :later) OR "]);
-        self.expression.extend(["(", name, " = :me AND ", status, " = :pending))"]);
-    }
-
-    /// The record is absent, or it is PENDING and belongs to the owner.
-    pub(super) fn absent_or_held_by(&mut self, owner: &OwnerId) {
-        let (key, name, status) =
-            (self.key(), self.name(Attribute::Owner), self.name(Attribute::Status));
-        self.value(":me", AttributeValue::S(owner.to_string()));
-        self.value(":pending", AttributeValue::S(Status::Pending.as_str().into()));
-        let held = [" OR (", name, " = :me AND ", status, " = :pending))"];
-        self.and(&["(attribute_not_exists(", key, ")"]);
-        self.expression.extend(held);
-    }
-
-    /// The record is PENDING and belongs to the owner. Every write of an owner has this condition.
-    pub(super) fn held_by(&mut self, owner: &OwnerId) {
-        self.owned_by(owner);
-        self.pending();
-    }
-
-    pub(super) fn owned_by(&mut self, owner: &OwnerId) {
-        self.equal(Attribute::Owner, ":me", AttributeValue::S(owner.to_string()));
-    }
-
-    pub(super) fn pending(&mut self) {
-        self.equal(
-            Attribute::Status,
-            ":pending",
-            AttributeValue::S(Status::Pending.as_str().into()),
-        );
-    }
-
-    pub(super) fn absent_or_expires_before(&mut self, expires_at: i64) {
-        let (key, name) = (self.key(), self.name(Attribute::ExpiresAt));
-        self.value(":until", record::number(expires_at));
-        self.and(&["(attribute_not_exists(", key, ") OR ", name, " < :until)"]);
-    }
-
-    pub(super) fn lease_ends_before(&mut self, end: Timestamp) {
-        let name = self.name(Attribute::LeaseExpiresAt);
-        self.value(":until", record::number(end.millis()));
-        self.and(&[name, " < :until"]);
-    }
-
-    /// The record has exactly the state that was read.
-    pub(super) fn version(&mut self, seen: &Version) {
-        self.equal(Attribute::Owner, ":seen_owner", AttributeValue::S(seen.owner.to_string()));
-        self.equal(
-            Attribute::Status,
-            ":seen_status",
-            AttributeValue::S(seen.status.as_str().into()),
-        );
-        if let Some(lease) = seen.lease_expires_at {
-            self.lease_is(lease);
-        }
-        match seen.steps {
-            None => self.no_steps(),
-            Some(count) => {
-                let name = self.name(Attribute::Steps);
-                self.value(":seen_steps", AttributeValue::N(count.to_string()));
-                self.and(&["size(", name, ") = :seen_steps"]);
+        let text = String::with_capacity(96);
+        let mut expression = Self { schema, text, names: Names::new(), values: Item::new() };
+        for (index, terms) in condition.alternatives().enumerate() {
+            expression.text.push_str(if index == 0 { "(" } else { " OR (" });
+            for (index, term) in terms.iter().enumerate() {
+                expression.text.push_str(if index == 0 { "" } else { " AND " });
+                expression.term(*term);
             }
+            expression.text.push(')');
+        }
+        expression
+    }
+
+    fn term(&mut self, term: Term) {
+        let time = |at: Timestamp| record::number(at.millis());
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        match term {
+            Term::Absent => {
+                let key = self.key();
+                self.push(&["attribute_not_exists(", key, ")"]);
+            }
+            Term::NoSteps => {
+                let steps = self.name(Attribute::Steps);
+                self.push(&["attribute_not_exists(", steps, ")"]);
+            }
+            Term::Steps(count) => {
+                let steps = self.name(Attribute::Steps);
+                let count = self.bind(AttributeValue::N(count.to_string()));
+                self.push(&["size(", steps, ") = ", &count]);
+            }
+            Term::Owner(owner) => self.compare(Attribute::Owner, "=", text(&owner.to_string())),
+            Term::Status(status) => self.compare(Attribute::Status, "=", text(status.as_str())),
+            Term::LeaseExpiresAt(at) => self.compare(Attribute::LeaseExpiresAt, "=", time(at)),
+            Term::LeaseExpiresBefore(at) => self.compare(Attribute::LeaseExpiresAt, "<", time(at)),
+            Term::AttemptAtMost(attempt) => {
+                self.compare(Attribute::Attempt, "<=", record::number(attempt));
+            }
+            Term::ExpiresAt(at) => self.compare(Attribute::ExpiresAt, "=", record::number(at)),
+            Term::ExpiresBefore(at) => self.compare(Attribute::ExpiresAt, "<", record::number(at)),
         }
     }
 
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools delete"))]
-    pub(super) fn expires_at_is(&mut self, seen: i64) {
-        self.equal(Attribute::ExpiresAt, ":seen_expires_at", record::number(seen));
+    fn compare(&mut self, attribute: Attribute, operator: &str, value: AttributeValue) {
+        let (name, value) = (self.name(attribute), self.bind(value));
+        self.push(&[name, " ", operator, " ", &value]);
     }
 
-    pub(super) fn lease_is(&mut self, seen: Timestamp) {
-        self.equal(Attribute::LeaseExpiresAt, ":seen_lease", record::number(seen.millis()));
+    fn push(&mut self, pieces: &[&str]) {
+        self.text.extend(pieces.iter().copied());
     }
 
-    /// The record has never stored a step.
-    pub(super) fn no_steps(&mut self) {
-        let name = self.name(Attribute::Steps);
-        self.and(&["attribute_not_exists(", name, ")"]);
-    }
-
-    fn equal(&mut self, attribute: Attribute, placeholder: &str, value: AttributeValue) {
-        let name = self.name(attribute);
-        self.value(placeholder, value);
-        self.and(&[name, " = ", placeholder]);
-    }
-
-    /// Adds a term, which consists of several pieces.
-    fn and(&mut self, term: &[&str]) {
-        if !self.expression.is_empty() {
-            self.expression.push_str(" AND ");
-        }
-        self.expression.extend(term.iter().copied());
+    /// Adds a value, and returns its placeholder.
+    fn bind(&mut self, value: AttributeValue) -> String {
+        let placeholder = format!(":is{}", self.values.len());
+        self.value(&placeholder, value);
+        placeholder
     }
 
     /// The attribute that shows whether the item exists.
@@ -163,23 +106,28 @@ impl<'a> Condition<'a> {
 
     pub(super) fn finish(self) -> (String, Names, Option<Item>) {
         let values = (!self.values.is_empty()).then_some(self.values);
-        (self.expression, self.names, values)
+        (self.text, self.names, values)
     }
 }
 
-/// Builds an update expression and the condition that fences it.
+/// For the test that compares it with [`Condition::holds`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn condition_expression(
+    schema: &TableSchema,
+    condition: &Condition,
+) -> (String, Names, Option<Item>) {
+    Expression::of(schema, condition).finish()
+}
+
+/// An update expression under construction, and the condition of the update.
 pub(super) struct Change<'a> {
-    pub(super) condition: Condition<'a>,
+    pub(super) condition: Expression<'a>,
     set: String,
     remove: String,
 }
 
 impl<'a> Change<'a> {
-    pub(super) fn new(schema: &'a TableSchema) -> Self {
-        Self::on(Condition::new(schema))
-    }
-
-    pub(super) const fn on(condition: Condition<'a>) -> Self {
+    pub(super) const fn on(condition: Expression<'a>) -> Self {
         Self { condition, set: String::new(), remove: String::new() }
     }
 

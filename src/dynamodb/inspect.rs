@@ -7,12 +7,13 @@ use std::time::Duration;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
-use super::expression::{Change, Condition};
+use super::expression::{Change, Expression};
 use super::fault::{self, Fault};
 use super::probe::Seen;
 use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
+use crate::protocol::Condition;
 use crate::record::{self, OwnerId};
 use crate::schema::{Attribute, Keys};
 
@@ -72,8 +73,7 @@ impl Table {
         unowned: &OwnerId,
     ) -> Look<()> {
         let limit = self.request_timeout;
-        let mut condition = Condition::new(&self.schema);
-        condition.owned_by(unowned);
+        let condition = Expression::of(&self.schema, &Condition::held_by(*unowned));
         match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
@@ -86,8 +86,7 @@ impl Table {
                 self.look(Box::pin(refused_is_fine(request)), limit).await
             }
             Access::Update => {
-                let mut change = Change::new(&self.schema);
-                change.condition = condition;
+                let mut change = Change::on(condition);
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
                 let request = Box::pin(request.send());

@@ -34,20 +34,22 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
 };
 
-use self::expression::{Change, Condition};
+use self::expression::{Change, Expression};
 use self::fault::Fault;
 use self::probe::{Probe, Seen};
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
-use crate::protocol::{Form, Guard, Write};
-use crate::record::{self, Item, OwnerId};
+use crate::protocol::{Form, Write};
+use crate::record::{self, Item};
 use crate::schema::TableSchema;
 use crate::signals::Stopwatch;
 
 #[cfg(feature = "admin")]
 pub(crate) use self::admin::{Only, Part};
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::expression::condition_expression;
 pub(crate) use self::inspect::{Access, Look};
 pub(crate) use self::probe::{Snapshot, watchable};
 pub(crate) use self::reasons::{ItemsRefusal, Transacted};
@@ -111,12 +113,11 @@ impl Table {
     pub(crate) async fn write_record(
         &self,
         of: (&RecordKey, &StoredFingerprint),
-        me: &OwnerId,
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
     ) -> Reply<WriteOutcome> {
-        let condition = self.condition(&write.guard, me);
+        let condition = Expression::of(&self.schema, &write.condition);
         match write.form {
             Form::Put | Form::Transaction => {
                 let item = record::item(&self.schema, of, &write.record, response);
@@ -124,7 +125,7 @@ impl Table {
             }
             Form::Update => {
                 let mut change = Change::on(condition);
-                if write.guard == Guard::AbsentOrHeld {
+                if write.condition.holds(None) {
                     change.beginning(of.1, &write.record);
                 }
                 change.record(&write.record, response);
@@ -141,31 +142,6 @@ impl Table {
                 self.update(of.0, change, limit).await
             }
         }
-    }
-
-    /// Returns the condition for a guard.
-    fn condition(&self, guard: &Guard, me: &OwnerId) -> Condition<'_> {
-        let mut condition = Condition::new(&self.schema);
-        match guard {
-            Guard::Absent => condition.absent(),
-            Guard::Unchanged(seen) => condition.version(seen),
-            Guard::Held => condition.held_by(me),
-            Guard::HeldUntil(end) => {
-                condition.held_by(me);
-                condition.lease_is(*end);
-            }
-            Guard::HeldForLess(end) => {
-                condition.held_by(me);
-                condition.lease_ends_before(*end);
-            }
-            Guard::HeldWithoutSteps => {
-                condition.held_by(me);
-                condition.no_steps();
-            }
-            Guard::AbsentOrHeld => condition.absent_or_held_by(me),
-            Guard::FreeOrHeld(attempt) => condition.free_or_held_by(me, *attempt),
-        }
-        condition
     }
 
     /// Reads the record, strongly consistent.
@@ -204,7 +180,7 @@ impl Table {
     fn put(
         &self,
         item: Item,
-        condition: Condition<'_>,
+        condition: Expression<'_>,
         limit: Duration,
     ) -> impl Future<Output = Reply<WriteOutcome>> {
         let request = self.put_request(item, condition);
@@ -229,7 +205,7 @@ impl Table {
             .set_return_consumed_capacity(self.capacity.clone())
     }
 
-    fn put_request(&self, item: Item, condition: Condition<'_>) -> PutItemFluentBuilder {
+    fn put_request(&self, item: Item, condition: Expression<'_>) -> PutItemFluentBuilder {
         let (expression, names, values) = condition.finish();
         self.client
             .put_item()

@@ -5,10 +5,11 @@ use std::time::Duration;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::expression::Condition;
+use super::expression::Expression;
 use super::{Consistency, Reply, Table, WriteOutcome};
 use crate::error::Error;
 use crate::key::RecordKey;
+use crate::protocol::{Condition, Term};
 use crate::record::{self, OwnerId, Part};
 
 impl Table {
@@ -22,8 +23,8 @@ impl Table {
         bytes: Vec<u8>,
         limit: Duration,
     ) -> Reply<WriteOutcome> {
-        let mut condition = Condition::new(&self.schema);
-        condition.absent_or_expires_before(expires_at);
+        let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
+        let condition = Expression::of(&self.schema, &condition);
         let bytes = AttributeValue::B(Blob::new(bytes));
         let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
         self.put(item, condition, limit).await

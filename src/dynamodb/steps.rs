@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::expression::Change;
+use super::expression::{Change, Expression};
 use super::{Reply, Table, WriteOutcome};
+use crate::protocol::{Condition, Term};
 use crate::record::Claim;
 use crate::schema::Attribute;
 
@@ -19,9 +20,8 @@ impl Table {
         value: AttributeValue,
         limit: Duration,
     ) -> Reply<WriteOutcome> {
-        let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
-        change.condition.no_steps();
+        let condition = Condition::held_by(claim.owner).and(Term::NoSteps);
+        let mut change = Change::on(Expression::of(&self.schema, &condition));
         let steps = HashMap::from([(name.to_owned(), value)]);
         change.set(Attribute::Steps, AttributeValue::M(steps));
         self.update(&claim.key, change, limit).await
@@ -36,8 +36,8 @@ impl Table {
         value: AttributeValue,
         limit: Duration,
     ) -> Reply<WriteOutcome> {
-        let mut change = Change::new(&self.schema);
-        change.condition.held_by(&claim.owner);
+        let condition = Condition::held_by(claim.owner);
+        let mut change = Change::on(Expression::of(&self.schema, &condition));
         change.set_member(Attribute::Steps, name, value);
         self.update(&claim.key, change, limit).await
     }

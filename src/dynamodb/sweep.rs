@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 
-use super::expression::Condition;
+use super::expression::Expression;
 use super::{Reply, Table, WriteOutcome};
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::key::RecordKey;
+use crate::protocol::{Condition, Term};
 use crate::record::{self, Item, Record, Version};
 
 /// How long an item must be expired. A delayed request could be applied if the record is absent,
@@ -55,12 +56,12 @@ impl Table {
 
     /// Deletes an item that has not changed since it was read.
     pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteOutcome> {
-        let mut condition = Condition::new(&self.schema);
-        condition.expires_at_is(seen.expires_at);
-        if let Some(version) = &seen.version {
-            condition.version(version);
-        }
-        let (expression, names, values) = condition.finish();
+        let expires_at = Term::ExpiresAt(seen.expires_at);
+        let condition = match &seen.version {
+            Some(version) => Condition::unchanged(version).and(expires_at),
+            None => Condition::all(&[expires_at]),
+        };
+        let (expression, names, values) = Expression::of(&self.schema, &condition).finish();
         let request = self
             .client
             .delete_item()

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 
-use super::expression::Condition;
+use super::expression::Expression;
 use super::fault::{self, Fault};
 use super::probe::Seen;
 use super::reasons::{ItemsRefusal, Transacted, judge};
@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
 use crate::protocol::Write;
-use crate::record::{self, Item, OwnerId};
+use crate::record::{self, Item};
 use crate::signals::Stopwatch;
 
 impl Metered for TransactWriteItemsOutput {
@@ -44,17 +44,18 @@ pub(crate) struct Sent {
 }
 
 impl Table {
-    /// Writes the record under its guard together with `items`, or nothing.
+    /// Writes the record on its condition together with `items`, or nothing.
     pub(crate) async fn transact(
         &self,
         of: (&RecordKey, &StoredFingerprint),
-        (me, write): (&OwnerId, &Write),
+        write: &Write,
         response: Option<AttributeValue>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
     ) -> Sent {
         let record = record::item(&self.schema, of, &write.record, response);
-        let record = match self.guarded(record, self.condition(&write.guard, me)) {
+        let record = match self.conditional(record, Expression::of(&self.schema, &write.condition))
+        {
             Ok(record) => Some(record),
             Err(error) => {
                 let outcome = Transacted::NotApplied(error);
@@ -93,7 +94,11 @@ impl Table {
         Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
-    fn guarded(&self, record: Item, condition: Condition<'_>) -> Result<TransactWriteItem, Error> {
+    fn conditional(
+        &self,
+        record: Item,
+        condition: Expression<'_>,
+    ) -> Result<TransactWriteItem, Error> {
         let (expression, names, values) = condition.finish();
         let put = Put::builder()
             .table_name(&self.name)

@@ -10,7 +10,7 @@ use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
-use crate::protocol::{Cause, Command, Form, Guard, Header, Machine, Outcome, Reply, State, Write};
+use crate::protocol::{Cause, Command, Form, Header, Machine, Outcome, Reply, State, Write};
 use crate::record::{Item, OwnerId, Record};
 
 /// What goes out with the writes of one call.
@@ -262,7 +262,7 @@ impl<'a> Wire<'a> {
         }
         let fingerprint = self.fingerprint.to_store();
         let of = (self.key, &fingerprint);
-        let sent = self.core.table.write_record(of, &self.me, write, response, limit).await;
+        let sent = self.core.table.write_record(of, write, response, limit).await;
         let outcome = match sent.outcome {
             WriteOutcome::Applied => Outcome::Applied,
             WriteOutcome::Refused(None) => Outcome::Refused(None),
@@ -284,7 +284,8 @@ impl<'a> Wire<'a> {
     /// Whether it leaves a key that was not needed as it was found: of a call that has run nothing.
     fn is_giving_back(&self, write: &Write) -> bool {
         self.unreadable == Unreadable::IsAnError
-            && matches!(write.guard, Guard::Held | Guard::AbsentOrHeld)
+            && write.form == Form::Update
+            && write.condition.accepts_holder(&self.me)
     }
 
     /// What there was to replay of the record that was taken over.
@@ -316,7 +317,7 @@ impl<'a> Wire<'a> {
         let of = (self.key, &fingerprint);
         let token = contents.token(write);
         let with = (contents.items(), token.as_str());
-        let sent = table.transact(of, (&self.me, write), response, with, limit).await;
+        let sent = table.transact(of, write, response, with, limit).await;
         let Sent { outcome, in_doubt, time } = sent;
         let outcome = match outcome {
             Transacted::Applied => Outcome::Applied,

@@ -106,6 +106,7 @@ impl<'a> Parser<'a> {
         match operator {
             "=" => attribute == Some(value),
             "<" => attribute.is_some_and(|attribute| number(attribute) < number(value)),
+            "<=" => attribute.is_some_and(|attribute| number(attribute) <= number(value)),
             other => panic!("the model does not know the operator `{other}`"),
         }
     }

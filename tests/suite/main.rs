@@ -19,6 +19,8 @@ mod capacity;
 mod clocks;
 mod commit;
 mod commit_doubt;
+#[cfg(feature = "fuzzing")]
+mod conditions;
 mod deployment;
 mod derived_keys;
 mod dropped;

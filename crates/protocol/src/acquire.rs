@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::condition::{Condition, Term};
 use super::decide::{Decision, decide};
 use super::knowledge::{Knowledge, NoEffect, Seen};
 use super::lease::{LeaseTerm, Window};
@@ -10,7 +11,7 @@ use super::record::{Header, State, Version, as_found};
 use super::rules::{MIN_LIMIT, Rules, TooLate};
 use super::time::{Backoff, End, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
-use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
+use super::write::{Cause, Form, Machine, Outcome, Reply, Write};
 use crate::owner::OwnerId;
 use crate::policy::Outage;
 
@@ -638,10 +639,8 @@ impl Acquire {
 
     fn note_doubt(&mut self, reply: &Reply, step: &Step) {
         let is_in_doubt = reply.is_in_doubt || reply.outcome == Outcome::Unknown;
-        if let Step::Sending { write, take: Take::Settle(_) } = step
-            && let (true, Guard::Unchanged(seen)) = (is_in_doubt, &write.guard)
-        {
-            self.judged = Some(seen.clone());
+        if is_in_doubt && matches!(step, Step::Sending { take: Take::Settle(_), .. }) {
+            self.judged = self.resolution.as_ref().map(|(version, _)| version.clone());
         }
     }
 
@@ -737,12 +736,13 @@ impl Acquire {
         let at = *self.resolved_at.get_or_insert(stamp.at);
         let retained = at.plus(self.rules.retention).seconds_up();
         self.stamped_at = stamp.made;
-        let (form, guard, record) = match take {
-            Take::Create => (Form::Put, Guard::Absent, pending),
+        let (form, condition, record) = match take {
+            Take::Create => (Form::Put, Condition::absent(), pending),
             Take::Replace { .. } => (Form::Put, self.unchanged(), pending),
             Take::Over => (Form::Update, self.unchanged(), pending),
             Take::Restamp { lease_expires_at } => {
-                (Form::Stamp, Guard::HeldUntil(lease_expires_at), pending)
+                let stamped = Term::LeaseExpiresAt(lease_expires_at);
+                (Form::Stamp, self.held().and(stamped), pending)
             }
             Take::Settle(Resolution::Completed) => {
                 let record = self.header(stamp, State::Completed, Some(at), retained);
@@ -753,12 +753,16 @@ impl Acquire {
                 (Form::Update, self.unchanged(), record)
             }
         };
-        Write { form, guard, record }
+        Write { form, condition, record }
     }
 
-    fn unchanged(&self) -> Guard {
+    fn unchanged(&self) -> Condition {
         let seen = self.knowledge.seen().record();
-        seen.map_or(Guard::Absent, |seen| Guard::Unchanged(seen.version()))
+        seen.map_or_else(Condition::absent, |seen| Condition::unchanged(&seen.version()))
+    }
+
+    fn held(&self) -> Condition {
+        Condition::held_by(*self.knowledge.me())
     }
 
     fn header(
@@ -881,11 +885,11 @@ impl Acquire {
         let failed = Header { attempt, ..failed };
         let as_found = as_found(self.taken.as_ref(), &failed);
         let record = as_found.unwrap_or_else(|| self.released(stamp));
-        let guard = match self.knowledge.seen() {
-            Seen::Record(_) => Guard::Held,
-            Seen::Nothing | Seen::Absent => Guard::AbsentOrHeld,
+        let condition = match self.knowledge.seen() {
+            Seen::Record(_) => self.held(),
+            Seen::Nothing | Seen::Absent => Condition::held_by_or_absent(*self.knowledge.me()),
         };
-        self.give_back_by(now, reason, Write { form: Form::Update, guard, record })
+        self.give_back_by(now, reason, Write { form: Form::Update, condition, record })
     }
 
     fn give_back_by(&mut self, now: Now, reason: Reason, write: Write) -> Command {
@@ -964,11 +968,11 @@ impl Acquire {
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
         self.expires_at = self.expires_at.max(retained);
         let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
-        let guard = match take {
-            Take::Create => Guard::Absent,
+        let condition = match take {
+            Take::Create => Condition::absent(),
             _ => self.unchanged(),
         };
-        self.dispatch(now, Write { form, guard, record }, take)
+        self.dispatch(now, Write { form, condition, record }, take)
     }
 
     fn transacted(&mut self, now: Now, outcome: &Outcome, write: Write, take: Take) -> Command {
@@ -1035,7 +1039,7 @@ impl Acquire {
             let stamp = now.stamp()?;
             self.stamped_at = stamp.made;
             let record = Header { owner: nobody, attempt: 0, ..self.released(stamp) };
-            return Some(Write { form: Form::Put, guard: Guard::Absent, record });
+            return Some(Write { form: Form::Put, condition: Condition::absent(), record });
         };
         let record = match seen.state {
             // Its answer may have parts, which are its owner's.
@@ -1048,7 +1052,8 @@ impl Acquire {
             }
             State::Failed | State::Released => Header { owner: nobody, ..seen.clone() },
         };
-        Some(Write { form: Form::Touch, guard: Guard::Unchanged(seen.version()), record })
+        let condition = Condition::unchanged(&seen.version());
+        Some(Write { form: Form::Touch, condition, record })
     }
 }
 

@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use super::acquire::{Granted, NothingHappened, released_until};
+use super::condition::{Condition, Term};
 use super::knowledge::Knowledge;
 use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State, as_found};
 use super::rules::Rules;
 use super::time::{End as Instant, Now, Stamp, StoreTime, Timestamp, Uptime};
 use super::tries::Tries;
-use super::write::{Cause, Form, Guard, Machine, Outcome, Reply, Write};
+use super::write::{Cause, Form, Machine, Outcome, Reply, Write};
 
 /// How long an execution without a record tries to leave its answer behind after all.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -270,6 +271,14 @@ impl End {
         self.rules.before_answer(now.lasting(longest))
     }
 
+    fn held(&self) -> Condition {
+        Condition::held_by(*self.knowledge.me())
+    }
+
+    fn completable(&self) -> Condition {
+        Condition::completable_by(*self.knowledge.me(), self.attempt)
+    }
+
     fn header(
         &self,
         stamp: Stamp,
@@ -290,7 +299,8 @@ impl End {
         self.window?;
         let stamp = now.stamp()?;
         let term = self.rules.held_term(stamp, self.rules.renewed_length()).unlike(&self.replaced);
-        Some(self.stamp(stamp, term, Guard::HeldForLess(term.lease_expires_at)))
+        let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
+        Some(self.stamp(stamp, term, self.held().and(is_shorter)))
     }
 
     /// What takes the place of a wrong stamp: never less than what the holder goes by, however late it
@@ -302,14 +312,15 @@ impl End {
         }
         let term = self.rules.held_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at);
-        Some(self.stamp(stamp, term.unlike(&self.replaced), Guard::HeldUntil(wrong)))
+        let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
+        Some(self.stamp(stamp, term.unlike(&self.replaced), stamped))
     }
 
     /// [`renewed`](Self::renewed) verifies it.
-    fn stamp(&self, stamp: Stamp, term: LeaseTerm, guard: Guard) -> Write {
+    fn stamp(&self, stamp: Stamp, term: LeaseTerm, condition: Condition) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
         let record = self.header(stamp, state, None, term.expires_at);
-        Write { form: Form::Stamp, guard, record }
+        Write { form: Form::Stamp, condition, record }
     }
 
     /// Goes by what a stamp has come to, if the store's time on its response says that it is right.
@@ -455,24 +466,24 @@ impl End {
         let completed_at = self.next_completion(stamp.at);
         self.completed_at = Some(completed_at);
         self.has_committed = true;
-        let guard = if self.is_protected { Guard::Held } else { Guard::FreeOrHeld(self.attempt) };
+        let condition = if self.is_protected { self.held() } else { self.completable() };
         let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        (Write { form: Form::Transaction, guard, record }, Aim::Commit { completed_at, or })
+        (Write { form: Form::Transaction, condition, record }, Aim::Commit { completed_at, or })
     }
 
     fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Aim) {
         let completed_at = self.next_completion(stamp.at);
-        let guard = if self.rules.replaces_completed() {
+        let condition = if self.rules.replaces_completed() {
             // An answer may be replaced, and the record be released after that. A late copy would bring the
             // same version back.
-            Guard::AbsentOrHeld
+            Condition::held_by_or_absent(*self.knowledge.me())
         } else {
-            Guard::FreeOrHeld(self.attempt)
+            self.completable()
         };
         let expires_at = self.expires_at(completed_at).max(kept_until);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        (Write { form: Form::Put, guard, record }, Aim::Complete { completed_at })
+        (Write { form: Form::Put, condition, record }, Aim::Complete { completed_at })
     }
 
     fn leaving(&self, stamp: Stamp, leaving: Leaving) -> Write {
@@ -489,9 +500,10 @@ impl End {
         let Some(record) = kept else {
             let until = released_until(stamp.at, self.lease_expires_at());
             let record = self.header(stamp, State::Released, None, until);
-            return Write { form: Form::Update, guard: Guard::HeldWithoutSteps, record };
+            let condition = self.held().and(Term::NoSteps);
+            return Write { form: Form::Update, condition, record };
         };
-        Write { form: Form::Update, guard: Guard::Held, record }
+        Write { form: Form::Update, condition: self.held(), record }
     }
 
     /// The handler has returned: how its commits have ended it, if they have. One that its caller has not
@@ -632,12 +644,10 @@ impl End {
     /// told, and the number never falls.
     fn over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
-        let guard = match write.guard {
-            Guard::FreeOrHeld(attempt) if seen.attempt > attempt => Guard::FreeOrHeld(seen.attempt),
-            _ => return None,
-        };
+        let is_later = write.condition.latest_released_attempt()? < seen.attempt;
+        let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
         let record = Header { attempt: seen.attempt, ..write.record.clone() };
-        (seen.state == State::Released).then_some(Write { guard, record, ..write.clone() })
+        (is_later && seen.state == State::Released).then_some(Write { condition, record, ..*write })
     }
 
     /// A record was seen, or that there is none.

@@ -2,8 +2,9 @@
 
 use std::marker::PhantomData;
 
+use super::condition::Prospect;
 use super::record::Header;
-use super::write::{Form, Guard, Outcome, Reply, Write};
+use super::write::{Form, Outcome, Reply, Write};
 use crate::owner::OwnerId;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,7 +12,7 @@ pub struct Knowledge {
     me: OwnerId,
     /// Every write of ours that the store could still execute, answered or not: a copy of an answered
     /// one may come late as well.
-    may_land: Vec<Write>,
+    sent: Vec<Write>,
     seen: Seen,
     /// A transaction of ours, or an answer in its place, was not heard of, or may have been executed by an
     /// earlier try.
@@ -45,17 +46,9 @@ pub struct Settled<'a>(PhantomData<&'a Knowledge>);
 #[derive(Debug)]
 pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 
-/// Whether a write may still land, by what was seen.
-enum Outlook {
-    Alive,
-    Dead,
-    /// It asks for our own pending record, which is there only if another write of ours lands first.
-    AfterTaking,
-}
-
 impl Knowledge {
     pub const fn new(me: OwnerId) -> Self {
-        Self { me, may_land: Vec::new(), seen: Seen::Nothing, has_lost_completion: false }
+        Self { me, sent: Vec::new(), seen: Seen::Nothing, has_lost_completion: false }
     }
 
     pub const fn me(&self) -> &OwnerId {
@@ -87,7 +80,7 @@ impl Knowledge {
 
     /// A write is about to be sent.
     pub fn send(&mut self, write: &Write) {
-        self.may_land.push(write.clone());
+        self.sent.push(write.clone());
     }
 
     /// What became of `write`, or of a read.
@@ -128,13 +121,12 @@ impl Knowledge {
     /// The record is this, or was when the store said so.
     pub fn see(&mut self, record: Option<Header>) {
         self.seen = record.map_or(Seen::Absent, Seen::Record);
-        self.forget_what_cannot_land();
+        self.forget_impossible();
     }
 
     /// Nobody knows what becomes of it, or nobody waits for it.
     pub fn lose(&mut self, write: &Write) {
-        let takes_a_place = matches!(write.guard, Guard::Absent | Guard::Unchanged(_));
-        let completes = write.record.is_completed() && takes_a_place;
+        let completes = write.record.is_completed() && !write.condition.accepts_holder(&self.me);
         self.has_lost_completion |= write.form == Form::Transaction || completes;
     }
 
@@ -153,74 +145,49 @@ impl Knowledge {
 
     /// Of two that are alike, one.
     fn did_not_happen(&mut self, write: &Write) {
-        if let Some(place) = self.may_land.iter().rposition(|sent| sent == write) {
-            self.may_land.remove(place);
+        if let Some(place) = self.sent.iter().rposition(|other| other == write) {
+            self.sent.remove(place);
         }
     }
 
-    /// No version of a record comes back once it is gone. So a write is dead for good when the record
-    /// is seen past what its guard asks for; and one that asks for our own pending record only when
-    /// what makes it so is dead as well.
-    fn forget_what_cannot_land(&mut self) {
-        let Self { me, may_land, seen, .. } = self;
-        let is_taking = |write: &Write| {
-            matches!(outlook(&write.guard, me, seen), Outlook::Alive)
-                && write.record.is_pending_of(me)
+    /// Forgets writes whose condition can never be satisfied again. One that requires our own PENDING
+    /// record can be applied only if an acquisition of ours still can.
+    fn forget_impossible(&mut self) {
+        let (me, seen) = (&self.me, &self.seen);
+        let prospect = |write: &Write| match seen {
+            Seen::Nothing => write.condition.prospect_unseen(me),
+            Seen::Absent => write.condition.prospect(me, None),
+            Seen::Record(record) => write.condition.prospect(me, Some(record)),
         };
-        let may_take = may_land.iter().any(is_taking);
-        may_land.retain(|write| match outlook(&write.guard, me, seen) {
-            Outlook::Alive => true,
-            Outlook::Dead => false,
-            Outlook::AfterTaking => may_take,
+        let is_acquisition =
+            |write: &Write| prospect(write) == Prospect::Possible && write.record.is_pending_of(me);
+        let may_acquire = self.sent.iter().any(is_acquisition);
+        self.sent.retain(|write| match prospect(write) {
+            Prospect::Possible => true,
+            Prospect::Impossible => false,
+            Prospect::AfterAcquisition => may_acquire,
         });
     }
 
     /// The proof that nothing of ours is under way.
     pub fn settled(&self) -> Option<Settled<'_>> {
-        self.may_land.is_empty().then_some(Settled(PhantomData))
+        self.sent.is_empty().then_some(Settled(PhantomData))
     }
 
     /// The proof that nothing of ours is under way that has an effect: what completes the record.
     pub fn no_effect(&self) -> Option<NoEffect<'_>> {
         let has_effect = |write: &Write| write.record.is_completed();
-        (!self.may_land.iter().any(has_effect)).then_some(NoEffect(PhantomData))
+        (!self.sent.iter().any(has_effect)).then_some(NoEffect(PhantomData))
     }
 
     /// Whether a transaction of ours may land.
     pub fn may_transact(&self) -> bool {
-        self.may_land.iter().any(|write| write.form == Form::Transaction)
+        self.sent.iter().any(|write| write.form == Form::Transaction)
     }
 
     /// Whether a write of ours is in the table, or may be, or may yet arrive there, that keeps others
     /// from the key.
     pub fn may_hold_key(&self) -> bool {
-        self.holds_key() || self.may_land.iter().any(|write| write.record.is_pending_of(&self.me))
-    }
-}
-
-fn outlook(guard: &Guard, me: &OwnerId, seen: &Seen) -> Outlook {
-    let (record, is_unseen) = (seen.record(), matches!(seen, Seen::Nothing));
-    let is_held = record.is_some_and(|record| record.is_pending_of(me));
-    let alive = |is_alive| if is_alive { Outlook::Alive } else { Outlook::Dead };
-    let held = |is_alive| if is_held { alive(is_alive) } else { Outlook::AfterTaking };
-    match guard {
-        Guard::Absent => alive(record.is_none()),
-        Guard::Unchanged(_) => alive(is_unseen || guard.holds(me, record)),
-        Guard::HeldUntil(end) => {
-            let lease = record.and_then(|record| record.state.lease_expires_at());
-            held(lease == Some(*end))
-        }
-        Guard::Held | Guard::HeldForLess(_) | Guard::HeldWithoutSteps => {
-            held(guard.holds(me, record))
-        }
-        Guard::AbsentOrHeld => {
-            if is_unseen || guard.holds(me, record) {
-                Outlook::Alive
-            } else {
-                Outlook::AfterTaking
-            }
-        }
-        // Whoever has it may release it; but what has completed stays.
-        Guard::FreeOrHeld(_) => alive(record.is_none_or(|record| !record.is_completed())),
+        self.holds_key() || self.sent.iter().any(|write| write.record.is_pending_of(&self.me))
     }
 }

@@ -16,6 +16,7 @@
 )]
 
 mod acquire;
+mod condition;
 mod decide;
 mod end;
 mod knowledge;
@@ -31,6 +32,7 @@ mod write;
 pub use self::acquire::{
     Acquire, First, Goal, Granted, NothingHappened, Reason, Resolution, Stop, Told, released_until,
 };
+pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
 pub use self::end::{End, Ended, Leaving, NoCommit, Renewal};
 pub use self::knowledge::Knowledge;
@@ -39,4 +41,4 @@ pub use self::owner::OwnerId;
 pub use self::record::{Header, State, Status, Version};
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
 pub use self::tries::Tries;
-pub use self::write::{Cause, Command, Form, Guard, Machine, Outcome, Reply, Write};
+pub use self::write::{Cause, Command, Form, Machine, Outcome, Reply, Write};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::acquire::RELEASED_FOR;
+use super::condition::Condition;
 use super::lease::{LeaseTerm, Window};
 use super::record::{Header, State};
 use super::time::{End, Now, Stamp, StoreTime, Timestamp, Uptime};
-use super::write::{Form, Guard, Write};
+use super::write::{Form, Write};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 
 /// What must be left of a deadline for an answer to get out.
@@ -130,7 +131,8 @@ impl Rules {
         }
         let expires_at = time.latest().plus(kept_for).seconds_up();
         let record = Header { expires_at, ..shown.clone() };
-        Some(Write { form: Form::Stamp, guard: Guard::Unchanged(shown.version()), record })
+        let condition = Condition::unchanged(&shown.version());
+        Some(Write { form: Form::Stamp, condition, record })
     }
 
     /// What a stamp can be wrong by and not be found so: the tolerance, and a `Date`'s resolution.

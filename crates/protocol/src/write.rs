@@ -3,15 +3,15 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::record::{Header, State, Version};
-use super::time::{Now, StoreTime, Timestamp};
-use crate::owner::OwnerId;
+use super::condition::Condition;
+use super::record::Header;
+use super::time::{Now, StoreTime};
 
 /// One conditional write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub form: Form,
-    pub guard: Guard,
+    pub condition: Condition,
     /// The record after it.
     pub record: Header,
 }
@@ -29,63 +29,6 @@ pub enum Form {
     Touch,
     /// The whole record, and the caller's items with it.
     Transaction,
-}
-
-/// What the record must be for the write to land. `:me` is who writes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Guard {
-    /// There is none.
-    Absent,
-    /// Exactly what was seen.
-    Unchanged(Version),
-    /// `owner = :me AND status = PENDING`: what every write of an owner's asks for.
-    Held,
-    /// Held, and its lease ends then.
-    HeldUntil(Timestamp),
-    /// Held, and its lease ends before.
-    HeldForLess(Timestamp),
-    /// Held, and no step was ever stored.
-    HeldWithoutSteps,
-    /// Held, or there is none.
-    AbsentOrHeld,
-    /// Absent, RELEASED after no later attempt than this, or held: the effect has happened, whoever
-    /// released the record.
-    FreeOrHeld(u32),
-}
-
-impl Guard {
-    /// Whether a write of `me`'s lands on `record`.
-    pub fn holds(&self, me: &OwnerId, record: Option<&Header>) -> bool {
-        let is_held = record.is_some_and(|record| record.is_pending_of(me));
-        let lease = record.and_then(|record| record.state.lease_expires_at());
-        let is_free = |attempt: u32| match record {
-            None => true,
-            Some(record) => record.state == State::Released && record.attempt <= attempt,
-        };
-        match self {
-            Self::Absent => record.is_none(),
-            Self::Unchanged(seen) => record.is_some_and(|record| seen.is_of(record)),
-            Self::Held => is_held,
-            Self::HeldUntil(end) => is_held && lease == Some(*end),
-            Self::HeldForLess(end) => is_held && lease < Some(*end),
-            Self::HeldWithoutSteps => {
-                let has_steps = record.is_some_and(|record| record.steps.is_some());
-                is_held && !has_steps
-            }
-            Self::AbsentOrHeld => is_held || record.is_none(),
-            Self::FreeOrHeld(attempt) => is_free(*attempt) || is_held,
-        }
-    }
-}
-
-impl Version {
-    /// Whether the record is in this state still.
-    pub fn is_of(&self, record: &Header) -> bool {
-        self.owner == record.owner
-            && self.status == record.state.status()
-            && self.lease_expires_at == record.state.lease_expires_at()
-            && self.steps == record.steps
-    }
 }
 
 impl Write {
@@ -220,21 +163,4 @@ pub enum Cause {
     Outage,
     /// Anything else: a later try will not.
     Other,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn released(attempt: u32) -> Header {
-        let times = (Timestamp::from_millis(0), None, 0);
-        Header::of(&OwnerId(2), State::Released, (attempt, 0), times)
-    }
-
-    #[test]
-    fn a_slow_owner_does_not_complete_a_record_that_was_released_after_a_later_attempt() {
-        let guard = Guard::FreeOrHeld(3);
-        assert!(guard.holds(&OwnerId(1), Some(&released(3))));
-        assert!(!guard.holds(&OwnerId(1), Some(&released(4))));
-    }
 }

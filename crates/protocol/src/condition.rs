@@ -1,0 +1,285 @@
+//! Conditions of writes.
+//!
+//! Every write is conditional: DynamoDB applies it only if the record satisfies the condition at that
+//! moment. A condition is plain data with three interpretations:
+//!
+//! - [`Condition::holds`] evaluates it against a record. The search models DynamoDB with it.
+//! - [`Condition::prospect`] says whether it can still be satisfied later, after a record was seen.
+//! - The library renders [`Condition::alternatives`] as the expression that DynamoDB evaluates.
+//!
+//! All three read the same terms, so the search explores exactly what production sends. A test of the
+//! library compares the first and the third on a real table.
+
+use crate::owner::OwnerId;
+use crate::record::{Header, State, Status, Version};
+use crate::time::Timestamp;
+
+/// Alternatives, of which at least one must hold with all of its terms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Condition {
+    alternatives: Vec<Vec<Term>>,
+}
+
+/// A statement about the record. As in DynamoDB, a comparison with an attribute that is missing is
+/// false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// There is no record.
+    Absent,
+    Owner(OwnerId),
+    Status(Status),
+    LeaseExpiresAt(Timestamp),
+    LeaseExpiresBefore(Timestamp),
+    AttemptAtMost(u32),
+    /// The map of steps is absent.
+    NoSteps,
+    /// The map of steps has this size.
+    Steps(usize),
+    /// In epoch seconds, as the next one.
+    ExpiresAt(i64),
+    ExpiresBefore(i64),
+}
+
+/// Whether a condition can still be satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prospect {
+    Possible,
+    /// It requires a PENDING record of the sender, which another write of the sender has to create
+    /// first.
+    AfterAcquisition,
+    /// It is not satisfied and never will be, because no version of a record repeats.
+    Impossible,
+}
+
+impl Condition {
+    /// All of these terms hold.
+    pub fn all(terms: &[Term]) -> Self {
+        Self { alternatives: vec![terms.to_vec()] }
+    }
+
+    /// There is no record.
+    pub fn absent() -> Self {
+        Self::all(&[Term::Absent])
+    }
+
+    /// The record has not changed since it was seen.
+    pub fn unchanged(seen: &Version) -> Self {
+        let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
+        let version = Self::all(&[Term::Owner(seen.owner), Term::Status(seen.status), steps]);
+        match seen.lease_expires_at {
+            Some(at) => version.and(Term::LeaseExpiresAt(at)),
+            None => version,
+        }
+    }
+
+    /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
+    /// for a completion.
+    pub fn held_by(owner: OwnerId) -> Self {
+        Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
+    }
+
+    /// The owner holds the record, or there is no record.
+    pub fn held_by_or_absent(owner: OwnerId) -> Self {
+        Self::held_by(owner).or(&[Term::Absent])
+    }
+
+    /// The owner holds the record, or no call does: it is absent, or it was released after this attempt or
+    /// an earlier one. A completion keeps its answer even if a later owner has failed, or the record was
+    /// deleted, because the effect has happened.
+    pub fn completable_by(owner: OwnerId, attempt: u32) -> Self {
+        let released = [Term::Status(Status::Released), Term::AttemptAtMost(attempt)];
+        Self::held_by_or_absent(owner).or(&released)
+    }
+
+    /// Adds a term to each alternative.
+    #[must_use]
+    pub fn and(mut self, term: Term) -> Self {
+        for alternative in &mut self.alternatives {
+            alternative.push(term);
+        }
+        self
+    }
+
+    /// Adds an alternative.
+    #[must_use]
+    pub fn or(mut self, terms: &[Term]) -> Self {
+        self.alternatives.push(terms.to_vec());
+        self
+    }
+
+    pub fn alternatives(&self) -> impl Iterator<Item = &[Term]> {
+        self.alternatives.iter().map(Vec::as_slice)
+    }
+
+    pub fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.alternatives.iter().flatten()
+    }
+
+    /// Evaluates the condition as DynamoDB does.
+    pub fn holds(&self, record: Option<&Header>) -> bool {
+        self.alternatives().any(|terms| all_hold(terms, record))
+    }
+
+    /// Whether this owner's PENDING record can satisfy it.
+    pub fn accepts_holder(&self, owner: &OwnerId) -> bool {
+        self.alternatives().any(|terms| requires_holder(terms, owner))
+    }
+
+    /// Whether only this owner's PENDING record can satisfy it.
+    pub fn requires_holder(&self, owner: &OwnerId) -> bool {
+        self.alternatives().all(|terms| requires_holder(terms, owner))
+    }
+
+    /// The latest attempt after which a released record satisfies it.
+    pub fn latest_released_attempt(&self) -> Option<u32> {
+        self.terms().find_map(|term| match term {
+            Term::AttemptAtMost(attempt) => Some(*attempt),
+            _ => None,
+        })
+    }
+
+    /// Whether a write of `sender` with this condition can still be applied, now that DynamoDB has returned
+    /// `record`.
+    pub(crate) fn prospect(&self, sender: &OwnerId, record: Option<&Header>) -> Prospect {
+        let is_holder = record.is_some_and(|record| record.is_pending_of(sender));
+        let prospects = self.alternatives().map(|terms| {
+            if all_hold(terms, record) {
+                Prospect::Possible
+            } else if requires_holder(terms, sender) && !is_holder {
+                Prospect::AfterAcquisition
+            } else if terms.iter().all(|term| term.may_hold_later(record)) {
+                Prospect::Possible
+            } else {
+                Prospect::Impossible
+            }
+        });
+        prospects.fold(Prospect::Impossible, Prospect::or)
+    }
+
+    /// As [`prospect`](Self::prospect), before DynamoDB has returned anything.
+    pub(crate) fn prospect_unseen(&self, sender: &OwnerId) -> Prospect {
+        if self.requires_holder(sender) { Prospect::AfterAcquisition } else { Prospect::Possible }
+    }
+}
+
+impl Prospect {
+    const fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Possible, _) | (_, Self::Possible) => Self::Possible,
+            (Self::AfterAcquisition, _) | (_, Self::AfterAcquisition) => Self::AfterAcquisition,
+            (Self::Impossible, Self::Impossible) => Self::Impossible,
+        }
+    }
+}
+
+fn all_hold(terms: &[Term], record: Option<&Header>) -> bool {
+    terms.iter().all(|term| term.holds(record))
+}
+
+fn requires_holder(terms: &[Term], owner: &OwnerId) -> bool {
+    terms.contains(&Term::Owner(*owner)) && terms.contains(&Term::Status(Status::Pending))
+}
+
+impl Term {
+    fn holds(&self, record: Option<&Header>) -> bool {
+        let Some(record) = record else { return matches!(self, Self::Absent | Self::NoSteps) };
+        let lease = record.state.lease_expires_at();
+        match self {
+            Self::Absent => false,
+            Self::Owner(owner) => record.owner == *owner,
+            Self::Status(status) => record.state.status() == *status,
+            Self::LeaseExpiresAt(at) => lease == Some(*at),
+            Self::LeaseExpiresBefore(at) => lease.is_some_and(|lease| lease < *at),
+            Self::AttemptAtMost(attempt) => record.attempt <= *attempt,
+            Self::NoSteps => record.steps.is_none(),
+            Self::Steps(count) => record.steps == Some(*count),
+            Self::ExpiresAt(at) => record.expires_at == *at,
+            Self::ExpiresBefore(at) => record.expires_at < *at,
+        }
+    }
+
+    /// Whether a later record under the key can satisfy this term, now that `record` was seen.
+    ///
+    /// Terms that belong to one version cannot: an owner's version never repeats. A record that is not
+    /// completed can still be released by its owner, and an undo restores an earlier attempt.
+    fn may_hold_later(&self, record: Option<&Header>) -> bool {
+        match self {
+            Self::Status(Status::Released) => {
+                record.is_none_or(|record| record.state != State::Completed)
+            }
+            Self::AttemptAtMost(_) => true,
+            Self::Absent
+            | Self::Owner(_)
+            | Self::Status(_)
+            | Self::LeaseExpiresAt(_)
+            | Self::LeaseExpiresBefore(_)
+            | Self::NoSteps
+            | Self::Steps(_)
+            | Self::ExpiresAt(_)
+            | Self::ExpiresBefore(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: OwnerId = OwnerId(1);
+    const OTHER: OwnerId = OwnerId(2);
+
+    fn record(owner: OwnerId, state: State, attempt: u32) -> Header {
+        let times = (Timestamp::from_millis(0), None, 0);
+        Header::of(&owner, state, (attempt, 0), times)
+    }
+
+    fn pending(owner: OwnerId, lease_expires_at: i64) -> Header {
+        let lease_expires_at = Timestamp::from_millis(lease_expires_at);
+        record(owner, State::Pending { lease_expires_at }, 1)
+    }
+
+    #[test]
+    fn a_slow_owner_does_not_complete_a_record_that_was_released_after_a_later_attempt() {
+        let condition = Condition::completable_by(ME, 3);
+        assert!(condition.holds(Some(&record(OTHER, State::Released, 3))));
+        assert!(!condition.holds(Some(&record(OTHER, State::Released, 4))));
+    }
+
+    #[test]
+    fn a_delayed_renewal_does_not_shorten_a_lease() {
+        let until = |millis| Term::LeaseExpiresBefore(Timestamp::from_millis(millis));
+        let renewal = |millis| Condition::held_by(ME).and(until(millis));
+        assert!(renewal(6_000).holds(Some(&pending(ME, 5_000))));
+        assert!(!renewal(4_000).holds(Some(&pending(ME, 5_000))));
+    }
+
+    #[test]
+    fn a_version_that_was_replaced_never_returns() {
+        let condition = Condition::unchanged(&pending(OTHER, 5_000).version());
+        let prospect = |record: Option<&Header>| condition.prospect(&ME, record);
+        assert_eq!(condition.prospect_unseen(&ME), Prospect::Possible);
+        assert_eq!(prospect(Some(&pending(OTHER, 5_000))), Prospect::Possible);
+        assert_eq!(prospect(Some(&pending(OTHER, 6_000))), Prospect::Impossible);
+        assert_eq!(prospect(None), Prospect::Impossible);
+    }
+
+    #[test]
+    fn a_write_of_an_owner_waits_for_its_acquisition() {
+        let condition = Condition::held_by(ME).and(Term::NoSteps);
+        let stepped = Header { steps: Some(1), ..pending(ME, 5_000) };
+        let prospect = |record: Option<&Header>| condition.prospect(&ME, record);
+        assert_eq!(condition.prospect_unseen(&ME), Prospect::AfterAcquisition);
+        assert_eq!(prospect(Some(&pending(OTHER, 5_000))), Prospect::AfterAcquisition);
+        assert_eq!(prospect(Some(&pending(ME, 5_000))), Prospect::Possible);
+        assert_eq!(prospect(Some(&stepped)), Prospect::Impossible);
+    }
+
+    #[test]
+    fn a_completion_is_possible_until_another_is_seen() {
+        let condition = Condition::completable_by(ME, 1);
+        let prospect = |record: &Header| condition.prospect(&ME, Some(record));
+        assert_eq!(prospect(&pending(OTHER, 5_000)), Prospect::Possible);
+        assert_eq!(prospect(&record(OTHER, State::Failed, 2)), Prospect::Possible);
+        assert_ne!(prospect(&record(OTHER, State::Completed, 2)), Prospect::Possible);
+    }
+}
