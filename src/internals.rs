@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 
 use crate::answer::codec::Coding;
-use crate::answer::{Answer, Stored, pack};
+use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};
 use crate::clock::Timestamp;
 use crate::dynamodb;
 use crate::error::Error;
@@ -78,12 +78,15 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
     };
     let policy = Policy::default().compression(Compression::Off);
     let policy = policy.large_answers(LargeAnswers::InRecord);
-    let again = pack(answer.draft(), 0, None, coder, &policy).ok();
-    let again = again.map(|packed| Stored::decode(packed.response.attribute(), &owner));
+    let again = pack(answer.clone(), 0, None, coder, &policy).ok();
+    let again = again.map(|packed| Stored::decode(packed.stored.attribute(), &owner));
     let is_same = again.is_none_or(|again| again == Some(Stored::Readable(answer.clone())));
     let Answer::Http(http) = answer else { return Some(is_same) };
-    let response = answer::replay::<Bytes>(http);
-    let is_stored = |response| matches!(answer::stored(&response), Answer::Http(_));
+    let response = answer::replay(http.clone());
+    let is_stored = |response: Response<Body>| {
+        let HttpAnswer { status, body, .. } = answer::stored(&response, response.body().clone());
+        (status, body) == (http.status, http.body)
+    };
     Some(is_same && response.is_none_or(is_stored))
 }
 
@@ -108,8 +111,9 @@ pub fn encode_answer(
     let policy = Policy::default().compression(compression);
     let key = key().ok()?;
     let coding = Coding::default();
-    let packed = pack(answer::draft(response), 0, None, coding.of(&key), &policy).ok()?;
-    Some(packed.response.attribute())
+    let answer = Answer::Http(answer::stored(response, response.body().clone().into()));
+    let packed = pack(answer, 0, None, coding.of(&key), &policy).ok()?;
+    Some(packed.stored.attribute())
 }
 
 /// A call that has become the owner of its key, and a repeat of it.
@@ -155,7 +159,7 @@ impl Calls {
             return false;
         };
         let Answer::Http(answer) = answer else { return false };
-        answer::replay::<Bytes>(answer).is_some()
+        answer::replay(answer).is_some()
     }
 
     /// Whether the repeat gets this record's answer.

@@ -1,7 +1,7 @@
 //! The stored answer as plain data.
 
 use crate::answer::codec::Coder;
-use crate::answer::{Answer, HttpAnswer, HttpBody, Manifest, Stored};
+use crate::answer::{Answer, HttpAnswer, Manifest, Stored};
 use crate::record::{Checkpoint, NoResult};
 
 /// The answer that repeats of an operation get, or the result of a step.
@@ -82,16 +82,11 @@ impl StoredAnswer {
 impl From<Answer> for StoredAnswer {
     fn from(answer: Answer) -> Self {
         match answer {
-            Answer::Json(text) => Self::Json(text),
+            Answer::Json(text) => Self::Json(String::from_utf8_lossy(&text).into_owned()),
             Answer::Http(HttpAnswer { status, headers, body }) => {
-                let body = match body {
-                    HttpBody::Empty => Vec::new(),
-                    HttpBody::Text(text) => text.into_bytes(),
-                    HttpBody::Binary(bytes) => bytes,
-                };
-                Self::Http { status, headers, body }
+                Self::Http { status, headers: headers.to_vec(), body: body.bytes.into() }
             }
-            Answer::Unavailable(reason) => Self::Unavailable(reason),
+            Answer::Unavailable(reason) => Self::Unavailable(reason.into_owned()),
         }
     }
 }

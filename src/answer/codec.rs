@@ -161,9 +161,6 @@ pub(crate) struct Coder<'a> {
     key: &'a RecordKey,
 }
 
-/// The reason that is stored if the codec failed. The codec's own message could reveal the content.
-pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
-
 const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: give the one \
                         that wrote it to Builder::answer_codec";
 const PLAIN: &str =

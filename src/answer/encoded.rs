@@ -1,14 +1,17 @@
 //! The encoded bytes of an answer, before they are stored in the record or in parts.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::compression::Codec;
-use super::{BodyRef, Draft};
-use crate::answer::codec::{Coder, NOT_ENCODED};
+use bytes::{Buf as _, Bytes};
+
+use super::codec::Coder;
+use super::compression::{self, Codec};
+use super::reason::NOT_ENCODED;
+use super::stored::too_large;
+use super::{Answer, flat};
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
 pub(super) const HEADER_BYTES: usize = 5;
@@ -36,32 +39,20 @@ impl fmt::Display for Unstorable {
     }
 }
 
-/// The bytes of an answer after compression and the user's codec, before they are stored in the
-/// record or in parts.
-#[derive(Debug)]
-pub(crate) struct Encoded<'a> {
+/// The bytes of an answer after compression and the user's codec: what is stored in the record or in
+/// parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encoded {
     pub(super) codec: Codec,
     pub(super) plain_bytes: usize,
-    body: Cow<'a, [u8]>,
-    tail: Vec<u8>,
+    pub(super) body: Bytes,
+    /// What follows the body, so that an answer that is not compressed shares its body's bytes.
+    pub(super) tail: Bytes,
 }
 
-impl<'a> Encoded<'a> {
-    pub(super) fn compressed(bytes: Vec<u8>, plain_bytes: usize) -> Self {
-        Self { codec: Codec::Zstd, plain_bytes, body: Cow::Owned(bytes), tail: Vec::new() }
-    }
-
-    pub(super) fn raw(draft: Draft<'a>, tail: Vec<u8>, plain_bytes: usize) -> Self {
-        let body = match draft {
-            Draft::Json(Cow::Borrowed(json)) => Cow::Borrowed(json.as_bytes()),
-            Draft::Json(Cow::Owned(json)) => Cow::Owned(json.into_bytes()),
-            Draft::Http { body: BodyRef::Text(text), .. } => Cow::Borrowed(text.as_bytes()),
-            Draft::Http { body: BodyRef::Binary(bytes), .. } => Cow::Borrowed(bytes),
-            Draft::Http { body: BodyRef::Empty, .. } | Draft::Unavailable(_) => {
-                Cow::Borrowed(&[][..])
-            }
-        };
-        Self { codec: Codec::Raw, plain_bytes, body, tail }
+impl Encoded {
+    pub(super) fn new(codec: Codec, plain_bytes: usize, bytes: impl Into<Bytes>) -> Self {
+        Self { codec, plain_bytes, body: bytes.into(), tail: Bytes::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -95,16 +86,64 @@ impl<'a> Encoded<'a> {
         AttributeValue::B(Blob::new(self.with_header()))
     }
 
+    /// Reads the value that is stored in a record.
+    pub(super) fn decode(bytes: Vec<u8>) -> Option<Self> {
+        let (codec, rest) = bytes.split_first()?;
+        let codec = Codec::of(*codec)?;
+        let (plain_bytes, _) = rest.split_first_chunk::<4>()?;
+        let plain_bytes = usize::try_from(u32::from_be_bytes(*plain_bytes)).ok()?;
+        let mut bytes = Bytes::from(bytes);
+        bytes.advance(HEADER_BYTES);
+        Some(Self::new(codec, plain_bytes, bytes))
+    }
+
     /// Applies the user's codec. It encodes the header too, so that nobody without the codec can
     /// change how the bytes are read.
-    pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Encoded<'static>, Unstorable> {
+    pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Self, Unstorable> {
         let (plain_bytes, plain) = (self.plain_bytes, self.with_header());
         drop(self);
         let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
         if bytes.len() > most {
             return Err(Unstorable::TooLarge { bytes: bytes.len(), limit: most });
         }
-        let (body, tail) = (Cow::Owned(bytes), Vec::new());
-        Ok(Encoded { codec: Codec::Custom, plain_bytes, body, tail })
+        Ok(Self::new(Codec::Custom, plain_bytes, bytes))
+    }
+
+    /// Returns the answer, or the reason why the stored bytes are not valid. Uses at most
+    /// `max_bytes` of memory, whatever the header claims.
+    pub(super) fn open(self, max_bytes: usize, coder: Coder<'_>) -> Answer {
+        self.read(max_bytes, coder).unwrap_or_else(|reason| Answer::Unavailable(reason.into()))
+    }
+
+    fn read(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, String> {
+        if self.plain_bytes > max_bytes {
+            return Err(too_large(self.plain_bytes, max_bytes));
+        }
+        match self.codec {
+            Codec::Custom => self.decoded(coder)?.plain(),
+            Codec::Raw | Codec::Zstd => {
+                coder.accept_plain()?;
+                self.plain()
+            }
+        }
+    }
+
+    /// Returns the bytes that the user's codec received.
+    fn decoded(self, coder: Coder<'_>) -> Result<Self, String> {
+        let Self { plain_bytes, body, .. } = self;
+        let inner = Self::decode(coder.decode(body.into())?);
+        let inner = inner.filter(|inner| inner.plain_bytes == plain_bytes);
+        inner.ok_or_else(|| "what its AnswerCodec made of it is no answer".to_owned())
+    }
+
+    fn plain(self) -> Result<Answer, String> {
+        let Self { codec, plain_bytes, body, .. } = self;
+        let plain = match codec {
+            Codec::Raw if body.len() == plain_bytes => Ok(body),
+            Codec::Raw => Err("it has another length than it should have"),
+            Codec::Zstd => compression::decompress(&body, plain_bytes).map(Bytes::from),
+            Codec::Custom => Err("it was encoded twice"),
+        };
+        flat::read(plain?).ok_or_else(|| "it is damaged".to_owned())
     }
 }

@@ -7,7 +7,9 @@
 //!            name and value as u32, name, value
 //! ```
 
-use super::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
+use bytes::Bytes;
+
+use super::{Answer, Body, BodyKind, HttpAnswer};
 
 const JSON: u8 = b'J';
 const HTTP: u8 = b'H';
@@ -19,48 +21,36 @@ const BINARY: u8 = 2;
 /// dozen times its size in memory.
 const MAX_HEADERS: usize = 1 << 15;
 
-impl Draft<'_> {
-    pub(super) fn body(&self) -> &[u8] {
-        match self {
-            Self::Json(json) => json.as_bytes(),
-            Self::Http { body, .. } => body.as_bytes(),
-            Self::Unavailable(_) => &[],
-        }
-    }
-
-    pub(crate) fn body_bytes(&self) -> usize {
-        self.body().len()
-    }
-
+impl Answer {
     /// Returns what follows the body; `None` for an answer that is never stored as bytes.
-    pub(super) fn tail(&self) -> Option<Vec<u8>> {
+    pub(super) fn tail(&self) -> Option<Bytes> {
         let mut tail = match self {
             Self::Json(_) => {
                 let mut head = Vec::with_capacity(5);
                 head.push(JSON);
                 head
             }
-            Self::Http { status, headers, body } => http_head(*status, headers, *body)?,
+            Self::Http(answer) => http_head(answer)?,
             Self::Unavailable(_) => return None,
         };
         let length = u32::try_from(tail.len()).ok()?;
         tail.extend(length.to_be_bytes());
-        Some(tail)
+        Some(tail.into())
     }
 }
 
-fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> Option<Vec<u8>> {
+fn http_head(HttpAnswer { status, headers, body }: &HttpAnswer) -> Option<Vec<u8>> {
     let header = |(name, value): &(String, Vec<u8>)| 8 + name.len() + value.len();
     // Reserves room for its length.
     let mut head = Vec::with_capacity(8 + headers.iter().map(header).sum::<usize>());
     head.push(HTTP);
     head.extend(status.to_be_bytes());
-    head.push(match body {
-        BodyRef::Empty => EMPTY,
-        BodyRef::Text(_) => TEXT,
-        BodyRef::Binary(_) => BINARY,
+    head.push(match body.kind {
+        BodyKind::Empty => EMPTY,
+        BodyKind::Text => TEXT,
+        BodyKind::Binary => BINARY,
     });
-    for (name, value) in headers {
+    for (name, value) in headers.iter() {
         head.extend(u32::try_from(name.len()).ok()?.to_be_bytes());
         head.extend(u32::try_from(value.len()).ok()?.to_be_bytes());
         head.extend(name.as_bytes());
@@ -70,7 +60,7 @@ fn http_head(status: u16, headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> O
 }
 
 /// Parses the bytes of an answer; `None` if this version does not write such bytes.
-pub(super) fn read(mut bytes: Vec<u8>) -> Option<Answer> {
+pub(super) fn read(mut bytes: Bytes) -> Option<Answer> {
     let (rest, length) = bytes.split_last_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     let body = rest.len().checked_sub(length)?;
@@ -78,22 +68,23 @@ pub(super) fn read(mut bytes: Vec<u8>) -> Option<Answer> {
     bytes.truncate(body);
     let (&kind, head) = head.split_first()?;
     match kind {
-        JSON if head.is_empty() => String::from_utf8(bytes).ok().map(Answer::Json),
+        JSON if head.is_empty() && std::str::from_utf8(&bytes).is_ok() => Some(Answer::Json(bytes)),
         HTTP => http(head, bytes).map(Answer::Http),
         _ => None,
     }
 }
 
-fn http(head: &[u8], body: Vec<u8>) -> Option<HttpAnswer> {
+fn http(head: &[u8], bytes: Bytes) -> Option<HttpAnswer> {
     let (status, head) = head.split_first_chunk::<2>()?;
     let status = Some(u16::from_be_bytes(*status)).filter(|s| (100..=999).contains(s))?;
     let (&kind, mut head) = head.split_first()?;
-    let body = match kind {
-        EMPTY if body.is_empty() => HttpBody::Empty,
-        TEXT => HttpBody::Text(String::from_utf8(body).ok()?),
-        BINARY => HttpBody::Binary(body),
+    let kind = match kind {
+        EMPTY => BodyKind::Empty,
+        TEXT => BodyKind::Text,
+        BINARY => BodyKind::Binary,
         _ => return None,
     };
+    let body = Body::of_kind(kind, bytes);
     let mut headers = Vec::new();
     while !head.is_empty() {
         if headers.len() == MAX_HEADERS {
@@ -103,7 +94,7 @@ fn http(head: &[u8], body: Vec<u8>) -> Option<HttpAnswer> {
         let name = String::from_utf8(take(&mut head, name)?.to_vec()).ok()?;
         headers.push((name, take(&mut head, value)?.to_vec()));
     }
-    Some(HttpAnswer { status, headers, body })
+    (body.kind == kind).then(|| HttpAnswer { status, headers: headers.into(), body })
 }
 
 fn length(head: &mut &[u8]) -> Option<usize> {
@@ -122,24 +113,19 @@ fn take<'a>(head: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::tests::body;
     use super::*;
 
     fn bytes(answer: &Answer) -> Vec<u8> {
-        let draft = answer.draft();
-        [draft.body(), &draft.tail().unwrap()].concat()
+        [&answer.body()[..], &answer.tail().unwrap()].concat()
     }
 
     fn answer() -> impl Strategy<Value = Answer> {
-        let body = prop_oneof![
-            Just(HttpBody::Empty),
-            any::<String>().prop_map(HttpBody::Text),
-            any::<Vec<u8>>().prop_map(HttpBody::Binary),
-        ];
         let headers = prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6);
         prop_oneof![
-            any::<String>().prop_map(Answer::Json),
-            (100u16..=999, headers, body).prop_map(|(status, headers, body)| {
-                Answer::Http(HttpAnswer { status, headers, body })
+            any::<String>().prop_map(|json| Answer::Json(json.into())),
+            (100u16..=999, headers, body()).prop_map(|(status, headers, body)| {
+                Answer::Http(HttpAnswer { status, headers: headers.into(), body })
             }),
         ]
     }
@@ -149,8 +135,8 @@ mod tests {
         assert_eq!(bytes(&Answer::Json("[1]".into())), b"[1]J\0\0\0\x01");
         let http = HttpAnswer {
             status: 201,
-            headers: vec![("a".into(), b"bc".into())],
-            body: HttpBody::Text("hi".into()),
+            headers: [("a".into(), b"bc".into())].into(),
+            body: Bytes::from("hi").into(),
         };
         let expected = b"hiH\0\xc9\x01\0\0\0\x01\0\0\0\x02abc\0\0\0\x0f";
         assert_eq!(bytes(&Answer::Http(http)), expected);
@@ -158,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_stored_is_never_bytes() {
-        assert_eq!(Answer::Unavailable("why".into()).draft().tail(), None);
+        assert_eq!(Answer::Unavailable("why".into()).tail(), None);
     }
 
     #[test]
@@ -178,7 +164,7 @@ mod tests {
             b"\xffH\0\xc9\x01\0\0\0\x04",
             b"H\0\xc9\0\0\0\0\x01\0\0\0\x02ab\0\0\0\x0e",
         ] {
-            assert_eq!(read(wrong.to_vec()), None, "{wrong:?}");
+            assert_eq!(read(wrong.into()), None, "{wrong:?}");
         }
     }
 
@@ -189,20 +175,20 @@ mod tests {
             head.extend(vec![0; 8 * headers]);
             let length = u32::try_from(head.len()).unwrap();
             head.extend(length.to_be_bytes());
-            assert_eq!(read(head).is_some(), is_read, "{headers}");
+            assert_eq!(read(head.into()).is_some(), is_read, "{headers}");
         }
     }
 
     proptest! {
         #[test]
         fn any_answer_comes_back(answer in answer()) {
-            prop_assert_eq!(read(bytes(&answer)), Some(answer));
+            prop_assert_eq!(read(bytes(&answer).into()), Some(answer));
         }
 
         #[test]
         fn any_bytes_are_an_answer_or_none(mut given in any::<Vec<u8>>(), head in 0u8..9) {
             given.extend([0, 0, 0, head]);
-            if let Some(answer) = read(given.clone()) {
+            if let Some(answer) = read(given.clone().into()) {
                 prop_assert_eq!(bytes(&answer), given);
             }
         }

@@ -1,11 +1,10 @@
 //! The stored answer: how the result of a finished operation is stored in the table.
 //!
-//! A [`Draft`] is an answer before it is stored. [`pack()`] chooses its form. A
-//! [readable](readable) map is used if no other form is cheaper. Otherwise the answer becomes
-//! [bytes](flat), [compressed](compression) if that saves a write unit. With the user's
-//! [codec](crate::AnswerCodec) it always becomes bytes. The form is stored in the record or, if the
-//! record would be large, in separate [parts](parts). [`Stored`] is what a record contains, and
-//! [`Answer`] what is decoded from it.
+//! [`pack()`] chooses the form of an [`Answer`]. A [readable](readable) map is used if no other form
+//! is cheaper. Otherwise the answer becomes [bytes](flat), [compressed](compression) if that saves a
+//! write unit. With the user's [codec](crate::AnswerCodec) it always becomes bytes. The form is
+//! stored in the record or, if the record would be large, in separate [parts](parts). [`Stored`] is
+//! what a record contains.
 
 pub(crate) mod codec;
 mod compression;
@@ -15,17 +14,19 @@ mod json;
 mod pack;
 pub(crate) mod parts;
 mod readable;
+pub(crate) mod reason;
 mod stored;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 pub(crate) use self::encoded::Unstorable;
 pub(crate) use self::json::to_json;
-pub(crate) use self::pack::{InRecord, Packed, pack, pack_failure, unavailable_answer};
+pub(crate) use self::pack::{Packed, pack, pack_failure};
 pub(crate) use self::parts::Manifest;
-pub(crate) use self::readable::{encode_http, encode_json, encode_unavailable, is_unavailable};
 pub(crate) use self::stored::{Stored, too_large};
 
 /// The kind of an operation's answers. A record can hold either kind.
@@ -49,13 +50,11 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
 
-    /// Returns the answer to store instead of this one, if it is changed.
-    pub(crate) fn stored(&self, draft: &Draft<'_>) -> Option<Answer> {
-        match draft {
-            Draft::Json(_) | Draft::Http { .. } => {
-                self.on_store.as_ref().map(|change| change(draft.to_answer()))
-            }
-            Draft::Unavailable(_) => None,
+    /// Returns the answer to store instead of this one.
+    pub(crate) fn stored(&self, answer: Answer) -> Answer {
+        match (&self.on_store, answer) {
+            (Some(change), answer @ (Answer::Json(_) | Answer::Http(_))) => change(answer),
+            (_, answer) => answer,
         }
     }
 }
@@ -66,75 +65,65 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// A complete answer.
+/// A complete answer. A clone shares its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A function's result.
-    Json(String),
+    /// A function's result, as JSON text.
+    Json(Bytes),
     /// An HTTP response.
     Http(HttpAnswer),
     /// The answer is not available, for this reason.
-    Unavailable(String),
+    Unavailable(Cow<'static, str>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     /// In the order in which they were sent. A name may repeat.
-    pub(crate) headers: Vec<(String, Vec<u8>)>,
-    pub(crate) body: HttpBody,
+    pub(crate) headers: Arc<[(String, Vec<u8>)]>,
+    pub(crate) body: Body,
+}
+
+/// The body of an HTTP response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Body {
+    pub(crate) kind: BodyKind,
+    pub(crate) bytes: Bytes,
 }
 
 /// Text and bytes are distinct, because Lambda's HTTP integrations treat them differently: a replay
-/// must be encoded like the first answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HttpBody {
+/// must be encoded like the first answer. A text is UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyKind {
     Empty,
-    Text(String),
-    Binary(Vec<u8>),
+    Text,
+    Binary,
 }
 
-/// A body before it is stored.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum BodyRef<'a> {
-    Empty,
-    Text(&'a str),
-    Binary(&'a [u8]),
-}
-
-/// An answer before it is stored. Its body is not copied.
-#[derive(Clone, Debug)]
-pub(crate) enum Draft<'a> {
-    Json(Cow<'a, str>),
-    Http { status: u16, headers: Vec<(String, Vec<u8>)>, body: BodyRef<'a> },
-    Unavailable(Cow<'static, str>),
-}
-
-impl Draft<'_> {
-    /// The same as [`Answer::bytes`].
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Json(json) => json.len(),
-            Self::Http { status: _, headers, body } => http_bytes(headers, *body),
-            Self::Unavailable(reason) => reason.len(),
-        }
+impl Body {
+    /// Creates a body of this kind. If the bytes do not allow it, the kind is the next one of empty,
+    /// text and binary that they allow.
+    pub(crate) fn of_kind(kind: BodyKind, bytes: Bytes) -> Self {
+        let kind = match kind {
+            BodyKind::Empty if bytes.is_empty() => BodyKind::Empty,
+            BodyKind::Empty | BodyKind::Text if std::str::from_utf8(&bytes).is_ok() => {
+                BodyKind::Text
+            }
+            BodyKind::Empty | BodyKind::Text | BodyKind::Binary => BodyKind::Binary,
+        };
+        Self { kind, bytes }
     }
+}
 
-    /// Creates a draft for an answer that is not available, with the reason.
-    pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::Unavailable(reason.into())
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::of_kind(BodyKind::Empty, bytes)
     }
+}
 
-    pub(crate) fn to_answer(&self) -> Answer {
-        match self {
-            Self::Json(json) => Answer::Json(json.clone().into_owned()),
-            Self::Http { status, headers, body } => Answer::Http(HttpAnswer {
-                status: *status,
-                headers: headers.clone(),
-                body: body.to_body(),
-            }),
-            Self::Unavailable(reason) => Answer::Unavailable(reason.clone().into_owned()),
-        }
+impl From<Body> for Bytes {
+    fn from(body: Body) -> Self {
+        body.bytes
     }
 }
 
@@ -147,60 +136,81 @@ impl Answer {
         }
     }
 
+    pub(crate) fn body(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match self {
+            Self::Json(json) => json,
+            Self::Http(HttpAnswer { body, .. }) => &body.bytes,
+            Self::Unavailable(_) => &NONE,
+        }
+    }
+
     /// Its approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Json(text) | Self::Unavailable(text) => text.len(),
-            Self::Http(HttpAnswer { status: _, headers, body }) => {
-                http_bytes(headers, body.as_ref())
+        let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
+        let rest = match self {
+            Self::Json(_) => 0,
+            Self::Http(HttpAnswer { headers, .. }) => headers.iter().map(header).sum(),
+            Self::Unavailable(reason) => reason.len(),
+        };
+        rest + self.body().len()
+    }
+
+    /// Returns a copy that shares no bytes. A handler's body may be a slice of a larger buffer.
+    pub(crate) fn detached(&self) -> Self {
+        let mut copy = self.clone();
+        match &mut copy {
+            Self::Json(bytes) | Self::Http(HttpAnswer { body: Body { bytes, .. }, .. }) => {
+                *bytes = Bytes::copy_from_slice(bytes);
             }
+            Self::Unavailable(_) => {}
         }
+        copy
     }
 }
 
-fn http_bytes(headers: &[(String, Vec<u8>)], body: BodyRef<'_>) -> usize {
-    let header = |(name, value): &(String, Vec<u8>)| name.len() + value.len() + 64;
-    headers.iter().map(header).sum::<usize>() + body.as_bytes().len()
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-impl BodyRef<'_> {
-    pub(crate) fn to_body(self) -> HttpBody {
-        match self {
-            Self::Empty => HttpBody::Empty,
-            Self::Text(text) => HttpBody::Text(text.to_owned()),
-            Self::Binary(bytes) => HttpBody::Binary(bytes.to_owned()),
+    use super::*;
+
+    pub(super) fn body() -> impl Strategy<Value = Body> {
+        let binary = |bytes: Vec<u8>| Body { kind: BodyKind::Binary, bytes: bytes.into() };
+        prop_oneof![
+            Just(Body::from(Bytes::new())),
+            any::<String>().prop_map(|text| Body::of_kind(BodyKind::Text, text.into())),
+            any::<Vec<u8>>().prop_map(binary),
+        ]
+    }
+
+    #[test]
+    fn a_body_keeps_its_kind_if_its_bytes_allow_it() {
+        use BodyKind::{Binary, Empty, Text};
+        for (kind, bytes, expected) in [
+            (Empty, &b""[..], Empty),
+            (Empty, b"text", Text),
+            (Empty, b"\xff", Binary),
+            (Text, b"", Text),
+            (Text, b"text", Text),
+            (Text, b"\xff", Binary),
+            (Binary, b"", Binary),
+            (Binary, b"text", Binary),
+        ] {
+            assert_eq!(Body::of_kind(kind, bytes.into()).kind, expected, "{kind:?} {bytes:?}");
         }
     }
-}
 
-impl Answer {
-    pub(crate) fn draft(&self) -> Draft<'_> {
-        match self {
-            Self::Json(json) => Draft::Json(Cow::Borrowed(json)),
-            Self::Http(HttpAnswer { status, headers, body }) => {
-                Draft::Http { status: *status, headers: headers.clone(), body: body.as_ref() }
-            }
-            Self::Unavailable(reason) => Draft::Unavailable(Cow::Owned(reason.clone())),
-        }
-    }
-}
-
-impl HttpBody {
-    pub(crate) fn as_ref(&self) -> BodyRef<'_> {
-        match self {
-            Self::Empty => BodyRef::Empty,
-            Self::Text(text) => BodyRef::Text(text),
-            Self::Binary(bytes) => BodyRef::Binary(bytes),
-        }
-    }
-}
-
-impl BodyRef<'_> {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Empty => &[],
-            Self::Text(text) => text.as_bytes(),
-            Self::Binary(bytes) => bytes,
+    #[test]
+    fn a_clone_shares_its_bytes_and_a_detached_copy_does_not() {
+        let buffer = Bytes::from(vec![b'x'; 1 << 20]);
+        let headers = [("a".to_owned(), b"b".to_vec())].into();
+        let http = HttpAnswer { status: 200, headers, body: buffer.slice(..10).into() };
+        for answer in [Answer::Json(buffer.slice(..10)), Answer::Http(http)] {
+            assert_eq!(answer.clone().body().as_ptr(), buffer.as_ptr());
+            let detached = answer.detached();
+            assert_eq!(detached, answer);
+            assert!(!buffer.as_ptr_range().contains(&detached.body().as_ptr()));
         }
     }
 }

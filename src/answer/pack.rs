@@ -1,17 +1,13 @@
 //! Chooses the form in which an answer is stored.
 
-use std::borrow::Cow;
-
-use aws_sdk_dynamodb::types::AttributeValue;
-
-use super::compression;
+use super::codec::Coder;
+use super::compression::{self, Codec};
 use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
 use super::parts::Content;
-use super::readable::readable_bytes;
-use super::{Draft, encode_http, encode_json, encode_unavailable, is_unavailable};
-use crate::answer::codec::{Coder, NOT_ENCODED};
+use super::reason::NOT_ENCODED;
+use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, OwnerId, value_bytes};
+use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, OwnerId};
 
 /// The size of a write unit.
 const UNIT_BYTES: usize = 1024;
@@ -21,78 +17,34 @@ const MOST_PLAIN_BYTES: usize = u32::MAX as usize;
 
 /// An answer in its stored form.
 #[derive(Debug)]
-pub(crate) struct Packed<'a> {
-    pub(crate) response: InRecord<'a>,
+pub(crate) struct Packed {
+    pub(crate) stored: Stored,
     /// The parts that must be stored before the record.
-    pub(crate) parts: Option<Content<'a>>,
-}
-
-/// The record's attribute for the answer. Each write creates a new value for the SDK, so a plain
-/// answer is copied only once.
-#[derive(Debug)]
-pub(crate) enum InRecord<'a> {
-    Readable(Draft<'a>),
-    Encoded(Encoded<'a>),
-    Made(AttributeValue),
-}
-
-impl InRecord<'_> {
-    pub(crate) fn attribute(&self) -> AttributeValue {
-        match self {
-            Self::Readable(draft) => draft.readable(),
-            Self::Encoded(encoded) => encoded.inline(),
-            Self::Made(value) => value.clone(),
-        }
-    }
-
-    /// The size that DynamoDB counts for it.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Readable(draft) => readable_bytes(draft),
-            Self::Encoded(encoded) => HEADER_BYTES + encoded.len(),
-            Self::Made(value) => value_bytes(value),
-        }
-    }
-
-    /// Returns whether it is a reason instead of an answer.
-    pub(crate) fn is_unavailable(&self) -> bool {
-        match self {
-            Self::Readable(draft) => matches!(draft, Draft::Unavailable(_)),
-            Self::Encoded(_) => false,
-            Self::Made(value) => is_unavailable(value),
-        }
-    }
+    pub(crate) parts: Option<Content>,
 }
 
 impl Unstorable {
-    /// Returns the value that is stored instead of the answer.
-    pub(crate) fn in_place(&self) -> AttributeValue {
+    /// Returns what is stored instead of the answer.
+    pub(crate) fn instead(&self) -> Stored {
         match self {
-            Self::TooLarge { .. } => unavailable_answer(self.to_string()),
-            Self::NotEncoded(_) => unavailable_answer(NOT_ENCODED),
+            Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
+            Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),
         }
     }
-}
-
-/// The form of an answer, independent of where it is stored.
-enum Form<'a> {
-    /// Not encoded: readable, if it is stored in the record.
-    Plain(Draft<'a>, Vec<u8>),
-    Bytes(Encoded<'a>),
 }
 
 /// Chooses the form of an answer. `rest` is the size of the record without it. Parts belong to
 /// `owner`; without an owner, an answer that does not fit into the record is too large.
-pub(crate) fn pack<'a>(
-    draft: Draft<'a>,
+pub(crate) fn pack(
+    answer: Answer,
     rest: usize,
     owner: Option<&OwnerId>,
     coder: Coder<'_>,
     policy: &Policy,
-) -> Result<Packed<'a>, Unstorable> {
-    let in_record = |response| Ok(Packed { response, parts: None });
-    let Some(tail) = draft.tail() else { return in_record(InRecord::Readable(draft)) };
-    let plain_bytes = draft.body().len() + tail.len();
+) -> Result<Packed, Unstorable> {
+    let in_record = |stored| Ok(Packed { stored, parts: None });
+    let Some(tail) = answer.tail() else { return in_record(Stored::Readable(answer)) };
+    let plain_bytes = answer.body().len() + tail.len();
     let limit = policy.max_answer_bytes.min(MOST_PLAIN_BYTES);
     if plain_bytes > limit {
         return Err(Unstorable::TooLarge { bytes: plain_bytes, limit });
@@ -102,45 +54,40 @@ pub(crate) fn pack<'a>(
     let (header, plain) = if coder.is_set() {
         (2 * HEADER_BYTES, rest + 2 * HEADER_BYTES + plain_bytes)
     } else {
-        (HEADER_BYTES, rest + readable_bytes(&draft))
+        (HEADER_BYTES, rest + answer.readable_bytes())
     };
-    let form = match compressed(&draft, &tail, (rest + header, plain), coder, policy) {
-        Some(bytes) => Form::Bytes(Encoded::compressed(bytes, plain_bytes)),
-        None => Form::Plain(draft, tail),
+    let mut encoded = match compressed(&answer, &tail, (rest + header, plain), coder, policy) {
+        Some(bytes) => Encoded::new(Codec::Zstd, plain_bytes, bytes),
+        None => Encoded { tail, ..Encoded::new(Codec::Raw, plain_bytes, answer.body().clone()) },
     };
-    let form = if coder.is_set() {
-        Form::Bytes(form.bytes(plain_bytes).by(coder, policy.max_answer_bytes)?)
-    } else {
-        form
-    };
-    let record = match &form {
-        Form::Plain(..) => plain,
-        Form::Bytes(encoded) => rest + HEADER_BYTES + encoded.len(),
-    };
-    let owner = match policy.large_answers {
-        LargeAnswers::InParts { above } => {
-            owner.filter(|_| record > above.min(MAX_ITEM_BYTES) && !form.is_empty())
-        }
-        LargeAnswers::InRecord => None,
-    };
+    if coder.is_set() {
+        encoded = encoded.by(coder, policy.max_answer_bytes)?;
+    }
+    let is_readable = encoded.codec == Codec::Raw;
+    let as_bytes = rest + HEADER_BYTES + encoded.len();
+    let record = if is_readable { plain } else { as_bytes };
     let too_large = || Unstorable::TooLarge { bytes: record, limit: MAX_ITEM_BYTES };
-    let Some(owner) = owner else {
-        return match form {
-            _ if record > MAX_ITEM_BYTES => Err(too_large()),
-            Form::Plain(draft, _) => in_record(InRecord::Readable(draft)),
-            Form::Bytes(encoded) => in_record(InRecord::Encoded(encoded)),
-        };
-    };
-    let encoded = form.bytes(plain_bytes);
-    let fits_in_record = rest + HEADER_BYTES + encoded.len() <= MAX_ITEM_BYTES;
-    let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
-    Ok(Packed { response: InRecord::Made(parts.manifest.encode()), parts: Some(parts) })
+    let owner = owner.filter(|_| match policy.large_answers {
+        // Parts are never empty.
+        LargeAnswers::InParts { above } => record > above.min(MAX_ITEM_BYTES) && encoded.len() > 0,
+        LargeAnswers::InRecord => false,
+    });
+    match owner {
+        Some(owner) => {
+            let fits_in_record = as_bytes <= MAX_ITEM_BYTES;
+            let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
+            Ok(Packed { stored: Stored::Parts(parts.manifest.clone()), parts: Some(parts) })
+        }
+        None if record > MAX_ITEM_BYTES => Err(too_large()),
+        None if is_readable => in_record(Stored::Readable(answer)),
+        None => in_record(Stored::Encoded(encoded)),
+    }
 }
 
 /// Returns the compressed bytes of an answer if they save write units. `beside` is the record's
 /// size without them, `plain` its size without compression.
 fn compressed(
-    draft: &Draft<'_>,
+    answer: &Answer,
     tail: &[u8],
     (beside, plain): (usize, usize),
     coder: Coder<'_>,
@@ -152,7 +99,7 @@ fn compressed(
     if policy.compression == Compression::Off || !may_save {
         return None;
     }
-    let bytes = compression::compress(draft, tail)?;
+    let bytes = compression::compress(answer, tail)?;
     let length = beside + bytes.len();
     // If compression saves no unit, the readable form is better. A codec's output is never
     // readable.
@@ -160,46 +107,12 @@ fn compressed(
     saves.then_some(bytes)
 }
 
-impl<'a> Form<'a> {
-    /// Parts are never empty.
-    fn is_empty(&self) -> bool {
-        matches!(self, Self::Bytes(encoded) if encoded.len() == 0)
-    }
-
-    fn bytes(self, plain_bytes: usize) -> Encoded<'a> {
-        match self {
-            Self::Plain(draft, tail) => Encoded::raw(draft, tail, plain_bytes),
-            Self::Bytes(encoded) => encoded,
-        }
-    }
-}
-
-/// Returns the value that is stored for an answer that is not available.
-pub(crate) fn unavailable_answer(reason: impl Into<Cow<'static, str>>) -> AttributeValue {
-    Draft::Unavailable(reason.into()).readable()
-}
-
 /// Packs a failure that is kept. `steps` is the size of the record's steps.
 pub(crate) fn pack_failure(
-    failure: Draft<'_>,
+    failure: Answer,
     steps: usize,
     coder: Coder<'_>,
     policy: &Policy,
-) -> Result<AttributeValue, Unstorable> {
-    pack(failure, FAILED_BYTES + steps, None, coder, policy)
-        .map(|packed| packed.response.attribute())
-}
-
-impl Draft<'_> {
-    /// Returns the readable form.
-    fn readable(&self) -> AttributeValue {
-        match self {
-            Self::Json(json) => encode_json(json.clone().into_owned()),
-            Self::Http { status, headers, body } => {
-                let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-                encode_http(*status, headers, *body)
-            }
-            Self::Unavailable(reason) => encode_unavailable(reason),
-        }
-    }
+) -> Result<Stored, Unstorable> {
+    pack(failure, FAILED_BYTES + steps, None, coder, policy).map(|packed| packed.stored)
 }

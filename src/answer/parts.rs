@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
 use super::encoded::Encoded;
+use super::stored::Stored;
 use crate::fault_injection::{self, FaultPoint, is_broken};
 use crate::record::OwnerId;
 
@@ -151,16 +152,16 @@ fn number<T: std::str::FromStr>(
 
 /// The bytes of an answer, to be written in parts before their record.
 #[derive(Debug)]
-pub(crate) struct Content<'a> {
+pub(crate) struct Content {
     pub(crate) manifest: Manifest,
-    encoded: Encoded<'a>,
+    encoded: Encoded,
     part_bytes: usize,
     fits_in_record: bool,
 }
 
-impl<'a> Content<'a> {
+impl Content {
     /// Splits the bytes into parts; `None` if there are too many.
-    pub(super) fn new(encoded: Encoded<'a>, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
+    pub(super) fn new(encoded: Encoded, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
         let part_bytes = part_bytes(encoded.len());
         let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
         let manifest = Manifest {
@@ -174,11 +175,11 @@ impl<'a> Content<'a> {
         (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes, fits_in_record })
     }
 
-    /// Returns the same bytes as a value of the record, in case the parts cannot be written; `None`
-    /// if the record has no room.
-    pub(crate) fn in_record(&self) -> Option<AttributeValue> {
+    /// Returns the same bytes as they are stored in the record, in case the parts cannot be written;
+    /// `None` if the record has no room.
+    pub(crate) fn in_record(self) -> Option<Stored> {
         let fits = self.fits_in_record && !is_broken(FaultPoint::LoseUnwrittenAnswers);
-        fits.then(|| self.encoded.inline())
+        fits.then_some(Stored::Encoded(self.encoded))
     }
 
     /// Copies one part, counted from 0.

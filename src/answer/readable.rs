@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::{Answer, BodyRef, Draft, HttpAnswer, HttpBody};
+use super::{Answer, Body, BodyKind, HttpAnswer};
 
 const JSON: &str = "json";
 const STATUS: &str = "status";
@@ -20,65 +20,54 @@ const HEADERS: &str = "headers";
 const BODY: &str = "body";
 const UNAVAILABLE: &str = "unavailable";
 
-pub(crate) fn encode_json(text: String) -> AttributeValue {
-    map([(JSON, AttributeValue::S(text))])
+impl Answer {
+    /// Returns the readable form. Copies the answer once, into the SDK's type.
+    pub(crate) fn readable(&self) -> AttributeValue {
+        match self {
+            Self::Json(json) => map([(JSON, text_or_bytes(json))]),
+            Self::Http(answer) => http(answer),
+            Self::Unavailable(reason) => {
+                map([(UNAVAILABLE, AttributeValue::S(reason.clone().into_owned()))])
+            }
+        }
+    }
+
+    /// An upper bound of the size that DynamoDB counts for this form.
+    pub(super) fn readable_bytes(&self) -> usize {
+        const MEMBER: usize = 1;
+        match self {
+            Self::Json(json) => MAP + MEMBER + JSON.len() + json.len(),
+            Self::Http(HttpAnswer { status: _, headers, body }) => {
+                let pair =
+                    |(name, value): &(String, Vec<u8>)| MAP + 3 * MEMBER + name.len() + value.len();
+                let headers = MAP + headers.iter().map(pair).sum::<usize>();
+                let status = MEMBER + STATUS.len() + NUMBER;
+                let body = match body.kind {
+                    BodyKind::Empty => 0,
+                    BodyKind::Text | BodyKind::Binary => MEMBER + BODY.len() + body.bytes.len(),
+                };
+                MAP + status + MEMBER + HEADERS.len() + headers + body
+            }
+            Self::Unavailable(reason) => MAP + MEMBER + UNAVAILABLE.len() + reason.len(),
+        }
+    }
 }
 
-pub(crate) fn encode_unavailable(reason: &str) -> AttributeValue {
-    map([(UNAVAILABLE, AttributeValue::S(reason.to_owned()))])
-}
-
-/// Returns whether the value is a reason instead of an answer.
-pub(crate) fn is_unavailable(response: &AttributeValue) -> bool {
-    response.as_m().is_ok_and(|fields| fields.contains_key(UNAVAILABLE))
-}
-
-/// Copies the answer once, into the SDK's type.
-pub(crate) fn encode_http<'a>(
-    status: u16,
-    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
-    body: BodyRef<'_>,
-) -> AttributeValue {
-    let headers = headers
-        .map(|(name, value)| {
-            AttributeValue::L(vec![AttributeValue::S(name.to_owned()), text_or_bytes(value)])
-        })
-        .collect();
+fn http(HttpAnswer { status, headers, body }: &HttpAnswer) -> AttributeValue {
+    let pair = |(name, value): &(String, Vec<u8>)| {
+        AttributeValue::L(vec![AttributeValue::S(name.clone()), text_or_bytes(value)])
+    };
     let mut fields = HashMap::from([
         (STATUS.to_owned(), AttributeValue::N(status.to_string())),
-        (HEADERS.to_owned(), AttributeValue::L(headers)),
+        (HEADERS.to_owned(), AttributeValue::L(headers.iter().map(pair).collect())),
     ]);
-    let body = match body {
-        BodyRef::Empty => None,
-        BodyRef::Text(text) => Some(AttributeValue::S(text.to_owned())),
-        BodyRef::Binary(bytes) => Some(AttributeValue::B(Blob::new(bytes))),
+    let body = match body.kind {
+        BodyKind::Empty => None,
+        BodyKind::Text => Some(text_or_bytes(&body.bytes)),
+        BodyKind::Binary => Some(AttributeValue::B(Blob::new(&body.bytes[..]))),
     };
-    if let Some(body) = body {
-        fields.insert(BODY.to_owned(), body);
-    }
+    fields.extend(body.map(|body| (BODY.to_owned(), body)));
     AttributeValue::M(fields)
-}
-
-/// An upper bound of the size that DynamoDB counts for this form.
-pub(super) fn readable_bytes(draft: &Draft<'_>) -> usize {
-    const MEMBER: usize = 1;
-    match draft {
-        Draft::Json(json) => MAP + MEMBER + JSON.len() + json.len(),
-        Draft::Http { status: _, headers, body } => {
-            let pair =
-                |(name, value): &(String, Vec<u8>)| MAP + 3 * MEMBER + name.len() + value.len();
-            let headers = MAP + headers.iter().map(pair).sum::<usize>();
-            let status = MEMBER + STATUS.len() + NUMBER;
-            let body = match body {
-                BodyRef::Empty => 0,
-                BodyRef::Text(_) | BodyRef::Binary(_) => {
-                    MEMBER + BODY.len() + body.as_bytes().len()
-                }
-            };
-            MAP + status + MEMBER + HEADERS.len() + headers + body
-        }
-        Draft::Unavailable(reason) => MAP + MEMBER + UNAVAILABLE.len() + reason.len(),
-    }
 }
 
 /// The overhead of a map or a list.
@@ -102,10 +91,10 @@ impl Answer {
     pub(crate) fn decode(response: AttributeValue) -> Option<Self> {
         let AttributeValue::M(mut fields) = response else { return None };
         if let Some(json) = fields.remove(JSON) {
-            return only(&fields, Self::Json(string(json)?));
+            return only(&fields, Self::Json(string(json)?.into()));
         }
         if let Some(reason) = fields.remove(UNAVAILABLE) {
-            return only(&fields, Self::Unavailable(string(reason)?));
+            return only(&fields, Self::Unavailable(string(reason)?.into()));
         }
         let status = match fields.remove(STATUS)? {
             AttributeValue::N(status) => status.parse().ok().filter(|s| (100..=999).contains(s))?,
@@ -113,12 +102,13 @@ impl Answer {
         };
         let AttributeValue::L(headers) = fields.remove(HEADERS)? else { return None };
         let headers = headers.into_iter().map(header).collect::<Option<_>>()?;
-        let body = match fields.remove(BODY) {
-            None => HttpBody::Empty,
-            Some(AttributeValue::S(text)) => HttpBody::Text(text),
-            Some(AttributeValue::B(bytes)) => HttpBody::Binary(bytes.into_inner()),
+        let (kind, bytes) = match fields.remove(BODY) {
+            None => (BodyKind::Empty, Vec::new()),
+            Some(AttributeValue::S(text)) => (BodyKind::Text, text.into_bytes()),
+            Some(AttributeValue::B(bytes)) => (BodyKind::Binary, bytes.into_inner()),
             Some(_) => return None,
         };
+        let body = Body { kind, bytes: bytes.into() };
         only(&fields, Self::Http(HttpAnswer { status, headers, body }))
     }
 }
@@ -150,39 +140,41 @@ fn header(pair: AttributeValue) -> Option<(String, Vec<u8>)> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::tests::body;
     use super::*;
 
     #[test]
-    fn answers_come_back_as_they_went_in() {
-        let headers: [(&str, &[u8]); 3] = [("b", b"2"), ("a", b"\xff"), ("b", b"1")];
-        let encoded = encode_http(201, headers.into_iter(), BodyRef::Binary(b"\0\xff"));
-        let expected = HttpAnswer {
-            status: 201,
-            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            body: HttpBody::Binary(b"\0\xff".into()),
+    fn the_form_is_the_one_that_is_stored_already() {
+        let s = |s: &str| AttributeValue::S(s.into());
+        let b = |b: &[u8]| AttributeValue::B(Blob::new(b));
+        let headers = [("b", &b"2"[..]), ("a", b"\xff"), ("b", b"1")];
+        let answer = |body| {
+            let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            Answer::Http(HttpAnswer { status: 201, headers, body })
         };
-        assert_eq!(Answer::decode(encoded), Some(Answer::Http(expected)));
-        assert_eq!(Answer::decode(encode_json("1.0".into())), Some(Answer::Json("1.0".into())));
-        assert_eq!(
-            Answer::decode(encode_unavailable("too large")),
-            Some(Answer::Unavailable("too large".into()))
-        );
-    }
-
-    #[test]
-    fn text_bytes_and_nothing_stay_what_they_are() {
-        for (body, expected) in [
-            (BodyRef::Empty, HttpBody::Empty),
-            (BodyRef::Text(""), HttpBody::Text(String::new())),
-            (BodyRef::Binary(b""), HttpBody::Binary(Vec::new())),
-            (BodyRef::Binary(b"plain"), HttpBody::Binary(b"plain".to_vec())),
+        let pairs = [vec![s("b"), s("2")], vec![s("a"), b(b"\xff")], vec![s("b"), s("1")]];
+        let pairs = AttributeValue::L(pairs.map(AttributeValue::L).into());
+        for (kind, bytes, value) in [
+            (BodyKind::Empty, "", None),
+            (BodyKind::Text, "", Some(s(""))),
+            (BodyKind::Text, "plain", Some(s("plain"))),
+            (BodyKind::Binary, "", Some(b(b""))),
+            (BodyKind::Binary, "plain", Some(b(b"plain"))),
         ] {
-            let Some(Answer::Http(answer)) = Answer::decode(encode_http(200, [].into_iter(), body))
-            else {
-                panic!("not an HTTP answer: {body:?}");
-            };
-            assert_eq!(answer.body, expected);
+            let mut fields = HashMap::from([
+                (STATUS.to_owned(), AttributeValue::N("201".to_owned())),
+                (HEADERS.to_owned(), pairs.clone()),
+            ]);
+            fields.extend(value.map(|value| (BODY.to_owned(), value)));
+            let (answer, form) =
+                (answer(Body { kind, bytes: bytes.into() }), AttributeValue::M(fields));
+            assert_eq!(answer.readable(), form);
+            assert_eq!(Answer::decode(form), Some(answer));
         }
+        let json = Answer::Json("1.0".into());
+        assert_eq!(json.readable(), map([(JSON, s("1.0"))]));
+        let unavailable = Answer::Unavailable("too large".into());
+        assert_eq!(unavailable.readable(), map([(UNAVAILABLE, s("too large"))]));
     }
 
     #[test]
@@ -206,14 +198,6 @@ mod tests {
         }
     }
 
-    fn body() -> impl Strategy<Value = HttpBody> {
-        prop_oneof![
-            Just(()).prop_map(|()| HttpBody::Empty),
-            any::<String>().prop_map(HttpBody::Text),
-            any::<Vec<u8>>().prop_map(HttpBody::Binary),
-        ]
-    }
-
     proptest! {
         #[test]
         fn any_http_answer_comes_back(
@@ -221,22 +205,16 @@ mod tests {
             headers in prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6),
             body in body(),
         ) {
-            let answer = HttpAnswer { status, headers, body };
-            let body = match &answer.body {
-                HttpBody::Empty => BodyRef::Empty,
-                HttpBody::Text(text) => BodyRef::Text(text),
-                HttpBody::Binary(bytes) => BodyRef::Binary(bytes),
-            };
-            let headers = answer.headers.iter().map(|(name, value)| (name.as_str(), &value[..]));
-            let encoded = encode_http(status, headers, body);
-            prop_assert_eq!(Answer::decode(encoded), Some(Answer::Http(answer)));
+            let answer = Answer::Http(HttpAnswer { status, headers: headers.into(), body });
+            prop_assert_eq!(Answer::decode(answer.readable()), Some(answer));
         }
 
         #[test]
         fn any_text_and_any_reason_come_back(text in any::<String>()) {
-            prop_assert_eq!(Answer::decode(encode_json(text.clone())), Some(Answer::Json(text.clone())));
-            let unavailable = Answer::decode(encode_unavailable(&text));
-            prop_assert_eq!(unavailable, Some(Answer::Unavailable(text)));
+            let unavailable = Answer::Unavailable(text.clone().into());
+            for answer in [Answer::Json(text.into()), unavailable] {
+                prop_assert_eq!(Answer::decode(answer.readable()), Some(answer));
+            }
         }
     }
 }

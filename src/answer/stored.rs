@@ -1,37 +1,59 @@
 //! What a record contains as its answer.
 
+use std::borrow::Cow;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::compression::{self, Codec};
-use super::encoded::HEADER_BYTES;
-use super::{Answer, Manifest, flat};
-use crate::answer::codec::Coder;
-use crate::record::OwnerId;
+use super::codec::Coder;
+use super::encoded::{Encoded, HEADER_BYTES};
+use super::{Answer, Manifest};
+use crate::record::{OwnerId, value_bytes};
 
+/// The record's attribute for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// The answer itself.
+    /// The answer itself, or the reason why there is none.
     Readable(Answer),
     /// The answer as bytes.
-    Packed(Coded),
+    Encoded(Encoded),
     /// The manifest of an answer in parts.
     Parts(Manifest),
 }
 
-/// The stored bytes of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Coded {
-    pub(crate) codec: Codec,
-    pub(crate) plain_bytes: usize,
-    pub(crate) bytes: Vec<u8>,
-}
-
 impl Stored {
+    /// Returns the attribute. Each write creates its own, so an answer is copied only once.
+    pub(crate) fn attribute(&self) -> AttributeValue {
+        match self {
+            Self::Readable(answer) => answer.readable(),
+            Self::Encoded(encoded) => encoded.inline(),
+            Self::Parts(manifest) => manifest.encode(),
+        }
+    }
+
+    /// The size that DynamoDB counts for it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Readable(answer) => answer.readable_bytes(),
+            Self::Encoded(encoded) => HEADER_BYTES + encoded.len(),
+            Self::Parts(manifest) => value_bytes(&manifest.encode()),
+        }
+    }
+
+    /// Returns a reason instead of an answer.
+    pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Readable(Answer::Unavailable(reason.into()))
+    }
+
+    /// Returns whether it is a reason instead of an answer.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Readable(Answer::Unavailable(_)))
+    }
+
     /// Reads the answer's attribute in a record of `owner`; `None` if this version does not write
     /// such a value.
     pub(crate) fn decode(response: AttributeValue, owner: &OwnerId) -> Option<Self> {
         match response {
-            AttributeValue::B(bytes) => Coded::decode(bytes.into_inner()).map(Self::Packed),
+            AttributeValue::B(bytes) => Encoded::decode(bytes.into_inner()).map(Self::Encoded),
             AttributeValue::M(fields) if Manifest::is_one(&fields) => {
                 Manifest::decode(fields, owner).map(Self::Parts)
             }
@@ -46,9 +68,10 @@ impl Stored {
             // The crate wrote this reason.
             Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),
             Self::Readable(answer) => {
-                Ok(coder.accept_plain().map_or_else(Answer::Unavailable, |()| answer))
+                let refused = |reason: String| Answer::Unavailable(reason.into());
+                Ok(coder.accept_plain().map_or_else(refused, |()| answer))
             }
-            Self::Packed(bytes) => Ok(bytes.open(max_bytes, coder)),
+            Self::Encoded(bytes) => Ok(bytes.open(max_bytes, coder)),
             Self::Parts(manifest) => Err(manifest),
         }
     }
@@ -56,67 +79,20 @@ impl Stored {
     /// The number of bytes, if the user's codec wrote them.
     #[cfg(feature = "admin")]
     pub(crate) fn custom_bytes(&self) -> Option<usize> {
+        use super::compression::Codec;
+
         match self {
-            Self::Packed(Coded { codec: Codec::Custom, bytes, .. }) => Some(bytes.len()),
-            Self::Parts(Manifest { codec: Codec::Custom, bytes, .. }) => Some(*bytes),
-            Self::Packed(_) | Self::Parts(_) | Self::Readable(_) => None,
+            Self::Encoded(encoded) if encoded.codec == Codec::Custom => Some(encoded.len()),
+            Self::Parts(manifest) if manifest.codec == Codec::Custom => Some(manifest.bytes),
+            Self::Encoded(_) | Self::Parts(_) | Self::Readable(_) => None,
         }
-    }
-}
-
-impl Coded {
-    fn decode(mut bytes: Vec<u8>) -> Option<Self> {
-        let (codec, rest) = bytes.split_first()?;
-        let codec = Codec::of(*codec)?;
-        let (plain_bytes, _) = rest.split_first_chunk::<4>()?;
-        let plain_bytes = usize::try_from(u32::from_be_bytes(*plain_bytes)).ok()?;
-        bytes.drain(..HEADER_BYTES);
-        Some(Self { codec, plain_bytes, bytes })
-    }
-
-    /// Returns the answer, or the reason why the bytes are not valid.
-    fn open(self, max_bytes: usize, coder: Coder<'_>) -> Answer {
-        self.read(max_bytes, coder).unwrap_or_else(Answer::Unavailable)
-    }
-
-    fn read(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, String> {
-        if self.plain_bytes > max_bytes {
-            return Err(too_large(self.plain_bytes, max_bytes));
-        }
-        match self.codec {
-            Codec::Custom => self.decoded(coder)?.plain(),
-            Codec::Raw | Codec::Zstd => {
-                coder.accept_plain()?;
-                self.plain()
-            }
-        }
-    }
-
-    /// Returns the bytes that the user's codec received.
-    fn decoded(self, coder: Coder<'_>) -> Result<Self, String> {
-        let Self { plain_bytes, bytes, .. } = self;
-        let inner = Self::decode(coder.decode(bytes)?);
-        let inner = inner.filter(|inner| inner.plain_bytes == plain_bytes);
-        inner.ok_or_else(|| "what its AnswerCodec made of it is no answer".to_owned())
-    }
-
-    fn plain(self) -> Result<Answer, String> {
-        let Self { codec, plain_bytes, bytes } = self;
-        let plain = match codec {
-            Codec::Raw if bytes.len() == plain_bytes => Ok(bytes),
-            Codec::Raw => Err("it has another length than it should have"),
-            Codec::Zstd => compression::decompress(&bytes, plain_bytes),
-            Codec::Custom => Err("it was encoded twice"),
-        };
-        flat::read(plain?).ok_or_else(|| "it is damaged".to_owned())
     }
 }
 
 impl Manifest {
     /// Returns the answer from all parts, or the reason why they are not valid.
     pub(crate) fn open(&self, bytes: Vec<u8>, max_bytes: usize, coder: Coder<'_>) -> Answer {
-        let Self { codec, plain_bytes, .. } = *self;
-        Coded { codec, plain_bytes, bytes }.open(max_bytes, coder)
+        Encoded::new(self.codec, self.plain_bytes, bytes).open(max_bytes, coder)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -39,7 +39,7 @@ pub(crate) struct Asked(u64);
 pub(crate) struct Entry {
     fingerprint: Fingerprint,
     until: End,
-    answer: Arc<Answer>,
+    answer: Answer,
 }
 
 #[derive(Clone)]
@@ -93,16 +93,11 @@ impl Cache {
     }
 
     /// The answer to this very request, if it is kept and its retention is not over.
-    pub(crate) fn get(
-        &self,
-        pk: &str,
-        fingerprint: &Fingerprint,
-        clock: &Clock,
-    ) -> Option<Arc<Answer>> {
+    pub(crate) fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Answer> {
         let entry = self.kept.get(pk)?;
         if clock.is_over(entry.until) && !is_broken(FaultPoint::CachePastRetention) {
-            // Of that very entry: another call may have put a younger one in its place.
-            self.kept.remove_if(pk, |kept| Arc::ptr_eq(&kept.answer, &entry.answer));
+            // Another call may have replaced the entry by a younger one.
+            self.kept.remove_if(pk, |kept| clock.is_over(kept.until));
             return None;
         }
         let is_its_own =
@@ -126,8 +121,8 @@ impl Cache {
 }
 
 impl Entry {
-    pub(crate) fn new(fingerprint: &Fingerprint, until: End, answer: &Arc<Answer>) -> Self {
-        Self { fingerprint: *fingerprint, until, answer: Arc::clone(answer) }
+    pub(crate) fn new(fingerprint: &Fingerprint, until: End, answer: Answer) -> Self {
+        Self { fingerprint: *fingerprint, until, answer }
     }
 }
 
@@ -144,6 +139,7 @@ impl fmt::Debug for Cache {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
     use std::time::{Duration, SystemTime};
 
@@ -184,8 +180,8 @@ mod tests {
         Fingerprint::builder().bytes(of.as_bytes()).finish()
     }
 
-    fn answer(bytes: usize) -> Arc<Answer> {
-        Arc::new(Answer::Json("x".repeat(bytes)))
+    fn answer(bytes: usize) -> Answer {
+        Answer::Json("x".repeat(bytes).into())
     }
 
     impl Kit {
@@ -195,7 +191,7 @@ mod tests {
             assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
         }
 
-        pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Arc<Answer>> {
+        pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Answer> {
             self.cache.get(pk, &fingerprint(of), &self.clock)
         }
 
@@ -281,7 +277,7 @@ mod tests {
     fn what_is_too_large_or_no_answer_or_may_run_again_is_not_kept() {
         let (core, replay) = (core(), Policy::default());
         let execute = Policy::default().completed(Completed::Execute);
-        let reason = Arc::new(Answer::Unavailable("why".to_owned()));
+        let reason = Answer::Unavailable("why".into());
         for (policy, answer, is_kept) in [
             (&replay, answer(1), true),
             (&replay, answer(2500), false),
@@ -291,7 +287,7 @@ mod tests {
             let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
             let asked = core.ask(&key);
             let request = (&key, &fingerprint("f"));
-            assert_eq!(core.remember(asked, request, policy, i64::MAX, &answer), is_kept);
+            assert_eq!(core.remember(asked, request, policy, i64::MAX, answer.clone()), is_kept);
             let cache = core.cache.as_ref().unwrap();
             let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
             assert_eq!(found.is_some(), is_kept, "{answer:?}");

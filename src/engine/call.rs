@@ -1,7 +1,5 @@
 //! One call of an operation: what it asks for, and the time that it has.
 
-use std::sync::Arc;
-
 use crate::answer::{Answer, Answers};
 use crate::clock::{Clock, End};
 use crate::engine::core::Core;
@@ -96,7 +94,7 @@ impl Call {
     }
 
     /// The call's answer, if this process keeps it.
-    pub(crate) fn cached(&self, core: &Core) -> Option<Arc<Answer>> {
+    pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
         let cache = core.cache.as_ref()?;
         if self.policy.completed != Completed::Replay {
             return None;

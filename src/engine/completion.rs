@@ -1,23 +1,20 @@
 //! How an execution ends: its answer is stored, its failure kept, or its key released.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::answer::parts::Content;
-use crate::answer::{Answer, Draft, InRecord, Packed, Stored, Unstorable, unavailable_answer};
+use crate::answer::{Answer, Stored, reason};
 use crate::clock::End;
 use crate::engine::call::Call;
 use crate::engine::driver::{Contents, Wire};
 use crate::engine::execution::{Execution, Inner};
-use crate::engine::parts::Written;
-use crate::error::{Error, ErrorKind};
-use crate::fault_injection::{FaultPoint, is_broken};
+use crate::engine::placement::{PartsPlan, Place};
+use crate::error::Error;
 use crate::protocol::{Ended, Leaving, State, Write};
-use crate::record::{self, OwnerId, Record};
+use crate::record::{self, Record};
 use crate::signals::Ending;
 
 /// How a completion ended.
@@ -39,7 +36,7 @@ pub(crate) enum Completion {
 /// An answer on its way into the record.
 struct Completing<'a> {
     execution: &'a Execution,
-    response: InRecord<'a>,
+    response: Stored,
     is_lesser: bool,
 }
 
@@ -54,7 +51,7 @@ impl Contents for Completing<'_> {
             return false;
         }
         self.execution.report_unstorable(&error.to_string());
-        self.response = InRecord::Made(unavailable_answer("DynamoDB refused it"));
+        self.response = Stored::unavailable(reason::REJECTED);
         self.is_lesser = true;
         true
     }
@@ -80,19 +77,18 @@ impl Execution {
     /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
     /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
     /// stay small.
-    pub(crate) fn complete<'a>(&'a self, draft: Draft<'a>) -> BoxFuture<'a, Completion> {
-        self.store_answer(draft).boxed()
+    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Completion> {
+        self.store_answer(answer).boxed()
     }
 
-    async fn store_answer(&self, draft: Draft<'_>) -> Completion {
+    async fn store_answer(&self, answer: Answer) -> Completion {
         let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.moment();
         let until = self.end().tries_until(now);
-        let changed = call.answers.stored(&draft);
-        let draft = changed.as_ref().map_or(draft, Answer::draft);
-        let is_kept = core.remembers(&call.key, &call.policy, draft.bytes());
-        let kept = is_kept.then(|| Arc::new(draft.to_answer()));
-        let (response, in_parts) = self.store_parts(draft, until).await;
+        let answer = call.answers.stored(answer);
+        let is_kept = core.remembers(&call.key, &call.policy, answer.bytes());
+        let kept = is_kept.then(|| answer.detached());
+        let (response, in_parts) = self.place(answer, until).await;
         let (expires_at, command) = {
             let (mut end, now) = (self.end(), core.table.clock.moment());
             let expires_at = in_parts.unwrap_or_else(|| end.about(now).1);
@@ -107,7 +103,7 @@ impl Execution {
                 let kept = kept.filter(|_| !completing.response.is_unavailable());
                 let request = (&call.key, &call.fingerprint);
                 let is_remembered = kept.is_some_and(|answer| {
-                    core.remember(wire.asked, request, &call.policy, expires_at, &answer)
+                    core.remember(wire.asked, request, &call.policy, expires_at, answer)
                 });
                 if !is_remembered {
                     core.forget(&call.key);
@@ -134,69 +130,44 @@ impl Execution {
         }
     }
 
-    /// What stands in the record for an answer whose parts, if it has any, are in the table; and until
-    /// when they stay there. An answer that cannot be stored leaves the reason.
-    async fn store_parts<'d>(&self, draft: Draft<'d>, until: End) -> (InRecord<'d>, Option<i64>) {
-        let owner = &self.inner.claim.owner;
-        let Packed { response, parts } = match self.pack(draft, Some(owner)) {
-            Ok(packed) => packed,
-            Err(unstorable) => {
-                self.report_unstorable(&unstorable.to_string());
-                return (InRecord::Made(unstorable.in_place()), None);
-            }
-        };
-        let Some(parts) = parts else { return (response, None) };
-        if is_broken(FaultPoint::CompleteBeforeParts) {
-            return (response, None);
-        }
-        match self.write_parts(&parts, until).await {
-            Ok(expires_at) => (response, Some(expires_at)),
-            Err(error) => {
-                let Some(response) = parts.in_record() else {
-                    self.report_unstorable(&format!("its parts were not confirmed: {error}"));
-                    let reason = unavailable_answer("its parts could not be written");
-                    return (InRecord::Made(reason), None);
-                };
-                tracing::warn!(
-                    operation = self.operation(), %error,
-                    "an answer's parts were not confirmed: it goes into its record"
-                );
-                (InRecord::Made(response), None)
+    /// Places the answer. Returns until when its parts are kept, if it has any. An answer that cannot
+    /// be stored leaves the reason.
+    async fn place(&self, answer: Answer, until: End) -> (Stored, Option<i64>) {
+        let Inner { core, claim, .. } = &*self.inner;
+        let stamp = core.table.clock.moment().stamp();
+        // While DynamoDB's time is not known, no part can be written.
+        let parts = stamp.map(|stamp| PartsPlan {
+            owner: claim.owner,
+            expires_at: self.end().parts_expire_at(stamp),
+            time: self.time_for_parts(until),
+        });
+        let in_parts = parts.as_ref().map(|plan| plan.expires_at);
+        match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
+            Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
+            Ok(stored) => (stored, None),
+            Err(unplaced) => {
+                self.report_unstorable(&unplaced.to_string());
+                (unplaced.instead(), None)
             }
         }
     }
 
-    /// Gives an answer its form in the completed record. Without an owner the answer has no parts.
-    pub(crate) fn pack<'d>(
-        &self,
-        draft: Draft<'d>,
-        owner: Option<&OwnerId>,
-    ) -> Result<Packed<'d>, Unstorable> {
+    /// The place of an answer that must lie in the record.
+    pub(crate) fn place_in_record(&self) -> Place<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let (completed_at, expires_at) = self.end().about(core.table.clock.moment());
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
-        core.pack(draft, rest, (&call.key, owner), &call.policy)
+        Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 
-    /// Writes an answer's parts in half of the time that there is, and that the lease has left where
-    /// nothing renews it: the other half is for the record, which says that the operation has
-    /// happened even if its answer cannot be stored. Returns until when they are kept.
-    async fn write_parts(&self, parts: &Content<'_>, until: End) -> Result<i64, Error> {
+    /// Half of the time that is left; of a lease that is not renewed, half of what is left of it. The
+    /// other half is for the record: it must become completed even if its answer cannot be stored.
+    fn time_for_parts(&self, until: End) -> Duration {
         let Inner { core, call, .. } = &*self.inner;
-        let stamp = core.table.clock.moment().stamp().ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "DynamoDB has not answered: its time is not known")
-        })?;
-        let expires_at = self.end().parts_expire_at(stamp);
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
         let time = core.time_until(Some(until));
-        let time = if self.is_protected() && !is_renewed {
-            time.min(self.lease_remaining())
-        } else {
-            time
-        };
-        let mut written = Written::default();
-        core.write_parts(&call.key, parts, expires_at, time / 2, &mut written).await?;
-        Ok(expires_at)
+        let of_lease = self.is_protected() && !is_renewed;
+        (if of_lease { time.min(self.lease_remaining()) } else { time }) / 2
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
@@ -228,7 +199,8 @@ impl Execution {
 
     /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
     pub(crate) async fn own(&self, wire: &mut Wire<'_>) -> Answer {
-        let unread = |error| Answer::Unavailable(format!("it could not be read back: {error}"));
+        let unread =
+            |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
         let record = wire.last.take().filter(|record| record.owner == self.inner.claim.owner);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
@@ -262,16 +234,16 @@ impl Execution {
 
     /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
     /// error is the caller's answer.
-    pub(crate) async fn fail(&self, response: Option<Draft<'_>>) {
+    pub(crate) async fn fail(&self, failure: Option<Answer>) {
         if !self.policy().failure.is_kept() {
             return self.leave(self.released(), None).await;
         }
         let Inner { core, call, steps, .. } = &*self.inner;
-        let response = response.and_then(|failure| {
-            let changed = call.answers.stored(&failure);
-            let failure = changed.as_ref().map_or(failure, Answer::draft);
-            core.pack_failure(failure, steps.bytes(), &call.key, &call.policy)
+        let response = failure.and_then(|failure| {
+            let failure = call.answers.stored(failure);
+            core.place_failure(failure, steps.bytes(), &call.key, &call.policy)
         });
+        let response = response.map(|stored| stored.attribute());
         self.leave(Leaving::Keep, response).await;
     }
 

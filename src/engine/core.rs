@@ -1,6 +1,5 @@
 //! What all calls of one [`Idempotency`](crate::Idempotency) share.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::Answer;
@@ -66,10 +65,10 @@ impl Core {
         (key, fingerprint): (&RecordKey, &Fingerprint),
         policy: &Policy,
         expires_at: i64,
-        answer: &Arc<Answer>,
+        answer: Answer,
     ) -> bool {
         // A reason may go: another reader's limit is larger, a part is restored.
-        let is_answer = !matches!(**answer, Answer::Unavailable(_));
+        let is_answer = !matches!(answer, Answer::Unavailable(_));
         let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
         if !is_answer || !self.remembers(key, policy, answer.bytes()) {
             return false;

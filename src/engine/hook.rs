@@ -243,7 +243,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug)]
 pub(crate) enum Settlement {
     /// The answer.
-    Completed(Arc<Answer>),
+    Completed(Answer),
     /// What can be replayed of the failure.
-    Failed(Option<Arc<Answer>>),
+    Failed(Option<Answer>),
 }

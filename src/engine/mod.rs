@@ -11,6 +11,7 @@ pub(crate) mod execution;
 pub(crate) mod hook;
 pub(crate) mod lease;
 pub(crate) mod parts;
+pub(crate) mod placement;
 pub(crate) mod reconcile;
 pub(crate) mod refusal;
 pub(crate) mod runner;

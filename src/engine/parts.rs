@@ -1,17 +1,13 @@
-//! Answers beside their records: written before the record is completed, read after it was found to
-//! be, and never changed in between.
+//! The parts of large answers: written before the record is completed, read once a completed record
+//! was found, and never changed in between.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
-use crate::answer::{
-    Answer, Draft, Manifest, Packed, Stored, Unstorable, pack, pack_failure, too_large,
-};
+use crate::answer::{Answer, Manifest, Stored, too_large};
 use crate::clock::End;
 use crate::dynamodb::{Consistency, WriteOutcome};
 use crate::engine::core::Core;
@@ -19,8 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
 use crate::policy::Policy;
 use crate::protocol::{MIN_LIMIT, Tries};
-use crate::record::{OwnerId, Part};
-use crate::signals;
+use crate::record::Part;
 
 /// When parts are not written in time.
 fn late() -> Error {
@@ -35,108 +30,57 @@ enum Unread {
     Error(Error),
 }
 
-/// The parts of one answer that are known to be in the table.
-#[derive(Debug, Default)]
-pub(crate) struct Written {
-    /// Until when they stay there, in epoch seconds.
-    until: i64,
-    numbers: BTreeSet<u32>,
-}
-
 impl Core {
-    /// Gives an answer the form in which it is stored, next to `rest` bytes that its record has anyway.
-    /// Without an owner the answer has no parts.
-    pub(crate) fn pack<'a>(
-        &self,
-        draft: Draft<'a>,
-        rest: usize,
-        (key, owner): (&RecordKey, Option<&OwnerId>),
-        policy: &Policy,
-    ) -> Result<Packed<'a>, Unstorable> {
-        let has_room = key.longest_part() <= self.table.schema.max_key_bytes();
-        let plain = draft.body_bytes();
-        let coder = self.coding.of(key);
-        let packed = pack(draft, rest, owner.filter(|_| has_room), coder, policy)?;
-        let beside = packed.parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
-        let stored = packed.response.bytes() + beside;
-        signals::answer(key.operation(), plain, stored);
-        Ok(packed)
-    }
-
-    /// The form of a failure that is kept, if it can be stored beside so many bytes of steps.
-    pub(crate) fn pack_failure(
-        &self,
-        failure: Draft<'_>,
-        steps: usize,
-        key: &RecordKey,
-        policy: &Policy,
-    ) -> Option<AttributeValue> {
-        match pack_failure(failure, steps, self.coding.of(key), policy) {
-            Ok(response) => Some(response),
-            Err(reason) => {
-                tracing::error!(
-                    operation = key.operation(), %reason,
-                    "a failure that is kept cannot be replayed"
-                );
-                None
-            }
-        }
-    }
-
-    /// Writes an answer's parts, to stay until `expires_at` in epoch seconds, in so much `time` in all.
-    /// Those that are confirmed are not written again.
+    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`.
     pub(crate) async fn write_parts(
         &self,
         key: &RecordKey,
-        content: &Content<'_>,
+        content: &Content,
         expires_at: i64,
         time: Duration,
-        written: &mut Written,
     ) -> Result<(), Error> {
-        if written.until < expires_at {
-            *written = Written { until: expires_at, numbers: BTreeSet::new() };
-        }
         let time = time.max(MIN_LIMIT);
         let clock = &self.table.clock;
         let tries = Tries::until(clock.lasting(time));
-        let writing = self.write_missing(key, content, tries, written);
+        let writing = self.write_missing(key, content, expires_at, tries);
         clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
     }
 
+    /// Writes the parts until each one is confirmed.
     async fn write_missing(
         &self,
         key: &RecordKey,
-        content: &Content<'_>,
+        content: &Content,
+        expires_at: i64,
         mut tries: Tries,
-        written: &mut Written,
     ) -> Result<(), Error> {
         let clock = &self.table.clock;
+        let mut missing: Vec<u32> = (0..content.manifest.parts).collect();
         loop {
-            let is_missing = |number: &u32| !written.numbers.contains(number);
-            let missing: Vec<u32> = (0..content.manifest.parts).filter(is_missing).collect();
-            let mut waiting = missing.into_iter().peekable();
+            let mut waiting = std::mem::take(&mut missing).into_iter().peekable();
             let mut writes = FuturesUnordered::new();
             let mut last = None;
             loop {
                 let free = content.manifest.writes_at_once().saturating_sub(writes.len());
-                // Time may be over by a clock that was set, too: then no further one is begun.
+                // A clock that was set can end the time too. Then no further write begins.
                 if waiting.peek().is_some() && clock.is_over(tries.until) {
                     return Err(last.unwrap_or_else(late));
                 }
                 for number in waiting.by_ref().take(free) {
                     let limit = tries.limit(clock.moment());
-                    let write = self.write_part(key, content, number, written.until, limit);
+                    let write = self.write_part(key, content, number, expires_at, limit);
                     writes.push(write.map(move |done| (number, done)).boxed());
                 }
                 match writes.next().await {
-                    Some((number, Ok(()))) => {
-                        written.numbers.insert(number);
-                    }
+                    Some((_, Ok(()))) => {}
                     // No later try will do better.
                     Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
                         return Err(error);
                     }
-                    Some((_, Err(error))) => last = Some(error),
+                    Some((number, Err(error))) => {
+                        missing.push(number);
+                        last = Some(error);
+                    }
                     None => break,
                 }
             }
@@ -150,7 +94,7 @@ impl Core {
     async fn write_part(
         &self,
         key: &RecordKey,
-        content: &Content<'_>,
+        content: &Content,
         number: u32,
         expires_at: i64,
         limit: Duration,
@@ -184,7 +128,7 @@ impl Core {
         };
         let bytes = manifest.bytes.max(manifest.plain_bytes);
         if bytes > policy.max_answer_bytes {
-            return Ok(Answer::Unavailable(too_large(bytes, policy.max_answer_bytes)));
+            return Ok(Answer::Unavailable(too_large(bytes, policy.max_answer_bytes).into()));
         }
         match self.read_parts(key, &manifest, until).await {
             Ok(bytes) => Ok(manifest.open(bytes, policy.max_answer_bytes, coder)),
@@ -194,7 +138,7 @@ impl Core {
                     reason,
                     "a stored answer is not whole: repeats get an error"
                 );
-                Ok(Answer::Unavailable(reason))
+                Ok(Answer::Unavailable(reason.into()))
             }
             Err(Unread::Error(error)) => Err(error),
         }

@@ -62,10 +62,10 @@ where
                 };
                 let verdict = match &word {
                     Reconciled::Completed(value) => {
-                        Verdict::Settle(Settlement::Completed(Arc::new((codec.completed)(value))))
+                        Verdict::Settle(Settlement::Completed((codec.completed)(value)))
                     }
                     Reconciled::Failed(error) => {
-                        Verdict::Settle(Settlement::Failed((codec.failed)(error).map(Arc::new)))
+                        Verdict::Settle(Settlement::Failed((codec.failed)(error)))
                     }
                     Reconciled::Execute => Verdict::Execute,
                     Reconciled::Refuse => Verdict::Refuse,

@@ -3,9 +3,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 
-use crate::answer::{Answer, Draft};
+use crate::answer::Answer;
 use crate::engine::acquire::Acquisition;
 use crate::engine::completion::Completion;
 use crate::engine::execution::Execution;
@@ -24,7 +23,7 @@ pub(crate) trait Encoding {
     type Error;
 
     /// What an answer does to the record.
-    fn conclude<'a>(&self, execution: &Execution, value: &'a Self::Value) -> Conclusion<'a>;
+    fn conclude(&self, execution: &Execution, value: &Self::Value) -> Conclusion;
 
     /// What repeats get of an error, where failures are kept.
     fn failure(&self, error: &Self::Error) -> Option<Answer>;
@@ -34,12 +33,12 @@ pub(crate) trait Encoding {
 }
 
 /// What an answer does to the record.
-pub(crate) enum Conclusion<'a> {
+pub(crate) enum Conclusion {
     /// The operation is done, and this is stored.
-    Completed(Draft<'a>),
+    Completed(Answer),
     /// The policy for failures decides; with what repeats may get.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
-    Failed(Option<Draft<'a>>),
+    Failed(Option<Answer>),
     /// The record is left as it was found.
     NothingExecuted,
 }
@@ -53,7 +52,7 @@ pub(crate) enum RunOutcome<V, E> {
     /// The answer that the handler has committed.
     Committed(Answer),
     /// The answer of another execution.
-    Replayed(Arc<Answer>),
+    Replayed(Answer),
     /// The failure of an earlier execution, where it is to be had.
     FailureReplayed(Option<Answer>),
     /// There is no answer.
@@ -104,8 +103,7 @@ impl<V, E> RunOutcome<V, E> {
     }
 
     fn of_other_owner(answer: Option<Answer>) -> Self {
-        answer
-            .map_or_else(|| Self::Refused(lease_lost()), |answer| Self::Replayed(Arc::new(answer)))
+        answer.map_or_else(|| Self::Refused(lease_lost()), Self::Replayed)
     }
 }
 
@@ -179,8 +177,7 @@ where
             if execution.said_nothing_executed() {
                 execution.give_back().await;
             } else {
-                let failure = encoding.failure(&error);
-                execution.fail(failure.as_ref().map(Answer::draft)).await;
+                execution.fail(encoding.failure(&error)).await;
             }
             Ok(RunOutcome::Failed(error))
         }
@@ -248,7 +245,7 @@ async fn conclude<A: Encoding>(
         encoding.conclude(execution, &value)
     };
     let completion = match conclusion {
-        Conclusion::Completed(draft) => execution.complete(draft).await,
+        Conclusion::Completed(answer) => execution.complete(answer).await,
         Conclusion::Failed(failure) => {
             execution.fail(failure).await;
             return RunOutcome::Returned(value, Storage::NotStored);

@@ -3,30 +3,27 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Answer, to_json};
+use crate::answer::{Answer, reason, to_json};
 use crate::engine::refusal::answer_unavailable;
 use crate::error::{Error, ErrorKind, JsonFault};
-
-/// The reason that is stored instead of an answer that serde cannot serialize.
-pub(super) const NOT_SERIALISABLE: &str = "it could not be serialised";
 
 /// Encodes the answer of a reconcile hook for the record.
 pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
     to_json(value).map_or_else(
-        |reason| {
+        |error| {
             tracing::error!(
-                reason,
+                reason = error,
                 "a reconcile hook's answer cannot be stored: repeats get an error"
             );
-            Answer::Unavailable(NOT_SERIALISABLE.to_owned())
+            Answer::Unavailable(reason::NOT_SERIALIZABLE.into())
         },
-        Answer::Json,
+        |json| Answer::Json(json.into()),
     )
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer {
-        Answer::Json(json) => serde_json::from_str(json).map_err(|source| {
+        Answer::Json(json) => serde_json::from_slice(json).map_err(|source| {
             Error::new(
                 ErrorKind::AnswerUnreadable,
                 "the stored answer is not of the type asked for",

@@ -10,7 +10,7 @@ use crate::error::RunError;
 /// How errors of type `E` are stored and read.
 pub(crate) struct ErrorCodec<E> {
     encode: fn(&E) -> Option<String>,
-    decode: fn(&str) -> Option<E>,
+    decode: fn(&[u8]) -> Option<E>,
 }
 
 impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
@@ -18,7 +18,7 @@ impl<E: Serialize + DeserializeOwned> ErrorCodec<E> {
     /// repeats get `Failed`.
     pub(super) const JSON: Self = Self {
         encode: |error| to_json(error).ok(),
-        decode: |json| serde_json::from_str(json).ok(),
+        decode: |json| serde_json::from_slice(json).ok(),
     };
 }
 
@@ -27,7 +27,7 @@ impl<E> ErrorCodec<E> {
     pub(super) const FORGETS: Self = Self { encode: |_| None, decode: |_| None };
 
     pub(super) fn encode(&self, error: &E) -> Option<Answer> {
-        (self.encode)(error).map(Answer::Json)
+        (self.encode)(error).map(|json| Answer::Json(json.into()))
     }
 
     /// Returns the error that a repeat gets for a stored failure.

@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 pub(crate) use self::answer::decode;
-use self::answer::{NOT_SERIALISABLE, encode_value};
+use self::answer::encode_value;
 pub(crate) use self::errors::ErrorCodec;
 pub use self::outcome::Outcome;
-use crate::answer::{Answer, Answers, Draft, to_json};
+use crate::answer::{Answer, Answers, reason, to_json};
 use crate::clock::End;
 use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
@@ -459,12 +459,12 @@ impl<T: Serialize, E: 'static> Encoding for Json<T, E> {
     type Value = T;
     type Error = E;
 
-    fn conclude<'a>(&self, execution: &Execution, value: &'a T) -> Conclusion<'a> {
+    fn conclude(&self, execution: &Execution, value: &T) -> Conclusion {
         Conclusion::Completed(match to_json(value) {
-            Ok(json) => Draft::Json(json.into()),
+            Ok(json) => Answer::Json(json.into()),
             Err(reason) => {
                 execution.report_unstorable(&reason);
-                Draft::unavailable(NOT_SERIALISABLE)
+                Answer::Unavailable(reason::NOT_SERIALIZABLE.into())
             }
         })
     }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use super::{Json, Operation, Outcome, Ready, outcome_of};
-use crate::answer::Draft;
+use crate::answer::Answer;
 use crate::engine::transaction::{
     Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
@@ -135,7 +135,7 @@ impl<T: Serialize, E: 'static> TransactionEncoding for Json<T, E> {
         true
     }
 
-    fn draft<'a>(&self, value: &'a T) -> Result<Draft<'a>, InvalidTransaction> {
-        Ok(Draft::Json(json(value)?.into()))
+    fn answer(&self, value: &T) -> Result<Answer, InvalidTransaction> {
+        Ok(Answer::Json(json(value)?.into()))
     }
 }

@@ -9,8 +9,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::answer::{Answer, BodyRef, Draft, HttpAnswer, HttpBody, OnStore};
-use crate::user_code;
+use crate::answer::reason::http as reason;
+use crate::answer::{Answer, Body, HttpAnswer, OnStore};
+use crate::user_code::{self, Panic};
 
 /// The header that marks a replay, like Stripe's `Idempotent-Replayed`.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -32,57 +33,10 @@ const NEVER_STORED: [HeaderName; 12] = [
     UPGRADE,
 ];
 
-/// A body that is completely in memory.
-pub(crate) trait WholeBody {
-    fn as_stored(&self) -> BodyRef<'_>;
-    fn from_stored(body: HttpBody) -> Self;
-    /// Creates the body of a rendered problem.
-    fn from_text(text: Bytes) -> Self
-    where
-        Self: Sized,
-    {
-        Self::from_stored(match String::from_utf8(text.into()) {
-            Ok(text) => HttpBody::Text(text),
-            Err(error) => HttpBody::Binary(error.into_bytes()),
-        })
-    }
-}
-
-pub(super) fn body_of(bytes: &[u8]) -> BodyRef<'_> {
-    match std::str::from_utf8(bytes) {
-        Ok("") => BodyRef::Empty,
-        Ok(text) => BodyRef::Text(text),
-        Err(_) => BodyRef::Binary(bytes),
-    }
-}
-
-impl WholeBody for Bytes {
-    fn as_stored(&self) -> BodyRef<'_> {
-        body_of(self)
-    }
-
-    fn from_stored(body: HttpBody) -> Self {
-        match body {
-            HttpBody::Empty => Self::new(),
-            HttpBody::Text(text) => text.into(),
-            HttpBody::Binary(bytes) => bytes.into(),
-        }
-    }
-}
-
-/// Returns the part of a response that is stored.
-pub(crate) fn draft<B: WholeBody>(response: &Response<B>) -> Draft<'_> {
-    let body = response.body().as_stored();
-    draft_of(response.status(), response.headers(), body)
-}
-
-/// Returns the part of a response that is stored, with `body` as its body.
-pub(super) fn draft_of<'a>(
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: BodyRef<'a>,
-) -> Draft<'a> {
-    Draft::Http { status: status.as_u16(), headers: kept_headers(headers), body }
+/// Returns what is stored of a response with this body.
+pub(crate) fn stored<B>(response: &Response<B>, body: Body) -> HttpAnswer {
+    let headers = kept_headers(response.headers()).into();
+    HttpAnswer { status: response.status().as_u16(), headers, body }
 }
 
 /// Returns the headers that are stored with an answer.
@@ -95,75 +49,47 @@ pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     kept.collect()
 }
 
-/// Like [`draft`], but returns a copy.
-pub(crate) fn stored<B: WholeBody>(response: &Response<B>) -> Answer {
-    draft(response).to_answer()
-}
-
-/// The kind and length of a body before a user's hook changes it.
-#[derive(Clone, Copy)]
-pub(super) struct BodyBefore {
-    kind: BodyKind,
-    bytes: usize,
-}
-
-#[derive(Clone, Copy)]
-enum BodyKind {
-    Empty,
-    Text,
-    Binary,
-}
-
-impl BodyBefore {
-    pub(super) fn of(body: &HttpBody) -> Self {
-        let kind = match body {
-            HttpBody::Empty => BodyKind::Empty,
-            HttpBody::Text(_) => BodyKind::Text,
-            HttpBody::Binary(_) => BodyKind::Binary,
-        };
-        Self { kind, bytes: body.as_ref().as_bytes().len() }
+/// Lets a user's hook change a response. The body keeps its kind if its content allows it. A changed
+/// body loses the old `Content-Length`; the server computes the new one.
+pub(super) fn change(
+    response: Response<Body>,
+    hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,
+) -> Result<Response<Body>, Panic> {
+    let Body { kind, bytes } = response.body();
+    let (kind, length) = (*kind, bytes.len());
+    let mut changed = user_code::call(|| hook(response.map(|body| body.bytes)))?;
+    if changed.body().len() != length {
+        changed.headers_mut().remove(CONTENT_LENGTH);
     }
-
-    /// Returns the response that the hook returned. The body keeps its kind if its content allows
-    /// it. A changed body loses the old `Content-Length`; the server computes the new one.
-    pub(super) fn after(self, mut changed: Response<Bytes>) -> Response<HttpBody> {
-        if changed.body().len() != self.bytes {
-            changed.headers_mut().remove(CONTENT_LENGTH);
-        }
-        changed.map(|body| match (self.kind, String::from_utf8(body.into())) {
-            (BodyKind::Empty, Ok(text)) if text.is_empty() => HttpBody::Empty,
-            (BodyKind::Empty | BodyKind::Text, Ok(text)) => HttpBody::Text(text),
-            (BodyKind::Binary, Ok(text)) => HttpBody::Binary(text.into_bytes()),
-            (_, Err(error)) => HttpBody::Binary(error.into_bytes()),
-        })
-    }
+    Ok(changed.map(|bytes| Body::of_kind(kind, bytes)))
 }
 
 /// Wraps the user's hook. If the hook fails, only the reason is stored.
 pub(super) fn on_store(
-    change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    hook: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> OnStore {
     Arc::new(move |answer| match answer {
-        Answer::Http(answer) => changed(&change, answer).unwrap_or_else(|reason| {
-            tracing::error!(
-                reason,
-                "a response cannot be changed for the table: repeats get an error"
-            );
-            Answer::Unavailable(reason.to_owned())
-        }),
+        Answer::Http(answer) => changed(answer, &hook).map_or_else(
+            |reason| {
+                tracing::error!(
+                    reason,
+                    "a response cannot be changed for the table: repeats get an error"
+                );
+                Answer::Unavailable(reason.into())
+            },
+            Answer::Http,
+        ),
         other @ (Answer::Json(_) | Answer::Unavailable(_)) => other,
     })
 }
 
 fn changed(
-    change: &impl Fn(Response<Bytes>) -> Response<Bytes>,
     answer: HttpAnswer,
-) -> Result<Answer, &'static str> {
-    let before = BodyBefore::of(&answer.body);
-    let response = restore(answer).ok_or("it is not a response that HTTP can carry")?;
-    let changed = user_code::call(|| change(response)).map_err(|_| "Http::on_store panicked")?;
-    let (head, body) = before.after(changed).into_parts();
-    Ok(draft_of(head.status, &head.headers, body.as_ref()).to_answer())
+    hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,
+) -> Result<HttpAnswer, &'static str> {
+    let response = restore(answer).ok_or(reason::INVALID)?;
+    let changed = change(response, hook).map_err(|_| reason::ON_STORE_PANICKED)?;
+    Ok(stored(&changed, changed.body().clone()))
 }
 
 /// Returns the additional hop-by-hop fields that this message's `Connection` names.
@@ -173,19 +99,19 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// Converts a stored answer into the response of a replay; `None` if it is not valid HTTP.
-pub(crate) fn replay<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
+pub(crate) fn replay(answer: HttpAnswer) -> Option<Response<Body>> {
     let mut response = restore(answer)?;
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Some(response)
 }
 
 /// Converts an answer into a response; `None` if it is not valid HTTP.
-pub(super) fn restore<B: WholeBody>(answer: HttpAnswer) -> Option<Response<B>> {
-    let mut response = Response::new(B::from_stored(answer.body));
+pub(super) fn restore(answer: HttpAnswer) -> Option<Response<Body>> {
+    let mut response = Response::new(answer.body);
     *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
-    for (name, value) in answer.headers {
-        let (name, value) = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-        response.headers_mut().append(name, value);
+    for (name, value) in answer.headers.iter() {
+        let name = HeaderName::try_from(name).ok()?;
+        response.headers_mut().append(name, HeaderValue::try_from(&value[..]).ok()?);
     }
     Some(response)
 }
@@ -195,12 +121,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::answer::BodyKind;
 
     fn round_trip(response: &Response<Bytes>) -> Response<Bytes> {
-        let Answer::Http(answer) = stored(response) else {
-            panic!("not an HTTP answer");
-        };
-        replay(answer).unwrap()
+        let answer = stored(response, response.body().clone().into());
+        replay(answer).unwrap().map(|body| body.bytes)
     }
 
     #[test]
@@ -224,15 +149,17 @@ mod tests {
     #[test]
     fn a_hook_that_changes_nothing_changes_no_byte() {
         let same = on_store(|response| response);
-        for body in [
-            HttpBody::Empty,
-            HttpBody::Text(String::new()),
-            HttpBody::Text("caf\u{e9}".to_owned()),
-            HttpBody::Binary(Vec::new()),
-            HttpBody::Binary(b"text all the same".to_vec()),
-            HttpBody::Binary(vec![0xff]),
+        for (kind, bytes) in [
+            (BodyKind::Empty, &b""[..]),
+            (BodyKind::Text, b""),
+            (BodyKind::Text, "caf\u{e9}".as_bytes()),
+            (BodyKind::Binary, b""),
+            (BodyKind::Binary, b"text all the same"),
+            (BodyKind::Binary, b"\xff"),
         ] {
-            let headers = vec![("x-b".to_owned(), b"1".to_vec()), ("x-a".to_owned(), vec![0xe9])];
+            let headers =
+                [("x-b".to_owned(), b"1".to_vec()), ("x-a".to_owned(), vec![0xe9])].into();
+            let body = Body { kind, bytes: bytes.into() };
             let answer = Answer::Http(HttpAnswer { status: 418, headers, body });
             assert_eq!(same(answer.clone()), answer);
         }
@@ -240,17 +167,19 @@ mod tests {
 
     #[test]
     fn a_changed_body_is_of_its_kind_if_it_can_be() {
-        let becomes = |body: HttpBody, changed: &'static [u8]| {
-            let answer = HttpAnswer { status: 200, headers: vec![], body };
+        for (kind, changed, expected) in [
+            (BodyKind::Empty, &b"text"[..], BodyKind::Text),
+            (BodyKind::Text, b"\xff", BodyKind::Binary),
+            (BodyKind::Binary, b"text", BodyKind::Binary),
+        ] {
+            let body = Body { kind, bytes: Bytes::new() };
+            let answer = HttpAnswer { status: 200, headers: [].into(), body };
             let change = on_store(move |response| response.map(|_| Bytes::from_static(changed)));
             let Answer::Http(answer) = change(Answer::Http(answer)) else {
                 panic!("not an HTTP answer");
             };
-            answer.body
-        };
-        assert_eq!(becomes(HttpBody::Empty, b"text"), HttpBody::Text("text".to_owned()));
-        assert_eq!(becomes(HttpBody::Text("a".to_owned()), b"\xff"), HttpBody::Binary(vec![0xff]));
-        assert_eq!(becomes(HttpBody::Binary(vec![1]), b"text"), HttpBody::Binary(b"text".to_vec()));
+            assert_eq!((answer.body.kind, &answer.body.bytes[..]), (expected, changed));
+        }
     }
 
     #[test]

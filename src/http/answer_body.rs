@@ -12,8 +12,7 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 
-use super::answer::WholeBody;
-use crate::answer::{BodyRef, HttpBody};
+use crate::answer;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -45,19 +44,11 @@ enum State<B> {
 }
 
 impl<B> AnswerBody<B> {
-    pub(super) const fn whole(bytes: Bytes) -> Self {
-        Self(State::Whole(bytes))
-    }
-
-    pub(super) const fn is_whole(&self) -> bool {
-        matches!(self.0, State::Whole(..))
-    }
-
-    /// Returns the whole body; `None` if only a part of it was read.
-    pub(super) fn into_whole(self) -> Option<Bytes> {
+    /// Returns the whole body; `self` if only a part of it was read.
+    pub(super) fn into_whole(self) -> Result<Bytes, Self> {
         match self.0 {
-            State::Whole(bytes) => Some(bytes),
-            State::Flowing(..) => None,
+            State::Whole(bytes) => Ok(bytes),
+            State::Flowing(..) => Err(self),
         }
     }
 }
@@ -182,27 +173,21 @@ where
     }
 }
 
-impl<B> WholeBody for AnswerBody<B> {
-    fn as_stored(&self) -> BodyRef<'_> {
-        match &self.0 {
-            State::Whole(bytes) => bytes.as_stored(),
-            State::Flowing(..) => BodyRef::Empty,
-        }
-    }
-
-    fn from_stored(body: HttpBody) -> Self {
-        Self::whole(Bytes::from_stored(body))
+impl<B> From<answer::Body> for AnswerBody<B> {
+    fn from(body: answer::Body) -> Self {
+        Self(State::Whole(body.bytes))
     }
 }
 
 impl<B> fmt::Debug for AnswerBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerBody").field("is_whole", &self.is_whole()).finish_non_exhaustive()
+        let is_whole = matches!(self.0, State::Whole(..));
+        f.debug_struct("AnswerBody").field("is_whole", &is_whole).finish_non_exhaustive()
     }
 }
 
-pub(crate) fn whole<B: Body>(response: Response<Bytes>) -> Response<ResponseBody<B>> {
-    response.map(|body| Either::Right(AnswerBody::whole(body)))
+pub(crate) fn whole<B>(response: Response<AnswerBody<B>>) -> Response<ResponseBody<B>> {
+    response.map(Either::Right)
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either};
 
 use super::Http;
-use super::answer_body::{BoxError, ResponseBody, whole};
+use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{cannot_be_sent, pass_transaction};
+use crate::answer;
 use crate::engine::transaction::{OnConditionFailed, Transaction};
 
 /// The body of any handler's response.
@@ -50,7 +51,7 @@ impl Drop for Load {
 pub(super) async fn transaction<B>(
     config: &Http,
     mut response: Response<B>,
-) -> Transaction<Response<Bytes>>
+) -> Transaction<Response<answer::Body>>
 where
     B: Body,
     B::Error: Into<BoxError>,
@@ -81,21 +82,25 @@ where
         return response.map(Either::Left);
     };
     let Transaction { response, items, .. } = carried;
-    whole(match read(config, response).await {
+    let response = match read(config, response).await {
         Ok(response) => pass_transaction(config, Transaction::new(response).items(items)),
         Err(broken) => broken,
-    })
+    };
+    whole(response.map(AnswerBody::from))
 }
 
 /// Reads the whole response. If its body fails, returns the problem that the client gets instead.
-async fn read<B>(config: &Http, response: Response<B>) -> Result<Response<Bytes>, Response<Bytes>>
+async fn read<B>(
+    config: &Http,
+    response: Response<B>,
+) -> Result<Response<answer::Body>, Response<answer::Body>>
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
     let (head, body) = response.into_parts();
     match body.collect().await {
-        Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+        Ok(body) => Ok(Response::from_parts(head, body.to_bytes().into())),
         Err(error) => {
             let error = error.into();
             tracing::error!(%error, "the body of a handler's response ended with an error");
@@ -106,13 +111,15 @@ where
 
 /// Reads the answer to a failed condition synchronously. A body that is not available at once is
 /// treated as missing.
-fn at_once(answer: OnConditionFailed<Response<Whole>>) -> OnConditionFailed<Response<Bytes>> {
+fn at_once(
+    answer: OnConditionFailed<Response<Whole>>,
+) -> OnConditionFailed<Response<answer::Body>> {
     Box::new(move |failed| {
         let (head, body) = answer(failed)?.into_parts();
         let Some(Ok(body)) = body.collect().now_or_never() else {
             tracing::error!("the answer for a failed condition has no whole body");
             return None;
         };
-        Some(Response::from_parts(head, body.to_bytes()))
+        Some(Response::from_parts(head, body.to_bytes().into()))
     })
 }

@@ -1,10 +1,11 @@
 //! Committed responses.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
+use bytes::Bytes;
 use http::Response;
 
 use super::answer;
-use crate::answer::{Answer, AnswerKind, HttpAnswer};
+use crate::answer::{Answer, AnswerKind, Body, HttpAnswer};
 use crate::engine::execution::Execution;
 use crate::engine::transaction::Commit;
 use crate::error::CommitError;
@@ -41,15 +42,15 @@ impl Execution {
         response: &Response<B>,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), CommitError> {
-        let (status, headers) = (response.status(), response.headers());
-        let body = answer::body_of(response.body().as_ref());
-        let all = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-        let whole =
-            HttpAnswer { status: status.as_u16(), headers: all.collect(), body: body.to_body() };
+        let body = Body::from(Bytes::copy_from_slice(response.body().as_ref()));
+        let stored = answer::stored(response, body);
+        let all = response.headers().iter();
+        let all = all.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let sent = HttpAnswer { headers: all.collect(), ..stored.clone() };
         let commit = Commit {
             kind: AnswerKind::Http,
-            answer: Answer::Http(whole),
-            stored: answer::draft_of(status, headers, body),
+            answer: Answer::Http(sent),
+            stored: Answer::Http(stored),
             items: items.into_iter().collect(),
         };
         self.commit_answer(commit).await

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use tower_service::Service;
 use tracing::Instrument;
 
-use super::answer::{self, BodyBefore, WholeBody};
+use super::answer;
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::Verdict;
 use super::{AnsweredBy, Http, reconcile};
-use crate::answer::{Answer, Draft, HttpAnswer};
+use crate::answer::reason::http as reason;
+use crate::answer::{Answer, Body, HttpAnswer};
 use crate::engine::acquire::acquire;
 use crate::engine::call::Call;
 use crate::engine::execution::Execution;
@@ -26,7 +26,7 @@ use crate::user_code::{self, Panic};
 
 /// The outcome of a handler.
 pub(crate) enum Handled<B> {
-    Response(Response<B>),
+    Response(Response<Body>),
     /// A response whose body is too long to be stored and is sent as it arrives.
     Flowing(Response<B>),
     /// A response that cannot be sent, because reading its body failed or because it is too large.
@@ -40,25 +40,26 @@ impl<B> Handled<B> {
     /// Creates the outcome of a response whose body failed or panicked.
     pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
         tracing::error!(error, "the body of a handler's response ended with an error");
-        Self::Lost { status, reason: "its body ended with an error".into() }
+        Self::Lost { status, reason: reason::BODY_FAILED.into() }
     }
 }
 
-impl<B: WholeBody> Handled<B> {
+impl<B: From<Body>> Handled<B> {
     fn verdict(&self, config: &Http) -> Verdict {
         config.statuses.judge(match self {
-            Self::Response(response) | Self::Flowing(response) => response.status(),
+            Self::Response(response) => response.status(),
+            Self::Flowing(response) => response.status(),
             Self::Lost { status, .. } => *status,
         })
     }
 
     /// Returns what can be stored of the response, or why nothing can.
-    fn draft(&self) -> Result<Draft<'_>, Cow<'static, str>> {
+    fn answer(&self) -> Result<Answer, Cow<'static, str>> {
         match self {
-            Self::Response(response) => Ok(answer::draft(response)),
-            Self::Flowing(_) => {
-                Err("it is longer than Policy::max_answer_bytes, and was sent as it arrived".into())
+            Self::Response(response) => {
+                Ok(Answer::Http(answer::stored(response, response.body().clone())))
             }
+            Self::Flowing(_) => Err(reason::STREAMED.into()),
             Self::Lost { reason, .. } => Err(reason.clone()),
         }
     }
@@ -66,9 +67,8 @@ impl<B: WholeBody> Handled<B> {
     /// Returns what the client gets.
     fn into_response(self, config: &Http) -> Response<B> {
         match self {
-            Self::Response(response) | Self::Flowing(response) => {
-                AnsweredBy::Handler.mark(response)
-            }
+            Self::Response(response) => AnsweredBy::Handler.mark(response.map(B::from)),
+            Self::Flowing(response) => AnsweredBy::Handler.mark(response),
             Self::Lost { reason, .. } => cannot_be_sent(config, &reason),
         }
     }
@@ -88,7 +88,7 @@ pub(crate) async fn exchange<B, E, F, Fut>(
     handler: F,
 ) -> Result<Response<B>, E>
 where
-    B: WholeBody + Sync,
+    B: From<Body> + Sync,
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<Handled<B>, E>>,
 {
@@ -103,7 +103,7 @@ where
         };
         let acquisition = match acquired {
             Ok(acquisition) => acquisition,
-            Err(response) => return Ok(response.map(B::from_text)),
+            Err(response) => return Ok(response.map(|body| Body::from(body).into())),
         };
         let responses = Responses { config, types: PhantomData };
         let ran = runner::run(&responses, acquisition, handler).await;
@@ -126,23 +126,23 @@ impl<T> Responses<'_, T> {
     }
 }
 
-impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
+impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     type Value = Handled<B>;
     type Error = E;
 
-    fn conclude<'a>(&self, execution: &Execution, handled: &'a Handled<B>) -> Conclusion<'a> {
-        let draft = match handled.verdict(self.config) {
-            Verdict::Stored => handled.draft(),
+    fn conclude(&self, execution: &Execution, handled: &Handled<B>) -> Conclusion {
+        let answer = match handled.verdict(self.config) {
+            Verdict::Stored => handled.answer(),
             Verdict::Unstorable(reason) => Err(reason.into()),
             Verdict::Refused => return Conclusion::NothingExecuted,
             Verdict::Failed => {
                 let is_kept = execution.policy().failure != Failure::Release;
-                return Conclusion::Failed(handled.draft().ok().filter(|_| is_kept));
+                return Conclusion::Failed(handled.answer().ok().filter(|_| is_kept));
             }
         };
-        Conclusion::Completed(draft.unwrap_or_else(|reason| {
+        Conclusion::Completed(answer.unwrap_or_else(|reason| {
             execution.report_unstorable(&reason);
-            Draft::unavailable(reason)
+            Answer::Unavailable(reason)
         }))
     }
 
@@ -156,25 +156,25 @@ impl<B: WholeBody, E> Encoding for Responses<'_, (B, E)> {
     }
 }
 
-impl<B: WholeBody, E> TransactionEncoding for Responses<'_, (B, E)> {
-    type Value = Response<B>;
+impl TransactionEncoding for Responses<'_, ()> {
+    type Value = Response<Body>;
     const ANSWERS_PANICS: bool = true;
 
     fn panicked(&self, panic: &Panic) {
         self.report(panic);
     }
 
-    fn is_stored(&self, response: &Response<B>) -> bool {
+    fn is_stored(&self, response: &Response<Body>) -> bool {
         self.config.statuses.judge(response.status()) == Verdict::Stored
     }
 
-    fn draft<'a>(&self, response: &'a Response<B>) -> Result<Draft<'a>, InvalidTransaction> {
-        Ok(answer::draft(response))
+    fn answer(&self, response: &Response<Body>) -> Result<Answer, InvalidTransaction> {
+        Ok(Answer::Http(answer::stored(response, response.body().clone())))
     }
 }
 
 /// Returns what the client gets. The handler's own error is returned unchanged.
-fn render_outcome<B: WholeBody, V, E>(
+fn render_outcome<B: From<Body>, V, E>(
     config: &Http,
     ran: Ran<V, E>,
     own: impl FnOnce(V) -> Response<B>,
@@ -190,7 +190,7 @@ fn render_outcome<B: WholeBody, V, E>(
         RunOutcome::Returned(value, _) => own(value),
         RunOutcome::Failed(error) => return Err(error),
         RunOutcome::Committed(answer) => committed(config, answer),
-        RunOutcome::Replayed(answer) => replay(config, Arc::unwrap_or_clone(answer)),
+        RunOutcome::Replayed(answer) => replay(config, answer),
         RunOutcome::FailureReplayed(Some(failure)) => replay(config, failure),
         RunOutcome::FailureReplayed(None) => explain(config, &failed()),
         RunOutcome::Refused(error) => explain(config, &error),
@@ -198,12 +198,11 @@ fn render_outcome<B: WholeBody, V, E>(
 }
 
 /// Returns the response that this request committed.
-fn committed<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
+fn committed<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
     match answer {
         Answer::Http(answer) => {
-            let restored =
-                answer::restore(answer).map(|response| AnsweredBy::Handler.mark(response));
-            restored.unwrap_or_else(|| {
+            let restored = answer::restore(answer).map(|response| response.map(B::from));
+            restored.map(|response| AnsweredBy::Handler.mark(response)).unwrap_or_else(|| {
                 let message = "the committed answer is not a response that HTTP can carry";
                 explain(config, &Error::new(ErrorKind::AnswerUnreadable, message))
             })
@@ -220,8 +219,8 @@ pub(crate) async fn exchange_transaction<B, E, F>(
     handler: F,
 ) -> Result<Response<B>, E>
 where
-    B: WholeBody + Send,
-    F: Future<Output = Result<Transaction<Response<B>>, E>>,
+    B: From<Body> + Send,
+    F: Future<Output = Result<Transaction<Response<Body>>, E>>,
 {
     let span = call.signals.span();
     async {
@@ -230,7 +229,7 @@ where
             // one left.
             call.policy.takeover = Takeover::Reject;
         }
-        let responses = Responses { config, types: PhantomData::<fn() -> (B, E)> };
+        let responses = Responses { config, types: PhantomData::<fn()> };
         let core = &config.idempotency.core;
         let ran = match transaction::run_transaction(&responses, core, call, handler).await {
             Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
@@ -243,7 +242,9 @@ where
             }
             Err(panicked) => Err(panicked),
         };
-        render_outcome(config, ran, |response| AnsweredBy::Handler.mark(response))
+        render_outcome(config, ran, |response: Response<Body>| {
+            AnsweredBy::Handler.mark(response.map(B::from))
+        })
     }
     .instrument(span)
     .await
@@ -251,7 +252,7 @@ where
 
 /// Returns the response to a request that passes through. Its items would be written without
 /// protection, so they are not written, and the client gets an error.
-pub(crate) fn pass_transaction<B: WholeBody>(
+pub(crate) fn pass_transaction<B: From<Body>>(
     config: &Http,
     transaction: Transaction<Response<B>>,
 ) -> Response<B> {
@@ -263,11 +264,11 @@ pub(crate) fn pass_transaction<B: WholeBody>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
+fn replay<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let error = match answer {
         Answer::Http(answer) => match replayed(config, answer) {
-            Ok(Some(response)) => return AnsweredBy::Replay.mark(response),
+            Ok(Some(response)) => return AnsweredBy::Replay.mark(response.map(B::from)),
             Ok(None) => unreadable("the stored answer is not a response that HTTP can carry"),
             // The record still holds the answer.
             Err(_) => answer_unavailable("Http::on_replay panicked"),
@@ -281,20 +282,20 @@ fn replay<B: WholeBody>(config: &Http, answer: Answer) -> Response<B> {
 }
 
 /// Returns the response of a replay, changed by [`Http::on_replay`].
-fn replayed<B: WholeBody>(config: &Http, answer: HttpAnswer) -> Result<Option<Response<B>>, Panic> {
-    let Some(change) = &config.on_replay else { return Ok(answer::replay(answer)) };
-    let before = BodyBefore::of(&answer.body);
-    let Some(replay) = answer::replay(answer) else { return Ok(None) };
-    let changed = user_code::call(|| change(replay))?;
-    Ok(Some(before.after(changed).map(B::from_stored)))
+fn replayed(config: &Http, answer: HttpAnswer) -> Result<Option<Response<Body>>, Panic> {
+    let replay = answer::replay(answer);
+    match (&config.on_replay, replay) {
+        (Some(hook), Some(replay)) => answer::change(replay, &**hook).map(Some),
+        (_, replay) => Ok(replay),
+    }
 }
 
 /// Renders an error as its problem. Details that are not for the client go to the log.
-pub(super) fn explain<B: WholeBody>(config: &Http, error: &Error) -> Response<B> {
+pub(super) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.scope.operation()), error))
 }
 
-pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response<B> {
+pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Response<B> {
     let rendered = config.renderer.as_ref().map(|renderer| user_code::call(|| renderer(problem)));
     let response = match rendered {
         Some(Ok(response)) => response,
@@ -309,7 +310,7 @@ pub(crate) fn render<B: WholeBody>(config: &Http, problem: &Problem) -> Response
         }
         None => problem.to_response(),
     };
-    AnsweredBy::Problem(problem.kind).mark(response.map(B::from_text))
+    AnsweredBy::Problem(problem.kind).mark(response.map(|body| Body::from(body).into()))
 }
 
 /// Calls a function of the configuration before the handler runs, so a panic has no effect. The
@@ -327,14 +328,14 @@ pub(super) fn ask<T>(
 }
 
 /// Returns the problem for a handler's response that cannot be sent.
-pub(crate) fn cannot_be_sent<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
+pub(crate) fn cannot_be_sent<B: From<Body>>(config: &Http, reason: &str) -> Response<B> {
     let detail = format!("The response cannot be sent: {reason}.");
     render(config, &Problem::new(ProblemKind::BodyBroken, detail))
 }
 
 /// Returns the problem for a stored response that cannot be sent.
 #[cfg(feature = "lambda")]
-pub(crate) fn cannot_be_replayed<B: WholeBody>(config: &Http, reason: &str) -> Response<B> {
+pub(crate) fn cannot_be_replayed<B: From<Body>>(config: &Http, reason: &str) -> Response<B> {
     explain(config, &answer_unavailable(reason))
 }
 

@@ -19,7 +19,7 @@ use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
 use super::{Http, carried};
-use crate::answer::BodyRef;
+use crate::answer;
 use crate::engine::call::Call;
 use crate::error::Error;
 use crate::future::ResponseFuture;
@@ -207,11 +207,9 @@ where
     };
     let prepared = if reads_body(&config) {
         let read = read(body, config.body_limit()).await;
-        read.and_then(|body| {
-            Ok((call(&config, &parts, &key, BodyRef::Binary(&body))?, body.into()))
-        })
+        read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
     } else {
-        call(&config, &parts, &key, BodyRef::Empty).map(|call| (call, body))
+        call(&config, &parts, &key, &[]).map(|call| (call, body))
     };
     // Take the token before checking: either a drain waits for this request, or this request sees
     // it.
@@ -231,7 +229,7 @@ where
                     Ok(carried::transaction(&config, inner.call(request).await?).await)
                 };
                 let answered = exchange_transaction(&config, call, handler).await;
-                answered.map(|response| response.map(AnswerBody::whole))
+                answered
             }
         }
     };
@@ -251,8 +249,8 @@ where
     B::Error: Into<BoxError>,
 {
     match AnswerBody::read(body, limit).await.map(AnswerBody::into_whole) {
-        Ok(Some(body)) => Ok(body),
-        Ok(None) => Err(problem::body_too_large(limit)),
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(problem::body_too_large(limit)),
         Err(error) if is_over_a_limit(&*error) => {
             let detail = "The body is larger than this server accepts.";
             Err(Problem::new(ProblemKind::BodyTooLarge, detail))
@@ -300,13 +298,13 @@ where
             // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, most)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
-            match read {
-                Ok(body) if body.is_whole() => {
-                    Ok(Handled::Response(Response::from_parts(head, body)))
+            Ok(match read.map(AnswerBody::into_whole) {
+                Ok(Ok(body)) => {
+                    Handled::Response(Response::from_parts(head, answer::Body::from(body)))
                 }
-                Ok(body) => Ok(Handled::Flowing(Response::from_parts(head, body))),
-                Err(error) => Ok(Handled::broken(head.status, &user_code::text(&error))),
-            }
+                Ok(Err(flowing)) => Handled::Flowing(Response::from_parts(head, flowing)),
+                Err(error) => Handled::broken(head.status, &user_code::text(&error)),
+            })
         }
     })
     .await

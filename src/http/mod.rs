@@ -100,7 +100,6 @@ use crate::policy::Policy;
 
 #[cfg(feature = "lambda")]
 pub(crate) use self::{
-    answer::WholeBody,
     answer_body::{ResponseBody, whole},
     exchange::{
         Handled, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,

@@ -10,6 +10,7 @@ use super::answer_body::BoxError;
 use super::exchange::{explain, panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
+use crate::answer::Answer;
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::hook::Abandoned;
@@ -63,10 +64,8 @@ pub(super) async fn acquire(
     call: Call,
     hook: &ReconcileHook,
 ) -> Result<Acquisition, Response<Bytes>> {
-    let codec = Codec {
-        completed: answer::stored::<Bytes>,
-        failed: |response: &Response<Bytes>| Some(answer::stored(response)),
-    };
+    let codec =
+        Codec { completed: stored, failed: |response: &Response<Bytes>| Some(stored(response)) };
     let core = &config.idempotency.core;
     match reconcile::acquire(core, call, |abandoned| ask(config, hook, abandoned), codec).await {
         Ok(Acquired::Unsettled(acquisition)) => Ok(acquisition),
@@ -76,6 +75,10 @@ pub(super) async fn acquire(
         Err(RunError::Handler(response)) => Err(response),
         Err(RunError::Idempotency(error)) => Err(explain(config, &error)),
     }
+}
+
+fn stored(response: &Response<Bytes>) -> Answer {
+    Answer::Http(answer::stored(response, response.body().clone().into()))
 }
 
 /// Runs the hook. If it fails, the error is the response for the client.

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
-use crate::answer::{AnswerKind, Answers, BodyRef};
+use crate::answer::{AnswerKind, Answers};
 use crate::engine::call::Call;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
@@ -120,16 +120,16 @@ pub(super) fn call(
     config: &Http,
     parts: &Parts,
     key: &RequestKey<'_>,
-    body: BodyRef<'_>,
+    body: &[u8],
 ) -> Result<Call, Problem> {
     let core = &config.idempotency.core;
     let key = match key {
         RequestKey::Found(key) => Ok(key.clone()),
         RequestKey::Missing => required(config, Ok(None)),
         RequestKey::Signed(webhook) => {
-            let (bytes, now) = (body.as_bytes(), core.table.clock.guess());
-            ask(config, "Http::webhook", || webhook.verify(parts, bytes, now))??;
-            signed_key(config, *webhook, parts, bytes)
+            let now = core.table.clock.guess();
+            ask(config, "Http::webhook", || webhook.verify(parts, body, now))??;
+            signed_key(config, *webhook, parts, body)
         }
     };
     let identity = key.and_then(|key| identify(config, parts, &key, body));
@@ -143,18 +143,17 @@ fn identify(
     config: &Http,
     parts: &Parts,
     key: &str,
-    body: BodyRef<'_>,
+    body: &[u8],
 ) -> Result<(RecordKey, Fingerprint), Problem> {
     let key = || record_key(config, &scope_of(config, parts)?, key);
     if config.is_off() {
         return Ok((key()?, Fingerprint::EMPTY));
     }
-    let bytes = body.as_bytes();
-    if bytes.len() > config.body_limit() {
+    if body.len() > config.body_limit() {
         return Err(problem::body_too_large(config.body_limit()));
     }
     let fingerprint = match &config.fingerprint {
-        Some(chosen) => ask(config, "Http::fingerprint", || chosen(parts, bytes))?,
+        Some(chosen) => ask(config, "Http::fingerprint", || chosen(parts, body))?,
         None if config.webhook.is_some() => Fingerprint::EMPTY,
         None => default_fingerprint(parts, body),
     };
@@ -166,7 +165,7 @@ fn identify(
 pub(crate) fn whole_call(
     config: &Http,
     parts: &Parts,
-    body: BodyRef<'_>,
+    body: &[u8],
 ) -> Result<Option<Call>, Problem> {
     key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
@@ -212,7 +211,7 @@ fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Prob
 
 /// Covers method, path, query and body, and path and query of Lambda's event. A JSON body is
 /// compared by value.
-fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
+fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
     let uri = original_uri(parts);
     let mut builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
@@ -227,13 +226,8 @@ fn default_fingerprint(parts: &Parts, body: BodyRef<'_>) -> Fingerprint {
         builder = builder.bytes(name.as_bytes()).bytes(value.as_bytes());
     }
     // Some adapters report an empty body as no body.
-    let is_json = is_json(&parts.headers) && !body.as_bytes().is_empty();
-    let builder = match body {
-        BodyRef::Text(text) if is_json => builder.json_text(text),
-        BodyRef::Binary(bytes) if is_json => builder.json(bytes),
-        BodyRef::Empty | BodyRef::Text(_) | BodyRef::Binary(_) => builder.bytes(body.as_bytes()),
-    };
-    builder.finish()
+    let is_json = is_json(&parts.headers) && !body.is_empty();
+    (if is_json { builder.json(body) } else { builder.bytes(body) }).finish()
 }
 
 /// Returns the default fingerprint of a request that is in memory.
@@ -244,7 +238,7 @@ pub(crate) fn fingerprint_of<B: AsRef<[u8]>>(request: &http::Request<B>) -> Fing
     *head.uri_mut() = request.uri().clone();
     *head.headers_mut() = request.headers().clone();
     *head.extensions_mut() = request.extensions().clone();
-    default_fingerprint(&head.into_parts().0, BodyRef::Binary(request.body().as_ref()))
+    default_fingerprint(&head.into_parts().0, request.body().as_ref())
 }
 
 /// Returns the URI that the client sent. Inside axum's `nest` the request's own URI lacks the
@@ -287,9 +281,7 @@ mod tests {
             request = request.header(CONTENT_TYPE, content_type);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let of_text = default_fingerprint(&parts, BodyRef::Text(body));
-        assert_eq!(default_fingerprint(&parts, BodyRef::Binary(body.as_bytes())), of_text);
-        of_text
+        default_fingerprint(&parts, body.as_bytes())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::answer::reason::http as reason;
 use crate::error::{Error, ErrorKind};
 use crate::user_code;
 
@@ -49,7 +50,7 @@ impl Statuses {
     pub(super) fn judge(&self, status: StatusCode) -> Verdict {
         match ask(&*self.stored, status) {
             // The handler has run. Its effect must not happen again because the function panicked.
-            None => Verdict::Unstorable("Http::stored panicked"),
+            None => Verdict::Unstorable(reason::STORED_PANICKED),
             Some(true) => Verdict::Stored,
             Some(false) if is_refusal(status) => Verdict::Refused,
             Some(false) => Verdict::Failed,

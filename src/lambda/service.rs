@@ -4,14 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lambda_http::http::StatusCode;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use tower_service::Service;
 
 use super::handler_response::HandlerResponse;
 use super::payload::Limit;
-use crate::answer::{BodyRef, HttpBody};
-use crate::http::{Handled, Http, WholeBody, exchange, ready, render, whole_call};
+use crate::answer::{self, BodyKind};
+use crate::http::{Handled, Http, exchange, ready, render, whole_call};
 use crate::user_code::{self, Panic};
 
 impl Http {
@@ -53,7 +54,7 @@ impl Http {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
-                let call = match whole_call(&config, &parts, body.as_stored()) {
+                let call = match whole_call(&config, &parts, &body) {
                     Ok(Some(call)) => call,
                     Ok(None) => {
                         ready(&mut inner).await?;
@@ -217,7 +218,7 @@ async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> 
     };
     match converted {
         Ok(response) => match limit.check(&response) {
-            Ok(()) => Handled::Response(response),
+            Ok(()) => Handled::Response(response.map(answer::Body::from)),
             Err(reason) => Handled::Lost { status, reason: reason.into() },
         },
         Err(panic) => Handled::broken(status, panic.text()),
@@ -225,21 +226,27 @@ async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> 
 }
 
 /// Text stays text and bytes stay bytes, because API Gateway and ALB encode them differently.
-impl WholeBody for Body {
-    fn as_stored(&self) -> BodyRef<'_> {
-        match self {
-            Self::Text(text) => BodyRef::Text(text),
-            Self::Binary(bytes) => BodyRef::Binary(bytes),
+/// Nothing is copied.
+impl From<Body> for answer::Body {
+    fn from(body: Body) -> Self {
+        let (kind, bytes) = match body {
+            Body::Text(text) => (BodyKind::Text, text.into()),
+            Body::Binary(bytes) => (BodyKind::Binary, bytes.into()),
             // An empty body, or a kind that a later version adds.
-            _ => BodyRef::Empty,
-        }
+            _ => (BodyKind::Empty, Bytes::new()),
+        };
+        Self { kind, bytes }
     }
+}
 
-    fn from_stored(body: HttpBody) -> Self {
-        match body {
-            HttpBody::Empty => Self::Empty,
-            HttpBody::Text(text) => Self::Text(text),
-            HttpBody::Binary(bytes) => Self::Binary(bytes),
+/// Nothing is copied if the bytes are not shared.
+impl From<answer::Body> for Body {
+    fn from(body: answer::Body) -> Self {
+        match body.kind {
+            BodyKind::Empty => Self::Empty,
+            BodyKind::Text => String::from_utf8(body.bytes.into())
+                .map_or_else(|error| Self::Binary(error.into_bytes()), Self::Text),
+            BodyKind::Binary => Self::Binary(body.bytes.into()),
         }
     }
 }

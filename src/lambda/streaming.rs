@@ -16,7 +16,7 @@ use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_
 use tower_service::Service;
 
 use super::run::distinct;
-use crate::http::{BoxError, Http, ResponseBody, WholeBody, own, ready, render, whole, whole_call};
+use crate::http::{BoxError, Http, ResponseBody, own, ready, render, whole, whole_call};
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -64,7 +64,7 @@ impl Http {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
-                Ok(match whole_call(&config, &parts, body.as_stored()) {
+                Ok(match whole_call(&config, &parts, &body) {
                     Ok(None) => {
                         ready(&mut inner).await?;
                         inner.call(Request::from_parts(parts, body)).await?.map(Either::Left)

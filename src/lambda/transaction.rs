@@ -7,10 +7,10 @@ use tower_service::Service;
 
 use super::payload::Limit;
 use super::service::LambdaResponse;
+use crate::answer;
 use crate::engine::transaction::Transaction;
 use crate::http::{
-    Http, WholeBody, cannot_be_sent, exchange_transaction, pass_transaction, ready, render,
-    whole_call,
+    Http, cannot_be_sent, exchange_transaction, pass_transaction, ready, render, whole_call,
 };
 
 impl Http {
@@ -72,7 +72,7 @@ impl Http {
             let (config, mut inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
-                let answered = match whole_call(&config, &parts, body.as_stored()) {
+                let answered = match whole_call(&config, &parts, &body) {
                     Ok(None) => {
                         ready(&mut inner).await?;
                         let passing = inner.call(Request::from_parts(parts, body)).await?;
@@ -87,7 +87,9 @@ impl Http {
                             ready(&mut inner).await?;
                             let transaction = inner.call(Request::from_parts(parts, body)).await?;
                             Ok(match limit.check(&transaction.response) {
-                                Ok(()) => transaction,
+                                Ok(()) => {
+                                    transaction.map(|response| response.map(answer::Body::from))
+                                }
                                 Err(reason) => {
                                     let problem = cannot_be_sent(&lambdas, &reason);
                                     Transaction::nothing_executed(problem)

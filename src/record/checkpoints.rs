@@ -8,7 +8,8 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::de::DeserializeOwned;
 
-use crate::answer::codec::{Coder, NOT_ENCODED};
+use crate::answer::codec::Coder;
+use crate::answer::reason::NOT_ENCODED;
 use crate::error::{Error, ErrorKind, JsonFault};
 
 /// The outcome of a step.

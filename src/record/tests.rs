@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::answer::{Answer, encode_json, encode_unavailable};
+use crate::answer::Answer;
 use crate::key::KeyForm;
 use crate::record::{Checkpoint, OwnerId};
 
@@ -25,7 +25,13 @@ fn pending() -> Item {
 
 fn completed() -> Item {
     let at = Timestamp::from_millis(1_700_000_001_000);
-    completed_item(&schema(), &claim(), at, 1_700_086_401, encode_json("{\"a\":1}".into()))
+    completed_item(
+        &schema(),
+        &claim(),
+        at,
+        1_700_086_401,
+        Answer::Json("{\"a\":1}".into()).readable(),
+    )
 }
 
 /// Every layout ever released stays readable: this one is written out by hand and never changes.
@@ -208,7 +214,7 @@ proptest! {
 fn size_is_never_underestimated() {
     // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
     // and lists 3 bytes and 1 for each element.
-    let item = Item::from([("ab".to_owned(), encode_unavailable("12345"))]);
+    let item = Item::from([("ab".to_owned(), Answer::Unavailable("12345".into()).readable())]);
     assert_eq!(item_bytes(&item), 2 + 3 + 1 + "unavailable".len() + 5);
 }
 
@@ -246,7 +252,7 @@ proptest! {
         let claim = Claim { owner: OwnerId(owner), attempt, fingerprint, created_at, ..claim() };
         let mut item = match &answer {
             None => pending_item(&schema(), &claim, at, expires_at),
-            Some(text) => completed_item(&schema(), &claim, at, expires_at, encode_json(text.clone())),
+            Some(text) => completed_item(&schema(), &claim, at, expires_at, Answer::Json(text.clone().into()).readable()),
         };
         let steps = steps.map(|steps| {
             let written = |step: Option<String>| step.map_or(Checkpoint::Unavailable, Checkpoint::Result);
@@ -263,7 +269,7 @@ proptest! {
         match (record.state, answer) {
             (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
             (State::Completed, Some(text)) => {
-                let answer = Stored::Readable(Answer::Json(text));
+                let answer = Stored::Readable(Answer::Json(text.into()));
                 prop_assert_eq!(record.answer, Some(answer));
             }
             (state, _) => prop_assert!(false, "{:?}", state),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Sandbox;
 use crate::admin::StoredRecord;
-use crate::answer::encode_json;
+use crate::answer::Answer;
 use crate::clock::Timestamp;
 use crate::dynamodb::Table;
 use crate::error::{Error, ErrorKind};
@@ -195,7 +195,7 @@ impl<'a> SandboxRecord<'a> {
             Error::new(ErrorKind::InvalidInput, "the answer cannot be serialised to JSON")
                 .with_source(source)
         })?;
-        let item = self.completed_item(encode_json(json)).await?;
+        let item = self.completed_item(Answer::Json(json.into()).readable()).await?;
         self.put(item).await
     }
 

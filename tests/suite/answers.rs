@@ -114,7 +114,7 @@ async fn an_answer_that_serde_cannot_write_completes_with_the_reason() {
     let by_pair = HashMap::from([((1_u8, 2_u8), 3_u8)]);
     let link = Link::default();
     let reason = unstorable(&link, by_pair).await;
-    assert!(reason.contains("serialise"), "{reason}");
+    assert!(reason.contains("serialize"), "{reason}");
     assert_eq!(link.wire.requests()[..2], ["PutItem", "PutItem"]);
 }
 
@@ -135,7 +135,7 @@ async fn an_answer_that_the_store_refuses_completes_with_the_reason() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::Answer(400, "ValidationException"));
     let reason = unstorable(&link, "answer".to_owned()).await;
-    assert!(reason.contains("refused"), "{reason}");
+    assert!(reason.contains("rejected"), "{reason}");
 }
 
 #[tokio::test]

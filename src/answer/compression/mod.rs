@@ -14,7 +14,7 @@ use self::absent as codec;
 #[cfg(feature = "compression")]
 use self::zstd as codec;
 
-use super::Draft;
+use super::{Answer, HttpAnswer};
 
 /// How the bytes of a stored answer are encoded. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,9 @@ impl Codec {
 const SAMPLED_ABOVE: usize = 128 * 1024;
 
 /// Returns the compressed bytes of an answer, if they are fewer.
-pub(super) fn compress(draft: &Draft<'_>, tail: &[u8]) -> Option<Vec<u8>> {
-    let body = draft.body();
-    if says_compressed(draft) {
+pub(super) fn compress(answer: &Answer, tail: &[u8]) -> Option<Vec<u8>> {
+    let body = answer.body();
+    if says_compressed(answer) {
         return None;
     }
     let expected = match sample(body) {
@@ -87,8 +87,8 @@ fn expected(bytes: usize, sample: &[u8]) -> Option<usize> {
     (shorter <= sample.len() / 16 * 15).then_some(expected)
 }
 
-fn says_compressed(draft: &Draft<'_>) -> bool {
-    let Draft::Http { headers, .. } = draft else { return false };
+fn says_compressed(answer: &Answer) -> bool {
+    let Answer::Http(HttpAnswer { headers, .. }) = answer else { return false };
     headers.iter().any(|(name, value)| {
         let value = value.to_ascii_lowercase();
         let value = std::str::from_utf8(&value).unwrap_or_default();
@@ -130,7 +130,7 @@ fn is_compressed_type(media_type: &str) -> bool {
 
 #[cfg(all(test, feature = "compression"))]
 mod tests {
-    use super::super::BodyRef;
+    use super::super::{Body, BodyKind};
     use super::*;
 
     /// Bytes that cannot be compressed.
@@ -145,9 +145,10 @@ mod tests {
         std::iter::repeat_with(next).take(length).collect()
     }
 
-    fn http<'a>(name: &str, value: &str, body: &'a [u8]) -> Draft<'a> {
-        let headers = vec![(name.to_owned(), value.into())];
-        Draft::Http { status: 200, headers, body: BodyRef::Binary(body) }
+    fn http(name: &str, value: &str, body: &[u8]) -> Answer {
+        let headers = [(name.to_owned(), value.into())].into();
+        let body = Body { kind: BodyKind::Binary, bytes: body.to_vec().into() };
+        Answer::Http(HttpAnswer { status: 200, headers, body })
     }
 
     #[test]

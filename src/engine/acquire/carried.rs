@@ -1,16 +1,15 @@
 //! What goes out with the writes of a call that acquires: the resolution of a hook.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::answer::{Answer, Packed};
+use crate::answer::{Answer, Stored, reason};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::driver::Contents;
 use crate::engine::hook::Settlement;
-use crate::engine::parts::Written;
+use crate::engine::placement::{PartsPlan, Place, Unplaced};
 use crate::error::Error;
 use crate::protocol::{State, Write};
 use crate::record::{self, OwnerId};
@@ -27,8 +26,8 @@ pub(super) struct Carried<'a> {
 /// What a hook has said, to be put into the record.
 pub(super) struct Resolved {
     pub(super) settlement: Settlement,
-    /// Its form in the record, made once, with its parts in the table.
-    pub(super) response: Option<AttributeValue>,
+    /// Its stored form, with its parts in the table.
+    pub(super) stored: Option<Stored>,
     /// What the steps of the record take that the hook judged, in bytes.
     pub(super) steps_bytes: usize,
 }
@@ -52,79 +51,69 @@ impl Contents for Carried<'_> {
 }
 
 impl Carried<'_> {
-    /// The form of what the hook has said. Where the parts of an answer cannot be written it goes into
-    /// the record; where that has no room for it nothing is written, and the next call asks the hook
-    /// again.
+    /// Returns the stored form of the hook's resolution. If its parts cannot be written and the
+    /// record has no room for it, nothing is written, and the next call runs the hook again.
     async fn resolution(
         &mut self,
         write: &Write,
         limit: Duration,
     ) -> Result<Option<AttributeValue>, Error> {
         let Some(resolved) = &self.resolved else { return Ok(None) };
-        if resolved.response.is_some() {
-            return Ok(resolved.response.clone());
+        if resolved.stored.is_none() {
+            let stored = match resolved.settlement.clone() {
+                Settlement::Completed(answer) => Some(self.completed(answer, write, limit).await?),
+                Settlement::Failed(failure) => {
+                    failure.and_then(|failure| self.failed(failure, resolved.steps_bytes))
+                }
+            };
+            if let Some(resolved) = &mut self.resolved {
+                resolved.stored = stored;
+            }
         }
-        let response = match resolved.settlement.clone() {
-            Settlement::Completed(answer) => Some(self.completed(&answer, write, limit).await?),
-            Settlement::Failed(None) => None,
-            Settlement::Failed(Some(failure)) => self.failed(&failure, resolved.steps_bytes),
-        };
-        if let Some(resolved) = &mut self.resolved {
-            resolved.response.clone_from(&response);
-        }
-        Ok(response)
+        let stored = self.resolved.as_ref().and_then(|resolved| resolved.stored.as_ref());
+        Ok(stored.map(Stored::attribute))
     }
 
-    fn failed(&self, failure: &Answer, steps_bytes: usize) -> Option<AttributeValue> {
-        let changed = self.call.answers.stored(&failure.draft());
-        let failure = changed.as_ref().unwrap_or(failure).draft();
-        self.core.pack_failure(failure, steps_bytes, &self.call.key, &self.call.policy)
+    fn failed(&self, failure: Answer, steps_bytes: usize) -> Option<Stored> {
+        let Call { key, policy, answers, .. } = self.call;
+        self.core.place_failure(answers.stored(failure), steps_bytes, key, policy)
     }
 
     async fn completed(
         &self,
-        answer: &Answer,
+        answer: Answer,
         write: &Write,
         limit: Duration,
-    ) -> Result<AttributeValue, Error> {
-        let (core, key, policy) = (self.core, &self.call.key, &self.call.policy);
-        let changed = self.call.answers.stored(&answer.draft());
-        let answer = changed.as_ref().unwrap_or(answer);
-        let of = (key, &self.call.fingerprint.to_store());
-        let item =
-            record::item(&core.table.schema, of, &write.record, Some(AttributeValue::Null(true)));
+    ) -> Result<Stored, Error> {
+        let Call { key, fingerprint, policy, answers, .. } = self.call;
+        let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
+        let item = record::item(schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);
-        match core.pack(answer.draft(), rest, (key, Some(&self.owner)), policy) {
-            Ok(Packed { response, parts: None }) => Ok(response.attribute()),
-            Ok(Packed { response, parts: Some(parts) }) => {
-                let mut written = Written::default();
-                let until = write.record.expires_at;
-                // What is left of the time is for the record.
-                let writing = core.write_parts(key, &parts, until, limit, &mut written);
-                match writing.await {
-                    Ok(()) => Ok(response.attribute()),
-                    Err(error) => parts.in_record().ok_or(error),
-                }
+        // What is left of the time is for the record.
+        let (owner, expires_at) = (self.owner, write.record.expires_at);
+        let parts = Some(PartsPlan { owner, expires_at, time: limit });
+        let place = Place { key, policy, rest, parts };
+        match self.core.place_answer(answers.stored(answer), place).await {
+            Err(Unplaced::PartsNotWritten(error)) => Err(error),
+            Err(unplaced @ Unplaced::Unstorable(_)) => {
+                self.report_unstorable(&unplaced.to_string());
+                Ok(unplaced.instead())
             }
-            Err(unstorable) => {
-                self.report_unstorable(&unstorable.to_string());
-                Ok(unstorable.in_place())
-            }
+            Ok(stored) => Ok(stored),
         }
     }
 
-    /// What takes the place of an answer that DynamoDB does not take.
+    /// Replaces an answer that DynamoDB rejects.
     fn lesser(&mut self, error: &Error) -> bool {
         let Some(resolved) = &mut self.resolved else { return false };
         let lesser = match resolved.settlement {
             Settlement::Completed(_) => {
-                let reason = "DynamoDB refused it".to_owned();
-                Settlement::Completed(Arc::new(Answer::Unavailable(reason)))
+                Settlement::Completed(Answer::Unavailable(reason::REJECTED.into()))
             }
             Settlement::Failed(Some(_)) => Settlement::Failed(None),
             Settlement::Failed(None) => return false,
         };
-        (resolved.settlement, resolved.response) = (lesser, None);
+        (resolved.settlement, resolved.stored) = (lesser, None);
         self.report_unstorable(&error.to_string());
         true
     }

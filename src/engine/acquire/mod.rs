@@ -27,7 +27,7 @@ use crate::signals::{self, Ending};
 #[must_use]
 pub(crate) enum Acquisition {
     Acquired(Execution),
-    Replay(Arc<Answer>),
+    Replay(Answer),
     ReplayFailure(Option<Answer>),
     Mismatch,
     InProgress {
@@ -204,9 +204,9 @@ pub(crate) async fn replay(
         return Err(wire.take_error());
     };
     let asked = wire.asked;
-    let answer = Arc::new(wire.core.open_by(stored, call, budget).await?);
+    let answer = wire.core.open_by(stored, call, budget).await?;
     let request = (&call.key, &call.fingerprint);
-    wire.core.remember(asked, request, &call.policy, expires_at, &answer);
+    wire.core.remember(asked, request, &call.policy, expires_at, answer.clone());
     Ok(Acquisition::Replay(answer))
 }
 

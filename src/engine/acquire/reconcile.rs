@@ -31,7 +31,7 @@ impl Acquirer<'_> {
             Verdict::Execute => (Resolution::Execute, None),
             Verdict::Refuse => (Resolution::Refuse, None),
         };
-        let resolved = |settlement| Resolved { settlement, response: None, steps_bytes };
+        let resolved = |settlement| Resolved { settlement, stored: None, steps_bytes };
         self.carried.resolved = settlement.map(resolved);
         let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
         self.go_on(command).boxed()

@@ -4,7 +4,6 @@
 //! commit, an earlier one, a release, the completion) exactly one lands, whichever DynamoDB gets
 //! first. What is told is what landed.
 
-use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
 use super::{items, json, token};
-use crate::answer::{Answer, AnswerKind, Draft, InRecord, Packed};
+use crate::answer::{Answer, AnswerKind, Stored};
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::driver::{Bare, Contents, Wire};
 use crate::engine::execution::Execution;
@@ -26,18 +25,19 @@ use crate::record;
 use crate::signals::Ending;
 
 /// A commit about to be sent.
-pub(crate) struct Commit<'a> {
+pub(crate) struct Commit {
     pub(crate) kind: AnswerKind,
     /// What this execution's caller gets: the stored answer and, in HTTP, what goes out only once.
     pub(crate) answer: Answer,
-    pub(crate) stored: Draft<'a>,
+    /// What repeats get.
+    pub(crate) stored: Answer,
     pub(crate) items: Vec<TransactWriteItem>,
 }
 
 /// What a commit's write brings with it.
 struct Committing<'a> {
     execution: &'a Execution,
-    response: InRecord<'a>,
+    response: Stored,
     items: &'a [TransactWriteItem],
 }
 
@@ -110,21 +110,18 @@ impl Execution {
         response: &T,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), CommitError> {
-        let json = json(response)?;
+        let answer = Answer::Json(json(response)?.into());
         let commit = Commit {
             kind: AnswerKind::Function,
-            stored: Draft::Json(Cow::Borrowed(&json)),
-            answer: Answer::Json(json.clone()),
+            stored: answer.clone(),
+            answer,
             items: items.into_iter().collect(),
         };
         self.commit_answer(commit).await
     }
 
     /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
-    pub(crate) fn commit_answer<'a>(
-        &'a self,
-        commit: Commit<'a>,
-    ) -> BoxFuture<'a, Result<(), CommitError>> {
+    pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
         let committing = async move {
             let committed = self.commit_in_turn(commit).await;
             if self.is_lease_lost() {
@@ -136,7 +133,7 @@ impl Execution {
         committing.boxed()
     }
 
-    async fn commit_in_turn(&self, commit: Commit<'_>) -> Result<(), CommitError> {
+    async fn commit_in_turn(&self, commit: Commit) -> Result<(), CommitError> {
         let inner = &self.inner;
         if commit.kind != inner.call.answers.kind {
             return Err(InvalidTransaction::WrongKindOfAnswer.into());
@@ -152,9 +149,8 @@ impl Execution {
         let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
         self.end().may_commit().map_err(no_commit)?;
         let Commit { answer, stored, mut items, .. } = commit;
-        let changed = inner.call.answers.stored(&stored);
-        let stored = changed.as_ref().map_or(stored, Answer::draft);
-        let Packed { response, .. } = self.pack(stored, None)?;
+        let stored = inner.call.answers.stored(stored);
+        let response = inner.core.place_answer(stored, self.place_in_record()).await?;
         let until = self.end().tries_until(now);
         let (completed_at, expires_at) = self.end().about(now);
         let record = record::completed_item(

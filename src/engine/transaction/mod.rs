@@ -17,6 +17,7 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
 use crate::answer::{Unstorable, to_json};
+use crate::engine::placement::Unplaced;
 use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
 use crate::record::OwnerId;
 
@@ -53,6 +54,18 @@ pub struct Transaction<T> {
 }
 
 pub(crate) type OnConditionFailed<T> = Box<dyn FnOnce(&ConditionFailed) -> Option<T> + Send>;
+
+impl<T: 'static> Transaction<T> {
+    /// Converts its answers.
+    #[cfg(any(feature = "axum", feature = "lambda"))]
+    pub(crate) fn map<U: 'static>(self, change: fn(T) -> U) -> Transaction<U> {
+        let Self { response, items, on_condition_failed, nothing_executed } = self;
+        let on_condition_failed = on_condition_failed.map(|answer| -> OnConditionFailed<U> {
+            Box::new(move |failed| answer(failed).map(change))
+        });
+        Transaction { response: change(response), items, on_condition_failed, nothing_executed }
+    }
+}
 
 impl<T> Transaction<T> {
     /// Whether there is anything to store.
@@ -176,9 +189,12 @@ impl From<Unstorable> for InvalidTransaction {
     }
 }
 
-impl From<Unstorable> for CommitError {
-    fn from(unstorable: Unstorable) -> Self {
-        Self::Invalid(unstorable.into())
+impl From<Unplaced> for CommitError {
+    fn from(unplaced: Unplaced) -> Self {
+        match unplaced {
+            Unplaced::Unstorable(unstorable) => Self::Invalid(unstorable.into()),
+            Unplaced::PartsNotWritten(error) => Self::NotApplied(error),
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{items, token};
-use crate::answer::{Answer, Draft, InRecord, Unstorable};
+use crate::answer::{Answer, Stored};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
 use crate::engine::call::Call;
 use crate::engine::core::Core;
 use crate::engine::driver::{Bare, Contents, Unreadable, Wire};
+use crate::engine::placement::{Place, Unplaced};
 use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
 use crate::protocol::{Acquire, First, Form, Goal, Reason, State, Stop, Told, Write};
 use crate::record::{self, Claim, Item, OwnerId, random_owner};
@@ -89,7 +90,7 @@ pub(crate) struct Caller<'a> {
 /// What the transaction brings with it.
 struct Carried<'a> {
     owner: OwnerId,
-    answer: InRecord<'a>,
+    answer: Stored,
     items: &'a [TransactWriteItem],
     /// What was sent last, and how many tokens were used.
     sent: Option<Write>,
@@ -149,12 +150,12 @@ impl<'a> Caller<'a> {
 
     /// Writes `items` and the completed record, unless the record shows that this has been done. Boxed, as
     /// [`acquire`](crate::engine::acquire::acquire) is.
-    pub(crate) fn transact<'s>(
-        &'s mut self,
-        draft: Draft<'s>,
+    pub(crate) fn transact(
+        &mut self,
+        answer: Answer,
         items: Vec<TransactWriteItem>,
-    ) -> BoxFuture<'s, Result<Try, Error>> {
-        self.write(draft, items).boxed()
+    ) -> BoxFuture<'_, Result<Try, Error>> {
+        self.write(answer, items).boxed()
     }
 
     /// Ends what a condition of the caller's has refused: by another answer, where there is one.
@@ -173,29 +174,28 @@ impl<'a> Caller<'a> {
 
     async fn write(
         &mut self,
-        draft: Draft<'_>,
+        answer: Answer,
         mut items: Vec<TransactWriteItem>,
     ) -> Result<Try, Error> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Try::Told(Once::Found(Acquisition::Replay(answer))));
         }
-        let changed = self.call.answers.stored(&draft);
-        let draft = changed.as_ref().map_or(draft, Answer::draft);
-        let packed = match self.pack(draft) {
-            Ok(packed) => packed,
+        let stored = match self.place(answer).await {
+            Ok(stored) => stored,
+            Err(Unplaced::PartsNotWritten(error)) => return Err(error),
             // Nothing is sent, but it may have been executed long ago.
-            Err(unstorable) => {
+            Err(Unplaced::Unstorable(unstorable)) => {
                 let found = look_up_quietly(self.core, self.call).await?;
                 let once = found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found);
                 return Ok(Try::Told(once));
             }
         };
-        let record = self.record(packed.attribute());
+        let record = self.record(stored.attribute());
         if let Err(invalid) = items::prepare(&self.core.table, &self.claim.key, &record, &mut items)
         {
             return Ok(Try::Told(Once::Invalid(invalid)));
         }
-        let mut carried = Carried::new(self.claim.owner, packed, &items);
+        let mut carried = Carried::new(self.claim.owner, stored, &items);
         let first = self.call.policy.acquire.first();
         let command = self.machine.started(self.core.table.clock.moment(), first);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
@@ -223,14 +223,16 @@ impl<'a> Caller<'a> {
 
     /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
     /// of the transaction has.
-    async fn store_instead(&mut self, stored: Answer) -> Result<Once, Error> {
-        let stored = self.call.answers.stored(&stored.draft()).unwrap_or(stored);
-        let packed = match self.pack(stored.draft()) {
-            Ok(packed) => packed,
-            Err(unstorable) => return self.refused(Once::Invalid(unstorable.into())).await,
+    async fn store_instead(&mut self, answer: Answer) -> Result<Once, Error> {
+        let stored = match self.place(answer).await {
+            Ok(stored) => stored,
+            Err(Unplaced::PartsNotWritten(error)) => return Err(error),
+            Err(Unplaced::Unstorable(unstorable)) => {
+                return self.refused(Once::Invalid(unstorable.into())).await;
+            }
         };
         let command = self.machine.instead(self.core.table.clock.moment());
-        let mut carried = Carried::new(self.claim.owner, packed, &[]);
+        let mut carried = Carried::new(self.claim.owner, stored, &[]);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         Ok(match self.told(stop).await? {
             Once::Executed => Once::Instead,
@@ -305,11 +307,12 @@ impl<'a> Caller<'a> {
         self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 
-    /// Gives an answer its form in the record.
-    fn pack<'d>(&self, draft: Draft<'d>) -> Result<InRecord<'d>, Unstorable> {
+    /// Chooses the form of an answer in the record.
+    async fn place(&self, answer: Answer) -> Result<Stored, Unplaced> {
         let rest = record::item_bytes(&self.record(AttributeValue::Null(true)));
-        let packed = self.core.pack(draft, rest, (&self.claim.key, None), &self.call.policy)?;
-        Ok(packed.response)
+        let (key, policy) = (&self.claim.key, &self.call.policy);
+        let place = Place { key, policy, rest, parts: None };
+        self.core.place_answer(self.call.answers.stored(answer), place).await
     }
 
     /// The record, but for what the one that it takes the place of adds.
@@ -321,7 +324,7 @@ impl<'a> Caller<'a> {
 }
 
 impl<'a> Carried<'a> {
-    const fn new(owner: OwnerId, answer: InRecord<'a>, items: &'a [TransactWriteItem]) -> Self {
+    const fn new(owner: OwnerId, answer: Stored, items: &'a [TransactWriteItem]) -> Self {
         Self { owner, answer, items, sent: None, tokens: 0 }
     }
 }

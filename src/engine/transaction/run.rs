@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Transaction;
 use super::once::{Caller, Instead, Once, Try, look_up};
 use super::without_record::run_without_record;
-use crate::answer::Draft;
+use crate::answer::Answer;
 use crate::engine::acquire::Acquisition;
 use crate::engine::call::Call;
 use crate::engine::core::Core;
@@ -29,7 +29,7 @@ pub(crate) trait TransactionEncoding {
     /// Whether a value is one that repeats get.
     fn is_stored(&self, value: &Self::Value) -> bool;
 
-    fn draft<'a>(&self, value: &'a Self::Value) -> Result<Draft<'a>, InvalidTransaction>;
+    fn answer(&self, value: &Self::Value) -> Result<Answer, InvalidTransaction>;
 }
 
 /// What a transaction ends with.
@@ -129,13 +129,13 @@ async fn write<A: TransactionEncoding, E>(
     panicked: &mut Option<Panic>,
 ) -> Result<TransactionOutcome<A::Value, E>, Error> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;
-    let draft = match encoding.draft(&response) {
-        Ok(draft) => draft,
+    let answer = match encoding.answer(&response) {
+        Ok(answer) => answer,
         Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
     };
     let mut caller = Caller::of_items(core, &call)?;
     let mut other = None;
-    let done = match caller.transact(draft, items).await {
+    let done = match caller.transact(answer, items).await {
         Ok(Try::Told(once)) => Ok(once),
         Ok(Try::ConditionFailed(failed)) => {
             let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
@@ -167,8 +167,8 @@ fn instead<A: TransactionEncoding>(encoding: &A, answer: &A::Value) -> Instead {
     if !encoding.is_stored(answer) {
         return Instead::Unstored;
     }
-    match encoding.draft(answer) {
-        Ok(draft) => Instead::Stored(draft.to_answer()),
+    match encoding.answer(answer) {
+        Ok(answer) => Instead::Stored(answer),
         Err(invalid) => Instead::Invalid(invalid),
     }
 }

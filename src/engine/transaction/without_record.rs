@@ -101,7 +101,7 @@ impl Core {
 
 impl Execution {
     /// Commits the items of a call without a record.
-    pub(super) async fn commit_items(&self, commit: Commit<'_>) -> Result<(), CommitError> {
+    pub(super) async fn commit_items(&self, commit: Commit) -> Result<(), CommitError> {
         let (core, call) = (&self.inner.core, &self.inner.call);
         // If this future is dropped, the items may have been written.
         self.end().begin_items().map_err(no_commit)?;

@@ -7,7 +7,7 @@ use super::super::Http;
 use super::super::carried::{Carried, Whole};
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
-use crate::engine::transaction::{OnConditionFailed, Transaction};
+use crate::engine::transaction::Transaction;
 use crate::error::Error;
 
 impl Http {
@@ -61,16 +61,10 @@ impl Http {
 /// is written, and the response is [`ProblemKind::Misconfigured`].
 impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
     fn into_response(self) -> Response {
-        let Self { response, items, on_condition_failed, nothing_executed } = self;
-        let on_condition_failed = on_condition_failed.map(|answer| -> OnConditionFailed<_> {
-            Box::new(move |failed| answer(failed).map(whole))
-        });
-        let response = whole(response);
-        let carried = Transaction { response, items, on_condition_failed, nothing_executed };
         let detail = "The handler needs a transaction, and no transaction layer is around its route: \
                       nothing was written.";
         let mut unlayered = Problem::new(ProblemKind::Misconfigured, detail).into_response();
-        unlayered.extensions_mut().insert(Carried::new(carried));
+        unlayered.extensions_mut().insert(Carried::new(self.map(whole)));
         unlayered
     }
 }

@@ -1,0 +1,19 @@
+//! The reasons that are stored instead of answers. Repeats get them with
+//! [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
+
+/// The codec's own message could reveal the content.
+pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
+pub(crate) const NOT_SERIALIZABLE: &str = "it could not be serialized";
+pub(crate) const PARTS_NOT_WRITTEN: &str = "its parts could not be written";
+pub(crate) const REJECTED: &str = "DynamoDB rejected it";
+
+/// The reasons of HTTP responses.
+#[cfg(feature = "http")]
+pub(crate) mod http {
+    pub(crate) const BODY_FAILED: &str = "its body ended with an error";
+    pub(crate) const INVALID: &str = "it is not a response that HTTP can carry";
+    pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";
+    pub(crate) const STORED_PANICKED: &str = "Http::stored panicked";
+    pub(crate) const STREAMED: &str =
+        "it is longer than Policy::max_answer_bytes, and was sent as it arrived";
+}
