@@ -10,37 +10,82 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
+use pin_project_lite::pin_project;
 
 /// A panic of user code.
-pub(crate) struct Panic(Box<dyn Any + Send>);
+pub(crate) struct Panic(Option<Box<dyn Any + Send>>);
 
 impl Panic {
     /// The message, if the panic has one.
     #[cfg(any(feature = "http", feature = "messages"))]
     pub(crate) fn text(&self) -> &str {
-        let text = self.0.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str));
+        let value = self.0.as_deref();
+        let text = value.and_then(|value| value.downcast_ref::<&str>().copied());
+        let text = text
+            .or_else(|| value.and_then(|value| value.downcast_ref::<String>()).map(String::as_str));
         text.unwrap_or("a value that is not text")
     }
 
     /// Panics again, in the caller.
-    pub(crate) fn resume(self) -> ! {
-        resume_unwind(self.0)
+    pub(crate) fn resume(mut self) -> ! {
+        resume_unwind(self.0.take().unwrap_or_else(|| Box::new(())))
+    }
+}
+
+/// The value of a panic is the user's too: its destructor may panic.
+impl Drop for Panic {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        if let Err(mut again) = call(|| drop(value)) {
+            std::mem::forget(again.0.take());
+        }
     }
 }
 
 /// Calls a function of the user.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn call<T>(code: impl FnOnce() -> T) -> Result<T, Panic> {
-    std::panic::catch_unwind(AssertUnwindSafe(code)).map_err(Panic)
+    std::panic::catch_unwind(AssertUnwindSafe(code)).map_err(|value| Panic(Some(value)))
 }
 
 /// Runs a future of the user.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
-pub(crate) fn run<F: Future>(code: F) -> impl Future<Output = Result<F::Output, Panic>> {
-    AssertUnwindSafe(code).catch_unwind().map(|ended| ended.map_err(Panic))
+pub(crate) fn run<F: Future>(code: F) -> Running<F> {
+    Running { code: Some(code) }
+}
+
+/// Runs a future of the user, and resumes its panic.
+pub(crate) fn run_or_resume<F: Future>(code: F) -> impl Future<Output = F::Output> {
+    run(code).map(|ended| ended.unwrap_or_else(|panic| panic.resume()))
+}
+
+pin_project! {
+    /// A future of the user. Once it has returned, its result counts, even if its destructor panics.
+    pub(crate) struct Running<F> {
+        #[pin]
+        code: Option<F>,
+    }
+}
+
+impl<F: Future> Future for Running<F> {
+    type Output = Result<F::Output, Panic>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut code = self.project().code;
+        let polled = call(|| code.as_mut().as_pin_mut().map(|code| code.poll(context)));
+        let ended = match polled {
+            Ok(None | Some(Poll::Pending)) => return Poll::Pending,
+            Ok(Some(Poll::Ready(output))) => Ok(output),
+            Err(panic) => Err(panic),
+        };
+        if call(|| code.set(None)).is_err() {
+            tracing::error!("the destructor of a future panicked after the future had returned");
+        }
+        Poll::Ready(ended)
+    }
 }
 
 /// The text of a value of the user, such as an error.

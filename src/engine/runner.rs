@@ -203,9 +203,12 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future,
 {
-    let running = async { handler(execution.clone()).await };
+    let running = async {
+        let running = user_code::call(|| handler(execution.clone()))?;
+        user_code::run(running).await
+    };
     let stopwatch = Stopwatch::start();
-    let returned = execution.guard(user_code::run(running)).await;
+    let returned = execution.guard(running).await;
     stopwatch.handler(execution.operation());
     returned
 }

@@ -15,12 +15,38 @@ pub(crate) fn parse(
     headers: &HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<String>, &'static str> {
+    only(headers, name)?.map(|value| bounded(read(value)?)).transpose()
+}
+
+fn only<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, &'static str> {
     let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err("the request has more than one idempotency key");
+    let value = values.next();
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err("the request has more than one idempotency key"),
     }
-    bounded(read(value)?).map(Some)
+}
+
+/// Reads an id that is not a structured field: quotes are part of it. A value with a comma may be two
+/// joined ids, which `may_have_comma` allows where a signature covers the id.
+#[cfg(feature = "webhook")]
+pub(crate) fn parse_verbatim(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    may_have_comma: bool,
+) -> Result<Option<String>, &'static str> {
+    let Some(value) = only(headers, name)? else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()).map(|id| id.trim_matches([' ', '\t'])) {
+        Err(_) => Err("the event's id is not valid UTF-8"),
+        Ok("") => Err("the event's id is empty"),
+        Ok(id) if id.contains(',') && !may_have_comma => {
+            Err("the request has more than one idempotency key")
+        }
+        Ok(id) => Ok(Some(id.to_owned())),
+    }
 }
 
 /// Checks the length of a key.

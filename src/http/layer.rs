@@ -294,7 +294,7 @@ where
                 execution.nothing_executed();
                 return Err(error);
             }
-            let (head, body) = inner.call(request).await?.into_parts();
+            let (head, body) = user_code::run_or_resume(inner.call(request)).await?.into_parts();
             // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, most)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));

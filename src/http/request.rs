@@ -251,14 +251,16 @@ fn original_uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// Returns the query with its parameters sorted by name; parameters of the same name keep their
-/// order.
+/// Returns the query with its parameters sorted by their decoded names; parameters of the same name
+/// keep their order.
 ///
 /// For REST APIs and ALBs `lambda_http` rebuilds the query from a hash map, so the order of
 /// different names differs between processes.
 fn sorted_query(uri: &Uri) -> String {
     let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
-    parameters.sort_by_key(|parameter| parameter.split('=').next());
+    parameters.sort_by_cached_key(|parameter| {
+        form_urlencoded::parse(parameter.as_bytes()).next().map(|(name, _)| name.into_owned())
+    });
     parameters.join("&")
 }
 
@@ -290,6 +292,11 @@ mod tests {
         assert_eq!(query("b=1&a=2&a=3"), query("a=2&a=3&b=1"));
         assert_ne!(query("a=2&a=3"), query("a=3&a=2"));
         assert_ne!(query("a=1"), query("a=2"));
+        // One name, however it is spelled: the order of its values counts.
+        for (first, second) in [("a", "%61"), ("a+b", "a%20b"), ("a[]", "a%5B%5d")] {
+            let (one, other) = (format!("{first}=1&{second}=2"), format!("{second}=2&{first}=1"));
+            assert_ne!(query(&one), query(&other), "{one}");
+        }
         assert_ne!(query("a"), query("a="));
         assert_ne!(fingerprint("/p", None, ""), query("a=1"));
     }

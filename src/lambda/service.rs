@@ -75,7 +75,8 @@ impl Http {
                             execution.nothing_executed();
                             return Err(error);
                         }
-                        Ok(whole(inner.call(request).await.map(converting)?, limit).await)
+                        let answered = user_code::run_or_resume(inner.call(request)).await;
+                        Ok(whole(answered.map(converting)?, limit).await)
                     }
                 });
                 Ok(LambdaResponse(limit.enforce(&config, answered.await?)))

@@ -4,10 +4,12 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use dynamodb_idempotency::{
-    AnswerCodec, CodecError, CommitError, ErrorKind, Failure, InvalidTransaction, Operation,
-    Reconciled, RunError, StepError, Transaction, TransactionError,
+    AnswerCodec, CodecError, CommitError, ErrorKind, Execution, Failure, InvalidTransaction,
+    Operation, Reconciled, RunError, StepError, Transaction, TransactionError,
 };
 use futures::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -296,4 +298,88 @@ async fn a_steps_result_whose_deserialization_panics_stays_stored() {
     panics(attempt()).await;
     panics(attempt()).await;
     assert_eq!(effects.count(), 1);
+}
+
+/// A future that returns at once, and whose destructor panics.
+pub(crate) struct PanicsWhenDropped<T>(Option<T>);
+
+impl<T> PanicsWhenDropped<T> {
+    pub(crate) const fn returns(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Unpin> Future for PanicsWhenDropped<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        self.0.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<T> Drop for PanicsWhenDropped<T> {
+    fn drop(&mut self) {
+        panic!("user code");
+    }
+}
+
+#[tokio::test]
+async fn what_a_handler_returned_is_stored_though_its_destructor_panics() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    for _ in 0..2 {
+        let handler = |_| {
+            runs.add();
+            PanicsWhenDropped::returns(Ok::<_, Infallible>("paid".to_owned()))
+        };
+        let answer = idempotency.operation("charge").key("k").run(handler).await.unwrap();
+        assert_eq!((answer.as_str(), runs.count()), ("paid", 1));
+    }
+}
+
+#[tokio::test]
+async fn what_a_step_returned_is_stored_though_its_destructor_panics() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let handler = async |execution: Execution| {
+        let work = PanicsWhenDropped::returns(Ok::<_, Infallible>(runs.add()));
+        execution.step("charge", work).await.unwrap();
+        Err::<(), _>("the handler fails after the step")
+    };
+    let call = || idempotency.operation("charge").key("k").run(handler);
+    call().await.unwrap_err();
+    let second = async |execution: Execution| {
+        let work = async { panic!("the step runs again") };
+        Ok::<u32, &str>(execution.step::<u32, Infallible>("charge", work).await.unwrap())
+    };
+    idempotency.operation("charge").key("k").run(second).await.unwrap();
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_whose_value_panics_when_it_is_dropped_is_a_panic_like_others() {
+    struct Value;
+    impl Drop for Value {
+        fn drop(&mut self) {
+            panic!("user code");
+        }
+    }
+    #[derive(Debug)]
+    struct Answer;
+    impl Serialize for Answer {
+        fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            std::panic::panic_any(Value)
+        }
+    }
+    impl<'de> Deserialize<'de> for Answer {
+        fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    let call = || idempotency.operation("charge").key("k");
+    call().run(async |_| Ok::<_, Infallible>(Answer)).await.unwrap();
+    let repeat = call().run(async |_| Ok::<_, Infallible>(Answer)).await;
+    assert_eq!(kind(repeat), ErrorKind::AnswerUnavailable);
 }

@@ -18,6 +18,7 @@ use crate::dynamodb::{Reply, WriteOutcome};
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, StepError};
 use crate::record::{Checkpoint, Item, Record, State};
+use crate::user_code;
 
 impl Execution {
     /// Runs one part of the operation once. The result of `work` is stored in the record, and a
@@ -95,7 +96,7 @@ impl Execution {
             }
             return Err(StepError::NotRun(error));
         }
-        let value = work.await.map_err(StepError::Failed)?;
+        let value = user_code::run_or_resume(work).await.map_err(StepError::Failed)?;
         // The work has run: whatever happens to its result, the name is used.
         name.keep();
         let json = to_json(&value);

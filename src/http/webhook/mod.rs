@@ -233,8 +233,10 @@ impl SignedRequests for Webhook {
 
     fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str> {
         match &self.id {
-            EventId::Header(name) => key_header::parse(&parts.headers, name),
-            EventId::Standard => key_header::parse(&parts.headers, &standard_headers(parts).id),
+            EventId::Header(name) => key_header::parse_verbatim(&parts.headers, name, false),
+            EventId::Standard => {
+                key_header::parse_verbatim(&parts.headers, &standard_headers(parts).id, true)
+            }
             EventId::Json(pointer) => Ok(json_id(pointer, body)),
         }
     }

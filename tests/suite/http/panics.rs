@@ -21,6 +21,7 @@ use super::event::{Kind, response};
 use super::function::Function;
 use super::message::{is_replay, post, problem};
 use super::site::everywhere;
+use crate::panics::PanicsWhenDropped;
 use crate::support::effects::{count, debit};
 use crate::support::{Link, Runs, Store, raw};
 
@@ -252,4 +253,26 @@ async fn a_step_whose_conversion_panics_never_runs_again() {
         assert_eq!(answer.status(), 500);
     }
     assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_response_is_stored_though_the_destructor_of_its_future_panics() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let handler = tower::service_fn({
+        let runs = runs.clone();
+        move |_: Request<axum::body::Body>| {
+            runs.add();
+            let answer = Response::builder().status(201).body(axum::body::Body::from("paid"));
+            PanicsWhenDropped::returns(Ok::<_, Infallible>(answer.unwrap()))
+        }
+    });
+    let layer = store.idempotency().http("payments").layer().unwrap();
+    let service = tower::Layer::layer(&layer, handler);
+    for is_repeat in [false, true] {
+        let request = post("k", "{}").map(axum::body::Body::from);
+        let answer = service.clone().oneshot(request).await.unwrap();
+        let is_marked = answer.headers().contains_key("idempotency-replayed");
+        assert_eq!((answer.status(), is_marked), (StatusCode::CREATED, is_repeat));
+    }
+    assert_eq!(runs.count(), 1);
 }
