@@ -33,7 +33,7 @@
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
 //! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
-//! | pending, with an expired lease (abandoned) | takes over and runs, is rejected, or asks a [hook](Operation::reconcile) | as in the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as in the first row; 409; the hook's response |
+//! | pending, with an expired lease (abandoned) | takes over and runs, is rejected, or asks a [hook](Call::reconcile) | as in the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as in the first row; 409; the hook's response |
 //! | failed, and kept | runs again, or gets the failure | as in the first row; the error, [`ErrorKind::Failed`] | as in the first row; the response, 500 |
 //! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
@@ -42,7 +42,7 @@
 //! At most one execution of a key makes progress at any instant. A completed answer never changes,
 //! and a rejected duplicate changes nothing. A crash locks a key for at most one lease, the time
 //! limit in its record. A [commit](Execution::commit) is applied exactly once. An effect outside
-//! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Operation::reconcile).
+//! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Call::reconcile).
 //! `docs/guide/guarantees.md` lists all guarantees and their limits.
 //!
 //! # HTTP
@@ -123,7 +123,6 @@ pub mod fault_injection;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
-mod function;
 #[cfg(any(feature = "event", feature = "http"))]
 mod future;
 #[cfg(all(
@@ -154,6 +153,7 @@ pub mod lambda;
 mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
+mod operation;
 mod policy;
 mod preflight;
 mod record;
@@ -179,13 +179,13 @@ pub use crate::error::{
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
-pub use crate::function::{Operation, Outcome};
 #[cfg(any(feature = "event", feature = "http"))]
 pub use crate::future::ResponseFuture;
 pub use crate::idempotency::{Builder, Idempotency};
 pub use crate::key::derived::{DerivedKey, derive_key};
 pub use crate::key::{KeyForm, Scope};
 pub use crate::kill_switch::DISABLED_VARIABLE;
+pub use crate::operation::{Call, Operation, Outcome, Unset};
 pub use crate::policy::{
     Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Policy, Takeover, Unconfirmed,

@@ -57,10 +57,11 @@
 /// |---|---|
 /// | `scope = ..` | required: the [operation](crate::Idempotency::operation) |
 /// | `key = ..` | required: the [key](crate::Operation::key), of any type that implements `Display` |
-/// | `payload = ..` | the [payload](crate::Operation::payload), by reference |
+/// | `payload = ..` | the [payload](crate::Call::payload), by reference |
 /// | `execution = name` | the name by which the body knows its [`Execution`] |
 /// | `idempotency = ..` | where the [`Idempotency`] is: `self.idempotency`. By default the function has an argument of that name |
-/// | any other name | the [`Operation`]'s method of that name: `deadline = context.deadline()`, `policy = \|policy\| policy.max_answer_bytes(1024)` |
+/// | `policy = ..`, `segment = ..` | the [`Operation`]'s [policy](crate::Operation::policy) and [segment](crate::Operation::segment) |
+/// | any other name | the [`Call`]'s method of that name: `deadline = context.deadline()` |
 ///
 /// A compile error points at the argument that it is about.
 ///
@@ -97,6 +98,7 @@
 /// }
 /// ```
 ///
+/// [`Call`]: crate::Call
 /// [`Execution`]: crate::Execution
 /// [`Idempotency`]: crate::Idempotency
 /// [`Operation`]: crate::Operation

@@ -92,12 +92,14 @@ fn delivered<R: Send + 'static>(
 ) -> (Vec<Seen>, Option<impl Serialize>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let see = Arc::clone(&seen);
-    let mut service =
-        consumer.malformed(FailureAction::Report).handler(move |message: Message<_>, _| {
+    let mut service = consumer
+        .malformed(FailureAction::Report)
+        .handler(move |message: Message<_>, _| {
             let message = (message.key().map(str::to_owned), message.payload().to_vec());
             see.lock().unwrap_or_else(PoisonError::into_inner).push(message);
             async { Ok::<(), std::convert::Infallible>(()) }
-        });
+        })
+        .unwrap();
     let event = LambdaEvent::new(event.clone(), Context::default());
     let answer = RUNTIME.block_on(service.call(event)).ok();
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));

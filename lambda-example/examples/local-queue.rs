@@ -243,7 +243,7 @@ async fn deliver_all(
             }
             booked
         }
-    });
+    })?;
     let mut tally = Tally::default();
     while !(queue.visible.is_empty() && queue.invisible.is_empty()) {
         queue.reappear();

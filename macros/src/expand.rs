@@ -34,7 +34,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
         return Err(Error::new(function.sig.ident.span(), message));
     };
     let idempotency = arguments.idempotency(&function)?;
-    let Arguments { scope, key, execution, calls, .. } = &arguments;
+    let Arguments { scope, key, execution, of_operation, of_call, .. } = &arguments;
     let execution = execution.as_ref().map_or_else(|| quote!(_), |name| quote!(#name));
     let key = quote_spanned! {at(key)=> ::std::string::ToString::to_string(&(#key)) };
     let ItemFn { attrs, vis, sig, block } = &function;
@@ -50,8 +50,9 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
         #vis #sig {
             (#idempotency)
                 .operation(#scope)
+                #(#of_operation)*
                 .key(#key)
-                #(#calls)*
+                #(#of_call)*
                 .run(async move |#execution: ::dynamodb_idempotency::Execution| -> #own { #(#statements)* })
                 .await
         }
@@ -68,15 +69,17 @@ struct Arguments {
     key: Expr,
     idempotency: Option<Expr>,
     execution: Option<Ident>,
-    /// Of `Operation`'s methods, in the order in which they stand.
-    calls: Vec<TokenStream>,
+    /// The methods of `Operation`, in the order of the arguments.
+    of_operation: Vec<TokenStream>,
+    /// The methods of `Call`, in the order of the arguments.
+    of_call: Vec<TokenStream>,
 }
 
 impl Arguments {
     fn of(tokens: TokenStream) -> Result<Self> {
         let parse = Punctuated::<Argument, Token![,]>::parse_terminated;
         let (mut scope, mut key, mut idempotency, mut execution) = (None, None, None, None);
-        let mut calls = Vec::new();
+        let (mut of_operation, mut of_call) = (Vec::new(), Vec::new());
         let mut seen: Vec<Ident> = Vec::new();
         for Argument { name, value } in syn::parse::Parser::parse2(parse, tokens)? {
             if seen.contains(&name) {
@@ -87,19 +90,21 @@ impl Arguments {
                 "key" => key = Some(value),
                 "idempotency" => idempotency = Some(value),
                 "execution" => execution = Some(named(&value)?),
-                "payload" => calls.push(quote_spanned! {at(&value)=> .payload(&(#value)) }),
+                "policy" => of_operation.push(quote! { .#name(#value)? }),
+                "segment" => of_operation.push(quote! { .#name(#value) }),
+                "payload" => of_call.push(quote_spanned! {at(&value)=> .payload(&(#value)) }),
                 "run" | "run_with_outcome" | "run_transaction" | "run_transaction_with_outcome" => {
                     let message = format!("`{name}` ends the call: write the plain call instead");
                     return Err(Error::new(name.span(), message));
                 }
-                _ => calls.push(quote! { .#name(#value) }),
+                _ => of_call.push(quote! { .#name(#value) }),
             }
             seen.push(name);
         }
         let missing = |what| Error::new(Span::call_site(), format!("`{what} = ..` is missing"));
         let scope = scope.ok_or_else(|| missing("scope"))?;
         let key = key.ok_or_else(|| missing("key"))?;
-        Ok(Self { scope, key, idempotency, execution, calls })
+        Ok(Self { scope, key, idempotency, execution, of_operation, of_call })
     }
 
     /// Where the `Idempotency` is: as is said, or in the function's argument of that name.
@@ -195,12 +200,13 @@ mod tests {
 
     #[test]
     fn it_expands_to_the_plain_call() {
-        let arguments = "scope = \"charge\", key = order.id, payload = order, deadline = end, execution = execution";
+        let arguments = "scope = \"charge\", key = order.id, payload = order, deadline = end, execution = execution, policy = patient";
         let expanded = expand(tokens(arguments), tokens(PAY)).expect("it expands");
         let expected = tokens(
             "async fn pay(idempotency: &Idempotency, order: &Order) -> Answer {
                 (idempotency)
                     .operation(\"charge\")
+                    .policy(patient)?
                     .key(::std::string::ToString::to_string(&(order.id)))
                     .payload(&(order))
                     .deadline(end)

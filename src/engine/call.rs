@@ -12,7 +12,7 @@ use crate::signals::{Ending, Signals};
 
 /// One call of an operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct CallContext {
     /// Whether a record is read and written. Without one, the handler runs with an unprotected
     /// [`Execution`](crate::Execution).
     pub(crate) has_record: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     pub(crate) signals: Signals,
 }
 
-impl Call {
+impl CallContext {
     /// `identity` is the call's key and fingerprint, or why the call is refused. While idempotency is
     /// switched off, no call has a record, and none is refused.
     pub(crate) fn new<E>(

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::answer::{Answer, Stored, reason};
 use crate::clock::End;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::driver::{Contents, Wire};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::placement::{PartsPlan, Place};
@@ -220,7 +220,7 @@ impl Execution {
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
-        let Inner { core, call: Call { fingerprint, .. }, .. } = &*self.inner;
+        let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
         let record = wire.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // A late copy of a completion can bring back what TTL has deleted.

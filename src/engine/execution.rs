@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::task::AtomicWaker;
 
 use crate::clock;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::steps::Steps;
@@ -56,7 +56,7 @@ pub struct Execution {
 
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
-    pub(crate) call: Call,
+    pub(crate) call: CallContext,
     pub(crate) claim: Claim,
     /// The text form of the claim's owner.
     owner: String,
@@ -95,9 +95,9 @@ impl Execution {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::Failure;
     ///
-    /// let charge = || idempotency.operation("charge").key("order-42").policy(|policy| {
+    /// let charge = || idempotency.operation("charge").policy(|policy| {
     ///     policy.failure(Failure::Retain { max_attempts: 3 })
-    /// });
+    /// })?.key("order-42");
     /// let first = charge().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
     /// assert!(first.is_err());
     /// let attempt = charge().run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
@@ -130,7 +130,7 @@ impl Execution {
     /// How long the lease still holds; zero once it is over or lost.
     ///
     /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no lease.
-    /// For it this is the time until the [deadline](crate::Operation::deadline), or 366 days if there
+    /// For it this is the time until the [deadline](crate::Call::deadline), or 366 days if there
     /// is no deadline: `Instant::now()` plus this does not overflow.
     ///
     /// ```
@@ -141,8 +141,8 @@ impl Execution {
     ///
     /// let left = idempotency
     ///     .operation("charge")
+    ///     .policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))))?
     ///     .key("order-42")
-    ///     .policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))))
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
     ///     .await?;
     /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
@@ -171,8 +171,8 @@ impl Execution {
     /// let record = sandbox.record("charge", "order-42");
     /// let ran = idempotency
     ///     .operation("charge")
+    ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))?
     ///     .key("order-42")
-    ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
     ///     .run(async |execution| {
     ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
     ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
@@ -274,7 +274,7 @@ impl Execution {
     /// the table all the same; steps that were seen in a record are done, whoever owns that.
     pub(crate) fn new(
         core: &Arc<Core>,
-        call: Call,
+        call: CallContext,
         granted: Granted,
         window: Option<Window>,
         taken: Option<Record>,
@@ -310,7 +310,7 @@ impl Execution {
     }
 
     /// The execution of a call without a record.
-    pub(crate) fn unprotected(core: &Arc<Core>, call: Call) -> Result<Self, Error> {
+    pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
         let granted = Acquire::new(random_owner()?, Goal::Own, rules, now).granted();
         Ok(Self::new(core, call, granted, None, None, Ending::Unprotected))

@@ -1,10 +1,6 @@
 //! The question to a reconcile hook, and its answer.
 
-use std::any::{Any, TypeId};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
@@ -188,48 +184,6 @@ impl fmt::Debug for Abandoned {
 
 /// What a hook for a handler with answers `T` and errors `E` says.
 pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
-
-type Asked<'a> = Pin<Box<dyn Future<Output = Box<dyn Any + Send>> + Send + 'a>>;
-
-/// A hook, whose [`HookResult`] is of a type that the operation knows again when it runs.
-#[derive(Clone)]
-pub(crate) struct Hook<'a> {
-    word: TypeId,
-    ask: Arc<dyn Fn(Abandoned) -> Asked<'a> + Send + Sync + 'a>,
-}
-
-impl<'a> Hook<'a> {
-    pub(crate) fn new<W, H, Fut>(hook: H) -> Self
-    where
-        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
-        Fut: Future<Output = W> + Send + 'a,
-        W: Send + 'static,
-    {
-        let ask = move |abandoned| -> Asked<'a> {
-            let asked = hook(abandoned);
-            Box::pin(async move { Box::new(asked.await) as Box<dyn Any + Send> })
-        };
-        Self { word: TypeId::of::<W>(), ask: Arc::new(ask) }
-    }
-
-    pub(crate) fn says<W: 'static>(&self) -> bool {
-        self.word == TypeId::of::<W>()
-    }
-
-    pub(crate) async fn ask<T: 'static, E: 'static>(
-        &self,
-        abandoned: Abandoned,
-    ) -> HookResult<T, E> {
-        // Of another type it is never asked; and if it were, nothing would be written.
-        (self.ask)(abandoned).await.downcast().map_or(Ok(Reconciled::Refuse), |word| *word)
-    }
-}
-
-impl fmt::Debug for Hook<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").finish_non_exhaustive()
-    }
-}
 
 /// What a hook's resolution asks for.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::engine::acquire::{Acquirer, Acquisition};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::hook::{Abandoned, HookResult, Reconciled, Settlement, Verdict};
 use crate::error::{Error, ErrorKind, RunError};
@@ -31,7 +31,7 @@ pub(crate) struct Codec<C, F> {
 /// own error ends the call with nothing written, as does the deadline.
 pub(crate) async fn acquire<T, E, H, Fut, C, F>(
     core: &Arc<Core>,
-    call: Call,
+    call: CallContext,
     ask: H,
     codec: Codec<C, F>,
 ) -> Result<Acquired<T, E>, RunError<E>>

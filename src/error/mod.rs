@@ -342,7 +342,7 @@ impl fmt::Display for JsonFault {
 
 impl StdError for JsonFault {}
 
-/// The error of [`Operation::run`](crate::Operation::run): the handler's own, or the crate's.
+/// The error of [`Call::run`](crate::Call::run): the handler's own, or the crate's.
 ///
 /// The two are never mixed up. An error of the handler stays [`Handler`](Self::Handler) even if it
 /// has the crate's type, and a failure of DynamoDB never hides the handler's error.

@@ -297,7 +297,7 @@ impl From<InvalidTransaction> for CommitError {
     }
 }
 
-/// The error of [`Operation::run_transaction`](crate::Operation::run_transaction).
+/// The error of [`Call::run_transaction`](crate::Call::run_transaction).
 ///
 /// ```
 /// use dynamodb_idempotency::TransactionError;

@@ -59,6 +59,7 @@ use crate::engine::execution::Execution;
 use crate::error::RunError;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
+use crate::operation::CallConfig;
 
 impl Idempotency {
     /// Makes a `lambda_runtime` handler idempotent under `scope`.
@@ -91,9 +92,7 @@ impl Idempotency {
     {
         Event {
             config: Arc::new(Config {
-                idempotency: self.clone(),
-                scope: scope.into(),
-                policy: self.core.policy.clone(),
+                calls: CallConfig::new(self, scope.into()),
                 fingerprint: None,
             }),
             key_of: Arc::new(move |payload| key_of(payload).into()),

@@ -14,10 +14,9 @@ use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::future::ResponseFuture;
-use crate::idempotency::Idempotency;
 use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
 use crate::json_event::JsonEvent;
-use crate::key::Scope;
+use crate::operation::{Call, CallConfig};
 use crate::policy::Policy;
 
 /// An idempotent handler of events. [`Idempotency::event`](crate::Idempotency::event) creates it.
@@ -35,7 +34,7 @@ use crate::policy::Policy;
 ///     .event("import", key_of, async |event: LambdaEvent<(String, u32)>, _| {
 ///         Ok::<_, Error>(event.payload.1) // your business here
 ///     })
-///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))
+///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))?
 ///     // The key identifies the event: another event with the same key is a repeat too.
 ///     .fingerprint(|_: &JsonEvent| Fingerprint::builder().finish());
 ///
@@ -56,9 +55,7 @@ type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct Config {
-    pub(super) idempotency: Idempotency,
-    pub(super) scope: Scope,
-    pub(super) policy: Policy,
+    pub(super) calls: CallConfig,
     pub(super) fingerprint: Option<EventFingerprint>,
 }
 
@@ -75,14 +72,16 @@ impl<P, F> Event<P, F> {
     ///     .event("import", |file: &String| file.clone(), async |event: LambdaEvent<String>, _| {
     ///         Ok::<_, std::io::Error>(event.payload.len()) // your business here
     ///     })
-    ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)));
+    ///     .policy(|policy| policy.retention(Duration::from_secs(72 * 3600)))?;
     /// # Ok(()) });
     /// ```
-    #[must_use]
-    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+    ///
+    /// # Errors
+    /// The same as for [`Operation::policy`](crate::Operation::policy).
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Result<Self, Error> {
         let config = Arc::make_mut(&mut self.config);
-        config.policy = change(config.policy.clone());
-        self
+        config.calls = config.calls.clone().change_policy(change).checked()?;
+        Ok(self)
     }
 
     /// Sets which part of an event must be the same in a repeat. Default: its JSON value.
@@ -129,8 +128,8 @@ impl<P, F> Clone for Event<P, F> {
 impl<P, F> fmt::Debug for Event<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
-            .field("scope", &self.config.scope)
-            .field("policy", &self.config.policy)
+            .field("scope", &self.config.calls.scope)
+            .field("policy", &self.config.calls.policy)
             .finish_non_exhaustive()
     }
 }
@@ -167,17 +166,14 @@ where
             };
             // Frees memory that the handler does not need: an event may have some megabytes.
             drop(event);
-            let operation = config
-                .idempotency
-                .operation(config.scope.clone())
-                .policy(|_| {
-                    let most = config.policy.max_answer_bytes.min(MAX_RESPONSE_BYTES);
-                    config.policy.clone().max_answer_bytes(most)
-                })
-                .key(key)
+            let calls = config.calls.clone().change_policy(|policy| {
+                let most = policy.max_answer_bytes.min(MAX_RESPONSE_BYTES);
+                policy.max_answer_bytes(most)
+            });
+            let call = Call::new(calls, key)
                 .fingerprint(fingerprint)
-                .ends(deadline(&config.idempotency.core.table.clock, &context));
-            operation.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
+                .ends(deadline(&config.calls.core().table.clock, &context));
+            call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }
 }

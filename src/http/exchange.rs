@@ -15,7 +15,7 @@ use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
 use crate::engine::acquire::acquire;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{answer_unavailable, failed};
 use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
@@ -84,7 +84,7 @@ pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Er
 /// is returned unchanged.
 pub(crate) async fn exchange<B, E, F, Fut>(
     config: &Http,
-    call: Call,
+    call: CallContext,
     handler: F,
 ) -> Result<Response<B>, E>
 where
@@ -95,9 +95,9 @@ where
     let span = call.signals.span();
     async {
         let acquired = match &config.reconcile {
-            None => acquire(&config.idempotency.core, call)
-                .await
-                .map_err(|error| explain(config, &error)),
+            None => {
+                acquire(config.calls.core(), call).await.map_err(|error| explain(config, &error))
+            }
             // Boxed, because requests without a hook need no room for its state.
             Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
@@ -121,7 +121,7 @@ struct Responses<'a, T> {
 
 impl<T> Responses<'_, T> {
     fn report(&self, panic: &Panic) {
-        let operation = self.config.scope.operation();
+        let operation = self.config.calls.scope.operation();
         tracing::error!(operation, panic = panic.text(), "the handler panicked");
     }
 }
@@ -215,7 +215,7 @@ fn committed<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
 /// request to DynamoDB.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Http,
-    mut call: Call,
+    mut call: CallContext,
     handler: F,
 ) -> Result<Response<B>, E>
 where
@@ -230,11 +230,11 @@ where
             call.policy.takeover = Takeover::Reject;
         }
         let responses = Responses { config, types: PhantomData::<fn()> };
-        let core = &config.idempotency.core;
+        let core = config.calls.core();
         let ran = match transaction::run_transaction(&responses, core, call, handler).await {
             Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
             Ok(TransactionOutcome::ConditionFailed(failed)) => {
-                tracing::info!(operation = config.scope.operation(), %failed, "nothing was written");
+                tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
                 return Ok(render(config, &problem::condition_failed()));
             }
             Ok(TransactionOutcome::Invalid(invalid)) => {
@@ -292,7 +292,7 @@ fn replayed(config: &Http, answer: HttpAnswer) -> Result<Option<Response<Body>>,
 
 /// Renders an error as its problem. Details that are not for the client go to the log.
 pub(super) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
-    render(config, &problem::explain(Some(config.scope.operation()), error))
+    render(config, &problem::explain(Some(config.calls.scope.operation()), error))
 }
 
 pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Response<B> {
@@ -300,7 +300,7 @@ pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Respons
     let response = match rendered {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {
-            let (operation, panic) = (config.scope.operation(), panic.text());
+            let (operation, panic) = (config.calls.scope.operation(), panic.text());
             tracing::error!(
                 operation,
                 panic,
@@ -321,7 +321,7 @@ pub(super) fn ask<T>(
     code: impl FnOnce() -> T,
 ) -> Result<T, Problem> {
     user_code::call(code).map_err(|_| {
-        let operation = config.scope.operation();
+        let operation = config.calls.scope.operation();
         tracing::error!(operation, function, "a function of the configuration panicked");
         panicked()
     })

@@ -20,7 +20,7 @@ use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
 use super::{Http, carried};
 use crate::answer;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::user_code;
@@ -277,7 +277,7 @@ fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
 /// Runs the inner service for the call, or returns the stored answer.
 pub(crate) async fn own<S, ReqBody, ResBody>(
     config: &Http,
-    call: Call,
+    call: CallContext,
     mut request: Request<ReqBody>,
     mut inner: S,
 ) -> Result<Response<AnswerBody<ResBody>>, S::Error>
@@ -286,7 +286,7 @@ where
     ReqBody: Send,
     ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
 {
-    let most = if config.stream_large { config.policy.max_answer_bytes } else { usize::MAX };
+    let most = if config.stream_large { config.calls.policy.max_answer_bytes } else { usize::MAX };
     exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {

@@ -96,6 +96,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
+use crate::operation::CallConfig;
 use crate::policy::Policy;
 
 #[cfg(feature = "lambda")]
@@ -127,9 +128,7 @@ impl Idempotency {
     /// ```
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
-            idempotency: self.clone(),
-            scope: scope.into(),
-            policy: self.core.policy.clone(),
+            calls: CallConfig::new(self, scope.into()),
             methods: None,
             key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
             key_rules: 0,
@@ -171,9 +170,7 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 #[derive(Clone)]
 #[must_use = "wrap a service with it"]
 pub struct Http {
-    idempotency: Idempotency,
-    scope: Scope,
-    policy: Policy,
+    calls: CallConfig,
     methods: Option<Vec<Method>>,
     key: KeyRule,
     /// How many times [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
@@ -249,7 +246,7 @@ impl Http {
     /// # Ok(()) });
     /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.policy = change(self.policy);
+        self.calls = self.calls.change_policy(change);
         self
     }
 
@@ -548,7 +545,7 @@ impl Http {
     /// Returns whether idempotency is [switched off](crate::Builder::disabled). Then no request is
     /// rejected.
     fn is_off(&self) -> bool {
-        self.idempotency.core.is_disabled
+        self.calls.core().is_disabled
     }
 
     /// The largest request body that is read, in bytes.
@@ -579,16 +576,16 @@ impl Http {
             webhook.validate()?;
         }
         self.statuses.validate()?;
-        self.policy.validate(self.idempotency.core.clock_tolerance)?;
-        Ok(Arc::new(self))
+        let calls = self.calls.checked()?;
+        Ok(Arc::new(Self { calls, ..self }))
     }
 }
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
-            .field("scope", &self.scope)
-            .field("policy", &self.policy)
+            .field("scope", &self.calls.scope)
+            .field("policy", &self.calls.policy)
             .finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::Answer;
 use crate::engine::acquire::Acquisition;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::hook::Abandoned;
 use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::error::RunError;
@@ -23,7 +23,7 @@ impl Http {
     ///
     /// A request is abandoned if its handler's lease expired without an answer. The hook replaces
     /// [`Policy::takeover`](crate::Policy::takeover); see
-    /// [`Operation::reconcile`](crate::Operation::reconcile). Its answers are responses, which are
+    /// [`Call::reconcile`](crate::Call::reconcile). Its answers are responses, which are
     /// stored whatever their status. It can use [`Abandoned::derive_key`] and the
     /// [steps](Abandoned::step) of the earlier request. If the hook fails, the client gets
     /// [`ProblemKind::ReconcileFailed`], and if it panics, [`ProblemKind::HandlerPanicked`].
@@ -61,12 +61,12 @@ impl Http {
 /// response that ends the request.
 pub(super) async fn acquire(
     config: &Http,
-    call: Call,
+    call: CallContext,
     hook: &ReconcileHook,
 ) -> Result<Acquisition, Response<Bytes>> {
     let codec =
         Codec { completed: stored, failed: |response: &Response<Bytes>| Some(stored(response)) };
-    let core = &config.idempotency.core;
+    let core = config.calls.core();
     match reconcile::acquire(core, call, |abandoned| ask(config, hook, abandoned), codec).await {
         Ok(Acquired::Unsettled(acquisition)) => Ok(acquisition),
         Ok(Acquired::Completed(response) | Acquired::Failed(response)) => {
@@ -87,7 +87,7 @@ async fn ask(
     hook: &ReconcileHook,
     abandoned: Abandoned,
 ) -> Result<HookAnswer, Response<Bytes>> {
-    let operation = config.scope.operation();
+    let operation = config.calls.scope.operation();
     let asked = user_code::run(async { hook(abandoned).await }).await;
     let problem = match asked {
         Ok(Ok(said)) => return Ok(said),

@@ -10,7 +10,7 @@ use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, Answers};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
 use crate::key::{RecordKey, Scope};
@@ -121,8 +121,8 @@ pub(super) fn call(
     parts: &Parts,
     key: &RequestKey<'_>,
     body: &[u8],
-) -> Result<Call, Problem> {
-    let core = &config.idempotency.core;
+) -> Result<CallContext, Problem> {
+    let core = config.calls.core();
     let key = match key {
         RequestKey::Found(key) => Ok(key.clone()),
         RequestKey::Missing => required(config, Ok(None)),
@@ -135,7 +135,14 @@ pub(super) fn call(
     let identity = key.and_then(|key| identify(config, parts, &key, body));
     let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
-    Call::new(core, &config.scope, identity, config.policy.clone(), deadline, answers)
+    CallContext::new(
+        core,
+        &config.calls.scope,
+        identity,
+        config.calls.policy.clone(),
+        deadline,
+        answers,
+    )
 }
 
 /// Returns the identity of a request. While idempotency is switched off, the fingerprint is empty.
@@ -166,7 +173,7 @@ pub(crate) fn whole_call(
     config: &Http,
     parts: &Parts,
     body: &[u8],
-) -> Result<Option<Call>, Problem> {
+) -> Result<Option<CallContext>, Problem> {
     key(config, parts)?.map(|key| call(config, parts, &key, body)).transpose()
 }
 
@@ -180,7 +187,7 @@ fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
         TenantRule::Optional(find) => (ask(config, TENANT, || find(parts))?, false),
         TenantRule::Required(find) => (ask(config, TENANT, || find(parts))?, true),
     };
-    let scope = config.scope.clone();
+    let scope = config.calls.scope.clone();
     match found {
         Tenant::Known(tenant) if !tenant.is_empty() => Ok(scope.tenant(&tenant)),
         Tenant::Unknown if !is_required => Ok(scope),
@@ -197,14 +204,14 @@ fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
 }
 
 fn record_key(config: &Http, scope: &Scope, key: &str) -> Result<RecordKey, Problem> {
-    let max_bytes = config.idempotency.core.table.schema.max_key_bytes();
-    RecordKey::new(scope, key, config.policy.key_form, max_bytes).map_err(|error| {
+    let max_bytes = config.calls.core().table.schema.max_key_bytes();
+    RecordKey::new(scope, key, config.calls.policy.key_form, max_bytes).map_err(|error| {
         match error.kind() {
             // The error's advice is for the authors of the service, not for the client.
             ErrorKind::InvalidInput => {
                 Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
             }
-            _ => problem::explain(Some(config.scope.operation()), &error),
+            _ => problem::explain(Some(config.calls.scope.operation()), &error),
         }
     })
 }

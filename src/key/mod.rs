@@ -191,8 +191,8 @@ fn encode_segment(into: &mut String, segment: &str) {
 /// // An e-mail address must not appear in the table's keys.
 /// let operation = idempotency
 ///     .operation("sign-up")
-///     .key("ada@example.com")
-///     .policy(|policy| policy.key_form(KeyForm::Sha256));
+///     .policy(|policy| policy.key_form(KeyForm::Sha256))?
+///     .key("ada@example.com");
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ impl Http {
     ///
     /// The handler returns a [`Transaction`]: its response and the items to write. It runs before
     /// the first request to DynamoDB, in a repeat too, and must have no effect itself; see
-    /// [`Operation::run_transaction`](crate::Operation::run_transaction). It has no
+    /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
     /// [`Execution`](crate::Execution).
     ///
     /// The response to a transaction with writes is stored whatever its status. Without writes, and

@@ -28,9 +28,9 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let clock = &config.idempotency.core.table.clock;
+    let clock = &config.calls.core().table.clock;
     // While idempotency is switched off, messages with the same key all run.
-    let is_disabled = config.idempotency.core.is_disabled;
+    let is_disabled = config.calls.core().is_disabled;
     let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
     let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for Incoming { item, group, content } in messages {
@@ -83,7 +83,7 @@ fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
         (count(Verdict::Held), count(Verdict::NoTurn), count(Verdict::CutOff));
     if held + no_turn + cut_off > 0 {
         tracing::warn!(
-            operation = config.scope.operation(),
+            operation = config.calls.scope.operation(),
             source = config.source.name,
             held,
             no_turn,

@@ -20,6 +20,7 @@ use super::source::{self, Source};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Scope;
+use crate::operation::CallConfig;
 use crate::policy::Policy;
 
 /// Default of [`Consumer::concurrency`].
@@ -159,9 +160,7 @@ type MessageFingerprint<R> = Arc<dyn Fn(&Message<R>) -> Fingerprint + Send + Syn
 
 pub(super) struct Config<R> {
     pub(super) source: Source<R>,
-    pub(super) idempotency: Idempotency,
-    pub(super) scope: Scope,
-    pub(super) policy: Policy,
+    pub(super) calls: CallConfig,
     pub(super) key: MessageKey<R>,
     pub(super) envelope: Option<Envelope>,
     pub(super) fingerprint: Option<MessageFingerprint<R>>,
@@ -178,9 +177,7 @@ pub(super) struct Config<R> {
 impl<R> Consumer<R> {
     fn new(idempotency: &Idempotency, source: Source<R>, scope: Scope) -> Self {
         Self(Config {
-            policy: idempotency.core.policy.clone(),
-            idempotency: idempotency.clone(),
-            scope,
+            calls: CallConfig::new(idempotency, scope),
             key: (source.key)(),
             envelope: None,
             fingerprint: None,
@@ -241,7 +238,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.0.policy = change(self.0.policy);
+        self.0.calls = self.0.calls.change_policy(change);
         self
     }
 
@@ -432,9 +429,9 @@ impl<R> fmt::Debug for Consumer<R> {
         let Self(config) = self;
         f.debug_struct("Consumer")
             .field("source", &config.source.name)
-            .field("scope", &config.scope)
+            .field("scope", &config.calls.scope)
             .field("key", &config.key)
-            .field("policy", &config.policy)
+            .field("policy", &config.calls.policy)
             .finish_non_exhaustive()
     }
 }

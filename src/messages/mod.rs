@@ -17,7 +17,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Error> {
 //!     let idempotency = Idempotency::from_env().await?;
-//!     lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
+//!     lambda_runtime::run(idempotency.sqs("payments").handler(book)?).await
 //! }
 //! ```
 //!

@@ -12,6 +12,7 @@ use super::error::BatchError;
 use super::message::Message;
 use super::response::{BatchResponse, Reporting, report};
 use crate::engine::execution::Execution;
+use crate::error::Error;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 
@@ -33,7 +34,7 @@ impl<R: Send + 'static> Consumer<R> {
     /// }
     ///
     /// async fn serve(idempotency: Idempotency) -> Result<(), lambda_runtime::Error> {
-    ///     lambda_runtime::run(idempotency.sqs("payments").handler(book)).await
+    ///     lambda_runtime::run(idempotency.sqs("payments").handler(book)?).await
     /// }
     /// ```
     ///
@@ -55,33 +56,40 @@ impl<R: Send + 'static> Consumer<R> {
     ///     assert_eq!(message.json::<serde_json::Value>()?["amount"], 1200);
     ///     assert_eq!(message.into_record().message_id.as_deref(), Some("m-1"));
     ///     Err::<(), Error>("declined".into())
-    /// });
+    /// })?;
     /// let response = service.call(LambdaEvent::new(event, Context::default())).await?;
     /// assert_eq!(response.batch_item_failures, [ItemIdentifier::Id("m-1".to_owned())]);
     /// # Ok(()) });
     /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid.
     pub fn handler<F, Fut, E>(
         self,
         handler: F,
-    ) -> impl Service<
-        LambdaEvent<JsonEvent>,
-        Response = BatchResponse,
-        Error = BatchError,
-        Future: Send + Unpin,
-    > + Clone
+    ) -> Result<
+        impl Service<
+            LambdaEvent<JsonEvent>,
+            Response = BatchResponse,
+            Error = BatchError,
+            Future: Send + Unpin,
+        > + Clone,
+        Error,
+    >
     where
         F: Fn(Message<R>, Execution) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
-        let consumer = Arc::new((self.0, handler));
-        service_fn(move |event| {
+        let calls = self.0.calls.checked()?;
+        let consumer = Arc::new((Config { calls, ..self.0 }, handler));
+        Ok(service_fn(move |event| {
             let consumer = Arc::clone(&consumer);
             Box::pin(async move {
                 let (config, handler) = &*consumer;
                 answer(config, handler, event).await
             })
-        })
+        }))
     }
 }
 
@@ -95,7 +103,7 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let deadline = deadline(&config.idempotency.core.table.clock, &event.context);
+    let deadline = deadline(&config.calls.core().table.clock, &event.context);
     let batch = (config.source.split)(event.payload.get(), config.order)?;
     // Frees memory: the records have been read, and an event may have some megabytes.
     drop(event);

@@ -14,10 +14,11 @@ use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Unreadable};
 use crate::answer::Answers;
 use crate::clock::{Clock, End};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
+use crate::operation::Call;
 use crate::user_code::{self, Panic};
 
 /// How a message is handled.
@@ -49,7 +50,7 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
             message.key = Some(key);
             Work::Run { message, fingerprint }
         }
-        Ok(Err(_)) | Err(_) if config.idempotency.core.is_disabled => {
+        Ok(Err(_)) | Err(_) if config.calls.core().is_disabled => {
             // While idempotency is switched off, no message is rejected because of its key.
             Work::Run { message, fingerprint: body.fingerprint }
         }
@@ -143,7 +144,7 @@ where
     E: fmt::Display + 'static,
 {
     let deadline = times.map(|times| times.deadline);
-    let log = Log { operation: config.scope.operation(), service: config.source.name, item };
+    let log = Log { operation: config.calls.scope.operation(), service: config.source.name, item };
     let running = async {
         match work {
             Work::Refuse { reason, action } => log.disposed(action, &reason),
@@ -159,15 +160,11 @@ where
                 Err(error) => log.ended::<R, E>(config, Err(error.into())),
             },
             Work::Run { message, fingerprint } => {
-                let operation = config
-                    .idempotency
-                    .operation(config.scope.clone())
-                    .policy(|_| config.policy.clone())
-                    .key(message.key.clone().unwrap_or_default())
-                    .fingerprint(fingerprint)
-                    .ends(deadline);
-                let clock = &config.idempotency.core.table.clock;
-                let run = operation.run(async |execution| {
+                let key = message.key.clone().unwrap_or_default();
+                let call =
+                    Call::new(config.calls.clone(), key).fingerprint(fingerprint).ends(deadline);
+                let clock = &config.calls.core().table.clock;
+                let run = call.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB may have been slow.
                     if times.is_some_and(|times| clock.is_over(times.last_start)) {
                         execution.nothing_executed();
@@ -203,10 +200,10 @@ impl<'de> Deserialize<'de> for Done {
 
 /// Creates an execution without a record.
 fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execution, Error> {
-    let core = &config.idempotency.core;
-    let key = core.random_key(&config.scope)?;
-    let (policy, answers) = (config.policy.clone(), Answers::FUNCTION);
-    Execution::unprotected(core, Call::without_record(core, key, policy, deadline, answers))
+    let core = config.calls.core();
+    let key = core.random_key(&config.calls.scope)?;
+    let (policy, answers) = (config.calls.policy.clone(), Answers::FUNCTION);
+    Execution::unprotected(core, CallContext::without_record(core, key, policy, deadline, answers))
 }
 
 /// Logs the results of a message, without its key and payload.

@@ -56,7 +56,7 @@ pub enum LeaseExpired {
     /// So no two executions of a key make progress at the same time. The caller gets
     /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). What the handler has done is
     /// unknown, so the record does not change. When the lease has expired by DynamoDB's clock, a
-    /// repeat takes over, asks the [hook](crate::Operation::reconcile), or is rejected
+    /// repeat takes over, asks the [hook](crate::Call::reconcile), or is rejected
     /// ([`Takeover::Reject`]).
     ///
     /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
@@ -102,9 +102,9 @@ pub use crate::protocol::policy::Completed;
 /// use dynamodb_idempotency::Acquire;
 ///
 /// // A webhook that its sender repeats until it is tired.
-/// let hook = || idempotency.operation("hook").key("event-7").policy(|policy| {
+/// let hook = || idempotency.operation("hook").policy(|policy| {
 ///     policy.acquire(Acquire::ReadFirst { consistent: true })
-/// });
+/// })?.key("event-7");
 /// for expected in ["first", "first"] {
 ///     let answer = hook().run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
 ///     assert_eq!(answer, expected);

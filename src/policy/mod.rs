@@ -46,7 +46,7 @@ pub struct Policy {
     pub lease_expired: LeaseExpired,
     /// What a repeat does when the owner's lease expired without an answer. Default
     /// [`Takeover::Execute`]. A hook replaces this setting:
-    /// [`Operation::reconcile`](crate::Operation::reconcile).
+    /// [`Call::reconcile`](crate::Call::reconcile).
     pub takeover: Takeover,
     /// What a repeat gets once the operation has completed. Default [`Completed::Replay`].
     pub completed: Completed,

@@ -26,7 +26,7 @@ pub fn message_example(
     super::example(async |_, idempotency| {
         let event = LambdaEvent::new(EVENT.parse::<JsonEvent>()?, Context::default());
         let handler = move |message, _: Execution| ready(handler(message));
-        let response = idempotency.sqs("payments").handler(handler).call(event).await?;
+        let response = idempotency.sqs("payments").handler(handler)?.call(event).await?;
         assert!(response.batch_item_failures.is_empty(), "{response:?}");
         Ok(())
     });

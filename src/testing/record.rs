@@ -56,7 +56,7 @@ impl<'a> SandboxRecord<'a> {
         Self { sandbox, scope, key, fingerprint: Ok(None) }
     }
 
-    /// Sets the request by its payload, like [`Operation::payload`](crate::Operation::payload).
+    /// Sets the request by its payload, like [`Call::payload`](crate::Call::payload).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {

@@ -12,8 +12,11 @@ use crate::support::raw::{Item, n, s, text, with};
 use crate::support::{Link, Runs, Store, kind};
 
 async fn run(idempotency: &Idempotency, runs: &Runs) -> Result<String, RunError<Infallible>> {
-    let operation =
-        idempotency.operation("charge").key("k").policy(|p| p.compression(Compression::Off));
+    let operation = idempotency
+        .operation("charge")
+        .policy(|p| p.compression(Compression::Off))
+        .unwrap()
+        .key("k");
     operation
         .run(async |_| {
             runs.add();

@@ -51,8 +51,9 @@ async fn a_storm_that_waits_is_a_write_and_its_looks_a_caller() {
             link.wire.next("GetItem", crate::support::Act::Deliver);
         }
         link.wire.next("GetItem", crate::support::Act::HoldResponse(second.clone()));
-        let callers = (0..CALLERS)
-            .map(|_| charge(processes.operation("charge").key("k").policy(waiting), &runs));
+        let callers = (0..CALLERS).map(|_| {
+            charge(processes.operation("charge").policy(waiting).unwrap().key("k"), &runs)
+        });
         let (waited, ()) = tokio::join!(join_all(callers), async {
             second.reached().await;
             gate.open();

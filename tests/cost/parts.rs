@@ -39,8 +39,11 @@ async fn run(idempotency: &Idempotency, runs: &Runs) -> Ran {
 }
 
 async fn run_for(idempotency: &Idempotency, runs: &Runs, length: usize) -> Ran {
-    let operation =
-        idempotency.operation("charge").key("k").policy(|p| p.compression(Compression::Off));
+    let operation = idempotency
+        .operation("charge")
+        .policy(|p| p.compression(Compression::Off))
+        .unwrap()
+        .key("k");
     operation.run_with_outcome(async |_| Ok(answer(runs.add(), length))).await
 }
 
@@ -196,9 +199,12 @@ async fn an_owner_that_lost_its_lease_after_its_parts_gets_the_others_answer() {
 /// One call that commits its answer, and one that is a transaction.
 async fn committed(store: &Store, link: &Link, length: usize, acquire: Acquire) -> Outcome<String> {
     let idempotency = store.over(link);
-    let operation = idempotency.operation("charge").key("k");
-    let outcome =
-        operation.policy(|policy| policy.acquire(acquire)).run_with_outcome(async |execution| {
+    let outcome = idempotency
+        .operation("charge")
+        .policy(|policy| policy.acquire(acquire))
+        .unwrap()
+        .key("k")
+        .run_with_outcome(async |execution| {
             execution.commit(&answer(1, length), [count(store.table(), "effect")]).await?;
             Ok::<_, CommitError>(answer(1, length))
         });
@@ -212,7 +218,8 @@ async fn transacted(
     acquire: Acquire,
 ) -> Result<Outcome<String>, TransactionError<Infallible>> {
     let idempotency = store.over(link);
-    let operation = idempotency.operation("pay").key("k").policy(|policy| policy.acquire(acquire));
+    let operation =
+        idempotency.operation("pay").policy(|policy| policy.acquire(acquire)).unwrap().key("k");
     let outcome = operation.run_transaction_with_outcome(async || {
         let transaction = Transaction::new(answer(1, length));
         Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))

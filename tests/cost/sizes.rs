@@ -202,7 +202,7 @@ async fn run(
     runs: &Runs,
     length: usize,
 ) -> Result<String, dynamodb_idempotency::RunError<String>> {
-    let operation = idempotency.operation("charge").key("k").policy(policy);
+    let operation = idempotency.operation("charge").policy(policy).unwrap().key("k");
     operation
         .run(async |_| {
             runs.add();
@@ -251,7 +251,7 @@ async fn the_threshold_for_parts_is_the_callers_to_choose() {
         let large = LargeAnswers::InParts { above };
         let policy = |policy: Policy| policy.large_answers(large).compression(Compression::Off);
         let key = above.to_string();
-        let operation = idempotency.operation("charge").key(&key).policy(policy);
+        let operation = idempotency.operation("charge").policy(policy).unwrap().key(&key);
         operation
             .run(async |_| {
                 runs.add();

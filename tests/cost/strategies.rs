@@ -2,9 +2,7 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::{
-    Acquire, Completed, ErrorKind, Failure, Idempotency, Operation, Policy,
-};
+use dynamodb_idempotency::{Acquire, Call, Completed, ErrorKind, Failure, Idempotency, Policy};
 
 use crate::support::raw::{self, n, with};
 use crate::support::{Act, Link, Runs, Store, charge, executed, kind, replayed};
@@ -16,8 +14,8 @@ fn by(acquire: Acquire) -> impl Fn(Policy) -> Policy + Clone {
     move |policy| policy.acquire(acquire)
 }
 
-fn on(idempotency: &Idempotency, acquire: Acquire) -> Operation<'_> {
-    idempotency.operation("charge").key("k").policy(by(acquire))
+fn on(idempotency: &Idempotency, acquire: Acquire) -> Call {
+    idempotency.operation("charge").policy(by(acquire)).unwrap().key("k")
 }
 
 #[tokio::test]
@@ -55,10 +53,11 @@ async fn an_eventually_consistent_read_answers_only_with_a_completed_operation()
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record.clone()).await;
         let idempotency = store.over(&link);
-        let operation = on(&idempotency, READ_FIRST);
+        let replays = |policy: Policy| policy.acquire(READ_FIRST).failure(Failure::Replay);
+        let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
         let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
         // Whatever it comes to, the write has its say.
-        let outcome = charge(operation.policy(|p| p.failure(Failure::Replay)), &runs).await;
+        let outcome = charge(operation, &runs).await;
         assert_eq!(link.wire.requests()[..2], ["GetItem", "PutItem"], "{record:?}: {outcome:?}");
     }
 }
@@ -80,7 +79,8 @@ async fn a_consistent_read_answers_whatever_it_finds() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record).await;
         let idempotency = store.over(&link);
-        let operation = on(&idempotency, CONSISTENT).policy(|p| p.failure(Failure::Replay));
+        let replays = |policy: Policy| policy.acquire(CONSISTENT).failure(Failure::Replay);
+        let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
         let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
         assert!(fits(kind(charge(operation, &runs).await)));
         assert_eq!(link.wire.requests(), ["GetItem"]);
@@ -131,7 +131,8 @@ async fn what_is_kept_answers_no_other_request_and_not_past_its_retention() {
     let operation = || idempotency.operation("charge").key("k");
     charge(operation(), &runs).await.unwrap();
     assert_eq!(kind(charge(operation().payload("another"), &runs).await), ErrorKind::Mismatch);
-    let again = operation().policy(|policy| policy.completed(Completed::Execute));
+    let again = |policy: Policy| policy.completed(Completed::Execute);
+    let again = idempotency.operation("charge").policy(again).unwrap().key("k");
     assert_eq!(charge(again, &runs).await.unwrap(), executed(2, 2));
     link.let_pass(24 * 3600 + 5);
     assert_eq!(charge(operation(), &runs).await.unwrap(), executed(3, 1));
@@ -142,8 +143,11 @@ async fn an_answer_that_could_not_be_stored_is_not_kept() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = with_cache(&store, &Link::default());
     let run = async || {
-        let operation = idempotency.operation("charge").key("k");
-        let operation = operation.policy(|policy| policy.max_answer_bytes(1024));
+        let operation = idempotency
+            .operation("charge")
+            .policy(|policy| policy.max_answer_bytes(1024))
+            .unwrap()
+            .key("k");
         operation
             .run(async |_| {
                 runs.add();

@@ -31,8 +31,11 @@ async fn run(
     runs: &Runs,
     length: usize,
 ) -> Result<Outcome<String>, RunError<Infallible>> {
-    let operation =
-        idempotency.operation("charge").key("k").policy(|p| p.compression(Compression::Off));
+    let operation = idempotency
+        .operation("charge")
+        .policy(|p| p.compression(Compression::Off))
+        .unwrap()
+        .key("k");
     let handler = async |_| {
         runs.add();
         Ok(answer(length))

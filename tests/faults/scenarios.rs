@@ -1,4 +1,4 @@
-//! What is searched: one line a policy. A new way to run an operation is one more [`Call`].
+//! What is searched: one line a policy. A new way to run an operation is one more [`RunCall`].
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use dynamodb_idempotency::{
-    Acquire, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, LeaseExpired,
-    Operation, Outage, Outcome, Policy, Reconciled, RunError, Takeover, Transaction,
-    TransactionError, Unconfirmed,
+    Acquire, Call, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Outage, Outcome, Policy, Reconciled, RunError, Takeover, Transaction, TransactionError,
+    Unconfirmed,
 };
 
 use crate::guarantee::{Ended, Guarantee};
@@ -17,8 +17,8 @@ use crate::step::Fate;
 use crate::store::RECORDS;
 use crate::world::{self, End};
 
-type Calling<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
-type Call = for<'a> fn(Operation<'a>, usize) -> Calling<'a>;
+type Calling = Pin<Box<dyn Future<Output = Ended>>>;
+type RunCall = fn(Call, usize) -> Calling;
 
 pub(crate) const FULL: &[(usize, u32)] = &[(2, 2), (3, 1)];
 /// What most scenarios take seconds for.
@@ -37,7 +37,7 @@ const PAST_LEASE: i64 = 33 * SECOND;
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     policy: fn(Policy) -> Policy,
-    call: Call,
+    call: RunCall,
     /// How far each caller's clock is ahead of the store's, in ms.
     pub(crate) skews: [i64; 3],
     /// Which caller comes with another payload than all others.
@@ -226,8 +226,8 @@ impl Scenario {
         let idempotency = process.unwrap_or_else(|| self.idempotency(Some(caller)));
         Box::pin(async move {
             let payload = usize::from(mismatch == Some(caller));
-            let operation = idempotency.operation("charge").key("order").payload(&payload);
-            let ended = call(operation, caller).await;
+            let request = idempotency.operation("charge").key("order").payload(&payload);
+            let ended = call(request, caller).await;
             if let Some(other) = mismatch {
                 let fits = is_own_answer(&ended, caller, other);
                 let detail = format!("{} got {ended:?}", name(caller));
@@ -247,14 +247,14 @@ fn is_own_answer(ended: &Ended, caller: usize, other: usize) -> bool {
     is_others == (caller == other)
 }
 
-fn run(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
     })
 }
 
 /// The handler does two steps beside its end; what it cannot store does not stop it.
-fn run_steps(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_steps(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         let stepping = async |execution: Execution| {
             let end = world::with(|world| world.enter(caller, &execution));
@@ -272,7 +272,7 @@ fn run_steps(operation: Operation<'_>, caller: usize) -> Calling<'_> {
     })
 }
 
-fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_replaying_errors(operation: Call, caller: usize) -> Calling {
     let operation = operation.replay_errors::<String>();
     Box::pin(async move {
         ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
@@ -280,7 +280,7 @@ fn run_replaying_errors(operation: Operation<'_>, caller: usize) -> Calling<'_> 
 }
 
 /// Completes an abandoned operation if the caller is an odd one, and runs it again otherwise.
-fn run_reconciling(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_reconciling(operation: Call, caller: usize) -> Calling {
     let operation = operation.reconcile(move |_| async move {
         Ok::<_, String>(match caller % 2 {
             1 => Reconciled::Completed(format!("the word of {}", name(caller))),
@@ -293,7 +293,7 @@ fn run_reconciling(operation: Operation<'_>, caller: usize) -> Calling<'_> {
 }
 
 /// The handler writes its effect together with its answer.
-fn run_committing(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_committing(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         let committing = async |execution: Execution| {
             let answer = handler(execution.clone(), caller).await?;
@@ -308,7 +308,7 @@ fn run_committing(operation: Operation<'_>, caller: usize) -> Calling<'_> {
 }
 
 /// The whole operation is one transaction.
-fn run_transaction(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_transaction(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         let build = async || {
             let answer = format!("the answer of {}", name(caller));
@@ -322,7 +322,7 @@ fn run_transaction(operation: Operation<'_>, caller: usize) -> Calling<'_> {
 }
 
 /// The first caller runs a handler, the others are transactions.
-fn run_or_transact(operation: Operation<'_>, caller: usize) -> Calling<'_> {
+fn run_or_transact(operation: Call, caller: usize) -> Calling {
     if caller == 0 { run(operation, caller) } else { run_transaction(operation, caller) }
 }
 

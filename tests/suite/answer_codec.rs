@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::{
-    AnswerCodec, Builder, CodecError, CommitError, Completed, Compression, ErrorKind, Failure,
-    Idempotency, InvalidTransaction, LargeAnswers, Operation, Outcome, Policy, Reconciled,
-    RunError, StepError, Transaction, TransactionError,
+    AnswerCodec, Builder, Call, CodecError, CommitError, Completed, Compression, ErrorKind,
+    Failure, Idempotency, InvalidTransaction, LargeAnswers, Outcome, Policy, Reconciled, RunError,
+    StepError, Transaction, TransactionError,
 };
 
 use crate::support::effects::{count, debit};
@@ -152,7 +152,10 @@ impl Way {
 
     /// One call; it counts its effect, where it has one.
     async fn call(self, store: &Store, idempotency: &Idempotency, runs: &Runs) -> String {
-        let operation = idempotency.operation("charge").key("k");
+        let with = |change: &dyn Fn(Policy) -> Policy| {
+            idempotency.operation("charge").policy(change).unwrap().key("k")
+        };
+        let operation = with(&|policy| policy);
         let ran = || {
             runs.add();
             self.answer()
@@ -164,11 +167,11 @@ impl Way {
                 operation.run(async |_| Ok::<_, String>(ran())).await.unwrap()
             }
             Self::InParts => {
-                let operation = operation.policy(|policy| policy.compression(Compression::Off));
+                let operation = with(&|policy| policy.compression(Compression::Off));
                 operation.run(async |_| Ok::<_, String>(ran())).await.unwrap()
             }
             Self::Failure => {
-                let operation = operation.policy(keep).replay_errors::<String>();
+                let operation = with(&keep).replay_errors::<String>();
                 handlers(operation.run(async |_| Err::<(), _>(ran())).await)
             }
             Self::Commit => operation
@@ -199,7 +202,7 @@ impl Way {
                 .await
                 .unwrap(),
             Self::ReconciledFailure => {
-                let operation = operation.policy(keep).replay_errors::<String>();
+                let operation = with(&keep).replay_errors::<String>();
                 let judged = operation.reconcile(async |_| Ok(Reconciled::<(), _>::Failed(ran())));
                 handlers(judged.run(async |_| -> Result<(), String> { panic!("it ran") }).await)
             }
@@ -273,10 +276,7 @@ fn is_custom(value: &AttributeValue) -> bool {
     }
 }
 
-async fn outcome(
-    operation: Operation<'_>,
-    runs: &Runs,
-) -> Result<Outcome<String>, RunError<String>> {
+async fn outcome(operation: Call, runs: &Runs) -> Result<Outcome<String>, RunError<String>> {
     operation
         .run_with_outcome(async |_| {
             runs.add();
@@ -430,8 +430,12 @@ async fn a_failure_that_cannot_be_encoded_is_kept_without_its_answer() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     let charges = || {
-        let operation = idempotency.operation("charge").key("k");
-        operation.policy(|policy| policy.failure(Failure::Replay)).replay_errors::<String>()
+        idempotency
+            .operation("charge")
+            .policy(|policy| policy.failure(Failure::Replay))
+            .unwrap()
+            .key("k")
+            .replay_errors::<String>()
     };
     let fail = async |_| {
         runs.add();
@@ -749,8 +753,11 @@ async fn an_operation_that_runs_again_stores_its_new_answer_encoded() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = strict(&store, &mask);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k");
-        let operation = operation.policy(|policy| policy.completed(Completed::Execute));
+        let operation = idempotency
+            .operation("charge")
+            .policy(|policy| policy.completed(Completed::Execute))
+            .unwrap()
+            .key("k");
         assert_eq!(outcome(operation, &runs).await.unwrap(), executed());
         assert!(is_custom(&store.record("charge#k").await["response"]));
     }
@@ -767,7 +774,7 @@ async fn a_message_that_is_done_is_done_for_a_strict_reader_too() {
 
     let (store, ran, mask) = (Store::open().await, Ran::default(), Mask::default());
     for _ in 0..2 {
-        let service = strict(&store, &mask).sqs("book").handler(noting(&ran));
+        let service = strict(&store, &mask).sqs("book").handler(noting(&ran)).unwrap();
         let answer = invoke(&service, &sqs([message("1", "k", "a")])).await;
         assert_eq!(answer, serde_json::json!({"batchItemFailures": []}));
     }

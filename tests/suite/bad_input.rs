@@ -1,5 +1,6 @@
 //! An error in a call, a deployment or a record is reported before anything runs.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use aws_credential_types::provider::{ProvideCredentials, error::CredentialsError, future};
@@ -8,7 +9,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::{
-    ErrorKind, Failure, Idempotency, Lease, Operation, RunError, TableSchema,
+    Call, Error, ErrorKind, Failure, Idempotency, Lease, Policy, RunError, TableSchema,
 };
 
 use crate::support::raw::{self, Item, n, s, with};
@@ -212,32 +213,51 @@ const DAYS: Duration = Duration::from_secs(48 * 3600);
 async fn calls_that_cannot_be_right() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
-    let operation = || idempotency.operation("charge").key("k");
+    let charge_of = || idempotency.operation("charge");
     let unserialisable = std::collections::HashMap::from([((1, 2), 3)]);
     let tiny = Lease::Fixed(Duration::from_millis(1));
     for (case, operation) in [
-        ("no key", idempotency.operation("charge")),
         ("empty key", idempotency.operation("charge").key("")),
         ("long key", idempotency.operation("charge").key("k".repeat(2048 - 6))),
         ("long scope", idempotency.operation("c".repeat(2047)).key("k")),
-        ("long tenant", operation().segment(&"#".repeat(1000))),
-        ("payload", operation().payload(&unserialisable)),
+        ("long tenant", charge_of().segment(&"#".repeat(1000)).key("k")),
+        ("payload", charge_of().key("k").payload(&unserialisable)),
     ] {
         refused(case, operation, ErrorKind::InvalidInput).await;
     }
-    for (case, operation) in [
-        ("empty scope", idempotency.operation("").key("k")),
-        ("lease", operation().policy(|policy| policy.lease(tiny))),
-        ("retention", operation().policy(|policy| policy.retention(Duration::ZERO))),
-        ("retention and completion", operation().policy(|p| p.completion_timeout(DAYS))),
-        ("attempts", operation().policy(|p| p.failure(Failure::Retain { max_attempts: 0 }))),
-    ] {
-        refused(case, operation, ErrorKind::Configuration).await;
+    refused("empty scope", idempotency.operation("").key("k"), ErrorKind::Configuration).await;
+    let policies: [(&str, &dyn Fn(Policy) -> Policy); 4] = [
+        ("Lease::Fixed", &|policy| policy.lease(tiny)),
+        ("Policy::retention", &|policy| policy.retention(Duration::ZERO)),
+        ("Policy::completion_timeout", &|policy| policy.completion_timeout(DAYS)),
+        ("Failure::Retain", &|policy| policy.failure(Failure::Retain { max_attempts: 0 })),
+    ];
+    for (named, change) in policies {
+        let errors = [
+            charge_of().policy(change).map(drop).unwrap_err(),
+            idempotency.http("charge").policy(change).layer().map(drop).unwrap_err(),
+            consumer_of(&idempotency, change).unwrap_err(),
+            event_of(&idempotency, change).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains(named), "{error}");
+        }
     }
     assert!(link.wire.requests().is_empty());
 }
 
-async fn refused(case: &str, operation: Operation<'_>, expected: ErrorKind) {
+fn consumer_of(idempotency: &Idempotency, change: impl Fn(Policy) -> Policy) -> Result<(), Error> {
+    let consumer = idempotency.sqs("charge").policy(change);
+    consumer.handler(async |_, _| Ok::<_, Infallible>(())).map(drop)
+}
+
+fn event_of(idempotency: &Idempotency, change: impl Fn(Policy) -> Policy) -> Result<(), Error> {
+    let event = idempotency.event("charge", String::clone, async |_, _| Ok::<_, Infallible>(1));
+    event.policy(change).map(drop)
+}
+
+async fn refused(case: &str, operation: Call, expected: ErrorKind) {
     let runs = Runs::default();
     let result = charge(operation, &runs).await;
     assert_eq!((kind(result), runs.count()), (expected, 0), "{case}");

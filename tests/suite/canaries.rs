@@ -14,7 +14,7 @@ use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Envelope, FailureAction, Message, MessageKey};
 use dynamodb_idempotency::{
-    Execution, Failure, Idempotency, KeyForm, Operation, RunError, StepError, Takeover,
+    Call, Execution, Failure, Idempotency, KeyForm, Policy, RunError, StepError, Takeover,
 };
 use lambda_runtime::{LambdaEvent, Service};
 use serde::Serialize;
@@ -87,11 +87,15 @@ fn an_ear_hears_a_canary() {
     drop(ear);
 }
 
-fn charge(idempotency: &Idempotency) -> Operation<'_> {
+fn charge(idempotency: &Idempotency) -> Call {
     idempotency.operation("charge").key(KEY)
 }
 
-async fn run(operation: Operation<'_>) -> Result<String, RunError<Infallible>> {
+fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
+    idempotency.operation("charge").policy(change).unwrap().key(KEY)
+}
+
+async fn run(operation: Call) -> Result<String, RunError<Infallible>> {
     operation.run(async |_| Ok(PAYLOAD.to_owned())).await
 }
 
@@ -104,7 +108,7 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
     let (store, link, mut ear) = (Store::open().await, Link::without_retries(), Ear::new());
     let idempotency = store.over(&link);
     let operation = || charge(&idempotency);
-    ear.refused("a long key", run(operation().key(KEY.repeat(200))).await);
+    ear.refused("a long key", run(idempotency.operation("charge").key(KEY.repeat(200))).await);
     let no_json = HashMap::from([((PAYLOAD, 1), 1)]);
     ear.refused("no JSON", run(operation().payload(&no_json)).await);
     let past = made_up_time::now() - Duration::from_secs(5);
@@ -134,11 +138,11 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
         ear.refused(case, number);
     }
     store.put(raw::abandoned(&pk())).await;
-    let reject = operation().policy(|policy| policy.takeover(Takeover::Reject));
+    let reject = policy_of(&idempotency, |policy| policy.takeover(Takeover::Reject));
     ear.refused("abandoned", run(reject).await);
     store.put(raw::failed(&pk())).await;
     let retain = Failure::Retain { max_attempts: 1 };
-    ear.refused("failed", run(operation().policy(|policy| policy.failure(retain))).await);
+    ear.refused("failed", run(policy_of(&idempotency, |policy| policy.failure(retain))).await);
     for act in [
         Act::LoseRequest,
         Act::LoseResponse,
@@ -165,7 +169,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "ValidationException")] {
         let (store, link) = (Store::open().await, Link::without_retries());
         let idempotency = store.over(&link);
-        let result = charge(&idempotency).policy(brief).run(async |execution: Execution| {
+        let result = policy_of(&idempotency, brief).run(async |execution: Execution| {
             link.wire.down(act.clone());
             let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
             if let Err(error) = execution.step("reserve", step).await {
@@ -178,7 +182,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     }
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let large = charge(&idempotency).policy(brief);
+    let large = policy_of(&idempotency, brief);
     large.run(async |_| Ok::<_, Infallible>(PAYLOAD.repeat(100))).await.unwrap();
     ear.check("too large");
     ear.refused("what was too large", run(charge(&idempotency)).await);
@@ -359,7 +363,8 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
         ("a list", json!([KEY, PAYLOAD])),
     ];
     for disposal in [FailureAction::Report, FailureAction::Acknowledge] {
-        let service = idempotency.sqs("book").malformed(disposal).handler(reading::<SqsMessage>);
+        let service =
+            idempotency.sqs("book").malformed(disposal).handler(reading::<SqsMessage>).unwrap();
         for (case, message) in messages.clone() {
             invoked(&mut ear, case, service.clone(), sqs([message])).await;
         }
@@ -387,7 +392,7 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
     ];
     for envelope in [Envelope::Sns, Envelope::EventBridge] {
         let consumer = idempotency.sqs("enveloped").envelope(envelope);
-        let service = consumer.handler(reading::<SqsMessage>);
+        let service = consumer.handler(reading::<SqsMessage>).unwrap();
         for body in &envelopes {
             invoked(&mut ear, body, service.clone(), sqs([without_key("1", body)])).await;
         }
@@ -409,7 +414,7 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
         json!(PAYLOAD),
     ];
     for (number, rule) in rules.into_iter().enumerate() {
-        let service = idempotency.sqs("ruled").key(rule).handler(reading::<SqsMessage>);
+        let service = idempotency.sqs("ruled").key(rule).handler(reading::<SqsMessage>).unwrap();
         for body in &bodies {
             let case = format!("rule {number}: {body}");
             let event = sqs([without_key("1", &body.to_string()), without_key("2", PAYLOAD)]);
@@ -417,8 +422,10 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
         }
     }
 
-    let consumer =
-        idempotency.sqs("met").handler(|_: Message<SqsMessage>, _| async { Ok::<_, String>(()) });
+    let consumer = idempotency
+        .sqs("met")
+        .handler(|_: Message<SqsMessage>, _| async { Ok::<_, String>(()) })
+        .unwrap();
     invoked(&mut ear, "first", consumer.clone(), sqs([message("1", KEY, "a")])).await;
     invoked(&mut ear, "mismatch", consumer.clone(), sqs([message("1", KEY, PAYLOAD)])).await;
     store.put(with(raw::pending(&format!("met#{KEY}")), "status", s(PAYLOAD))).await;
@@ -434,7 +441,7 @@ async fn other_sources_tell_neither_key_nor_payload() {
     let hashed = |policy: dynamodb_idempotency::Policy| policy.key_form(KeyForm::Sha256);
     let idempotency = store.idempotency();
 
-    let s3 = || idempotency.s3("s").policy(hashed).handler(reading);
+    let s3 = || idempotency.s3("s").policy(hashed).handler(reading).unwrap();
     let mut event = example!("s3");
     event["Records"][0]["s3"]["object"]["key"] = KEY.into();
     event["Records"][0]["s3"]["bucket"]["name"] = "canary-bucket".into();
@@ -442,7 +449,7 @@ async fn other_sources_tell_neither_key_nor_payload() {
     event["Records"][0]["s3"]["object"]["size"] = PAYLOAD.into();
     assert_eq!(invoked(&mut ear, "S3, no record", s3(), event).await, None);
 
-    let eventbridge = || idempotency.eventbridge("e").policy(hashed).handler(reading);
+    let eventbridge = || idempotency.eventbridge("e").policy(hashed).handler(reading).unwrap();
     let mut event = example!("eventbridge");
     event["source"] = "canary-source".into();
     event["detail"] = PAYLOAD.into();
@@ -450,7 +457,7 @@ async fn other_sources_tell_neither_key_nor_payload() {
     event["detail-type"] = json!([PAYLOAD]);
     assert_eq!(invoked(&mut ear, "EventBridge, no event", eventbridge(), event).await, None);
 
-    let sns = || idempotency.sns("n").handler(reading);
+    let sns = || idempotency.sns("n").handler(reading).unwrap();
     let mut event = example!("sns");
     let record = &mut event["Records"][0];
     record["Sns"]["Message"] = PAYLOAD.into();
@@ -461,7 +468,7 @@ async fn other_sources_tell_neither_key_nor_payload() {
     event["Records"][0]["Sns"]["Type"] = PAYLOAD.into();
     assert_eq!(invoked(&mut ear, "SNS, a type", sns(), event).await, None);
 
-    let kafka = || idempotency.kafka("k").handler(reading);
+    let kafka = || idempotency.kafka("k").handler(reading).unwrap();
     let event = |record: Value| {
         let mut event = example!("kafka_msk");
         event["records"] = json!({"orders-0": [record]});
@@ -493,12 +500,12 @@ async fn other_sources_tell_neither_key_nor_payload() {
     event["eventSource"] = PAYLOAD.into();
     assert_eq!(invoked(&mut ear, "Kafka, a source", kafka(), event).await, None);
 
-    let kinesis = || idempotency.kinesis("k").handler(reading);
+    let kinesis = || idempotency.kinesis("k").handler(reading).unwrap();
     let mut event = example!("kinesis");
     event["Records"][0]["kinesis"]["partitionKey"] = KEY.into();
     event["Records"][0]["kinesis"]["data"] = json!(format!("{PAYLOAD}!"));
     assert!(invoked(&mut ear, "Kinesis", kinesis(), event).await.is_some());
-    let dynamodb = || idempotency.dynamodb_streams("d").handler(reading);
+    let dynamodb = || idempotency.dynamodb_streams("d").handler(reading).unwrap();
     let mut event = example!("dynamodb");
     event["Records"][0]["dynamodb"]["NewImage"] = json!(PAYLOAD);
     assert!(invoked(&mut ear, "DynamoDB Streams", dynamodb(), event).await.is_some());

@@ -57,7 +57,7 @@ async fn retention_is_judged_by_the_stores_time() {
 /// record says it while the handler runs.
 async fn error_of_the_stamp(store: &Store, idempotency: &Idempotency, key: &str) -> i64 {
     let minute = Lease::Fixed(Duration::from_secs(60));
-    let operation = idempotency.operation("charge").key(key).policy(|p| p.lease(minute));
+    let operation = idempotency.operation("charge").policy(|p| p.lease(minute)).unwrap().key(key);
     let run = operation.run(async |_| {
         let record = store.record(&format!("charge#{key}")).await;
         let error = number(&record, "lease_expires_at") - raw::now() - 60_000;

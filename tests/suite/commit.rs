@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 
 use dynamodb_idempotency::{
-    CommitError, ErrorKind, Execution, Failure, InvalidTransaction, Lease, MAX_TRANSACTION_ITEMS,
-    Operation, Outage, Outcome, RunError,
+    Call, CommitError, ErrorKind, Execution, Failure, InvalidTransaction, Lease,
+    MAX_TRANSACTION_ITEMS, Outage, Outcome, RunError,
 };
 use futures::FutureExt;
 
@@ -21,7 +21,7 @@ const AN_HOUR: i64 = 3600;
 type Booked = Result<Outcome<String>, RunError<CommitError>>;
 
 /// Runs an operation whose handler counts the row `effect` by a commit, and answers with it.
-async fn book(operation: Operation<'_>, table: &str, runs: &Runs) -> Booked {
+async fn book(operation: Call, table: &str, runs: &Runs) -> Booked {
     operation.run_with_outcome(async |execution| book_in(&execution, table, runs).await).await
 }
 
@@ -187,8 +187,11 @@ async fn an_owner_whose_lease_is_merely_over_commits() {
     let idempotency = store.over(&link);
     let fixed = Lease::Fixed(std::time::Duration::from_secs(10));
     let goes_on = dynamodb_idempotency::LeaseExpired::Continue;
-    let operation = idempotency.operation("charge").key("k");
-    let operation = operation.policy(|policy| policy.lease(fixed).lease_expired(goes_on));
+    let operation = idempotency
+        .operation("charge")
+        .policy(|policy| policy.lease(fixed).lease_expired(goes_on))
+        .unwrap()
+        .key("k");
     let outcome = operation.run_with_outcome(async |execution| {
         link.let_pass(AN_HOUR);
         assert!(execution.lease_remaining().is_zero());
@@ -267,7 +270,7 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
             let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
             let idempotency = store.over(&link);
             let operation =
-                || idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+                || idempotency.operation("charge").policy(|p| p.failure(failure)).unwrap().key("k");
             let outcome = operation().run_with_outcome(async |execution| {
                 book_in(&execution, store.table(), &runs).await.unwrap();
                 match end {
@@ -356,7 +359,8 @@ async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     let lease = Lease::Renewed(std::time::Duration::from_secs(3));
-    let operation = idempotency.operation("charge").key("k").policy(|policy| policy.lease(lease));
+    let operation =
+        idempotency.operation("charge").policy(|policy| policy.lease(lease)).unwrap().key("k");
     let gate = Gate::default();
     link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
     let outcome = operation.run_with_outcome(async |execution| {
@@ -542,7 +546,8 @@ async fn a_missing_permission_is_told_at_once() {
 async fn an_execution_without_a_record_commits_at_most_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let operation = || idempotency.operation("charge").key("k").policy(|p| p.outage(Outage::Open));
+    let operation =
+        || idempotency.operation("charge").policy(|p| p.outage(Outage::Open)).unwrap().key("k");
     let mut outcomes = Vec::new();
     for _ in 0..2 {
         link.wire.down(Act::SERVER_ERROR);
@@ -562,7 +567,8 @@ async fn an_execution_without_a_record_does_not_commit_beside_an_owner() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     link.wire.down(Act::SERVER_ERROR);
-    let operation = idempotency.operation("charge").key("k").policy(|p| p.outage(Outage::Open));
+    let operation =
+        idempotency.operation("charge").policy(|p| p.outage(Outage::Open)).unwrap().key("k");
     let result = operation.run(async |execution| {
         link.wire.up();
         store.put(raw::pending("charge#k")).await;

@@ -445,8 +445,11 @@ async fn a_commit_next_to_one_that_is_not_polled_fails_in_time() {
         let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
         let idempotency = hasty(&store, &link);
         link.wire.next("TransactWriteItems", act(gate.clone()));
-        let operation = idempotency.operation("charge").key("k");
-        let operation = operation.policy(|policy| policy.lease(Lease::Renewed(A_MINUTE)));
+        let operation = idempotency
+            .operation("charge")
+            .policy(|policy| policy.lease(Lease::Renewed(A_MINUTE)))
+            .unwrap()
+            .key("k");
         let result = operation.run_with_outcome(async |execution| {
             let mut first = pin!(book(&execution, store.table()));
             tokio::select! {

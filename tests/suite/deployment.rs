@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
-use dynamodb_idempotency::{Compression, Failure, Lease, Reconciled, Scope, Transaction};
+use dynamodb_idempotency::{Compression, Failure, Lease, Policy, Reconciled, Scope, Transaction};
 use serde_json::{Value, json};
 
 use crate::support::access::{Access, CONTRACT, GRANTED};
@@ -24,14 +24,17 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
     let operation = |key: &str| idempotency.operation(scope.clone()).key(key);
+    let with_policy = |key: &str, change: &dyn Fn(Policy) -> Policy| {
+        idempotency.operation(scope.clone()).policy(change).unwrap().key(key)
+    };
     let pk = |key: &str| format!("{}#{key}", scope.as_str());
 
     charge(operation("first run and replay"), &runs).await.unwrap();
     charge(operation("first run and replay"), &runs).await.unwrap();
     handlers(decline(operation("released"), &runs).await);
     let retain = Failure::Retain { max_attempts: 2 };
-    handlers(decline(operation("kept").policy(|p| p.failure(retain)), &runs).await);
-    charge(operation("kept").policy(|p| p.failure(retain)), &runs).await.unwrap();
+    handlers(decline(with_policy("kept", &|p| p.failure(retain)), &runs).await);
+    charge(with_policy("kept", &|p| p.failure(retain)), &runs).await.unwrap();
 
     link.wire.next("PutItem", Act::LoseResponse);
     charge(operation("in doubt"), &runs).await.unwrap();
@@ -46,7 +49,7 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     let (held, renewal) = (Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::HoldResponse(renewal.clone()));
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let long = charge_held(operation("renewed").policy(|p| p.lease(renewed)), &runs, &held);
+    let long = charge_held(with_policy("renewed", &|p| p.lease(renewed)), &runs, &held);
     let (long, ()) = tokio::join!(long, async {
         renewal.reached().await;
         renewal.open();
@@ -69,7 +72,7 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     });
     transaction.await.unwrap();
 
-    let large = operation("in parts").policy(|policy| policy.compression(Compression::Off));
+    let large = with_policy("in parts", &|p| p.compression(Compression::Off));
     for large in [large, operation("in parts")] {
         large.run(async |_| Ok::<_, Infallible>("x".repeat(300_000))).await.unwrap();
     }

@@ -9,16 +9,20 @@ async fn derived(idempotency: &Idempotency, scope: Scope, key: &str, runs: u32) 
     let (mut keys, count) = (Vec::new(), Runs::default());
     let retain = Failure::Retain { max_attempts: runs };
     for _ in 1..runs {
-        let operation = idempotency.operation(scope.clone()).key(key);
-        let failed = operation.policy(|policy| policy.failure(retain)).run(async |execution| {
-            count.add();
-            keys.push(execution.derive_key("refund"));
-            Err::<(), _>("not yet")
-        });
+        let failed = idempotency
+            .operation(scope.clone())
+            .policy(|policy| policy.failure(retain))
+            .unwrap()
+            .key(key)
+            .run(async |execution| {
+                count.add();
+                keys.push(execution.derive_key("refund"));
+                Err::<(), _>("not yet")
+            });
         handlers(failed.await);
     }
-    let operation = idempotency.operation(scope).key(key);
-    let operation = operation.policy(|policy| policy.failure(retain));
+    let operation =
+        idempotency.operation(scope).policy(|policy| policy.failure(retain)).unwrap().key(key);
     operation
         .run(async |execution| {
             assert_eq!(execution.attempt(), count.add());

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Error, ErrorKind, Execution, Idempotency, Lease, LeaseExpired, Operation, Outcome, Reconciled,
+    Call, Error, ErrorKind, Execution, Idempotency, Lease, LeaseExpired, Outcome, Reconciled,
     RunError, Takeover, Transaction, TransactionError,
 };
 use lambda_runtime::{Diagnostic, LambdaEvent};
@@ -40,7 +40,7 @@ const IN_A_FROZEN_MACHINE: Pass = |link| link.freeze(70);
 
 /// Runs a handler whose lease ends half-way, and counts what it does after that.
 async fn overrun(
-    operation: Operation<'_>,
+    operation: Call,
     pass: impl Fn(),
     after: &Runs,
 ) -> Result<String, RunError<Infallible>> {
@@ -86,8 +86,11 @@ async fn a_policy_lets_a_handler_go_on() {
     for pass in [BY_THE_WALL_CLOCK, BY_THE_MONOTONIC_CLOCK, IN_A_FROZEN_MACHINE] {
         let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = owner(&store, &link);
-        let operation = idempotency.operation("charge").key("k");
-        let operation = operation.policy(|p| p.lease_expired(LeaseExpired::Continue));
+        let operation = idempotency
+            .operation("charge")
+            .policy(|p| p.lease_expired(LeaseExpired::Continue))
+            .unwrap()
+            .key("k");
         let answer = overrun(operation, || pass(&link), &after).await.unwrap();
         assert_eq!((answer.as_str(), after.count()), ("done", 1));
         assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -175,7 +178,8 @@ async fn a_repeat_of_a_handler_that_was_stopped_meets_an_abandoned_operation() {
     let operation = idempotency.operation("charge").key("k");
     drop(overrun(operation, || link.let_pass(70), &after).await);
     let later = store.over(&Link::later(AN_HOUR));
-    let rejecting = later.operation("charge").key("k").policy(|p| p.takeover(Takeover::Reject));
+    let rejecting =
+        later.operation("charge").policy(|p| p.takeover(Takeover::Reject)).unwrap().key("k");
     assert_eq!(kind(charge(rejecting, &after).await), ErrorKind::Abandoned);
     let asking = later.operation("charge").key("k");
     let asking =

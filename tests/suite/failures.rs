@@ -5,18 +5,18 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Completed, Error, ErrorKind, Failure, Idempotency, Lease, Operation, Outcome, RunError,
+    Call, Completed, Error, ErrorKind, Failure, Idempotency, Lease, Outcome, Policy, RunError,
 };
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, in_record, kind,
-    raw, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, decline, decline_kept, executed, handlers,
+    in_record, kind, raw, replayed,
 };
 
-fn with_failure(idempotency: &Idempotency, failure: Failure) -> Operation<'_> {
-    idempotency.operation("charge").key("k").policy(|policy| policy.failure(failure))
+fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
+    idempotency.operation("charge").policy(|policy| policy.failure(failure)).unwrap().key("k")
 }
 
 #[tokio::test]
@@ -44,11 +44,14 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
         for retention in [Duration::from_secs(10), 24 * hour] {
             let (store, runs) = (Store::open().await, Runs::default());
             let idempotency = store.idempotency();
-            let operation = idempotency.operation("charge").key("k");
-            let operation = operation.policy(|policy| {
-                let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
-                policy.completion_timeout(Duration::from_secs(1))
-            });
+            let operation = idempotency
+                .operation("charge")
+                .policy(|policy| {
+                    let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
+                    policy.completion_timeout(Duration::from_secs(1))
+                })
+                .unwrap()
+                .key("k");
             let before = raw::now();
             handlers(decline(operation, &runs).await);
             let expires_at = number(&store.record("charge#k").await, "expires_at") * 1000;
@@ -126,10 +129,10 @@ async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let operation = || idempotency.operation("charge").key("k").replay_errors::<Declined>();
-    assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
+    assert_eq!(handlers(decline_kept(operation(), &runs).await), Declined { run: 1 });
     assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
     for _ in 0..2 {
-        assert_eq!(handlers(decline(operation(), &runs).await), Declined { run: 1 });
+        assert_eq!(handlers(decline_kept(operation(), &runs).await), Declined { run: 1 });
     }
     assert_eq!(runs.count(), 1);
 }
@@ -160,8 +163,8 @@ async fn a_replayed_error_can_have_further_attempts_first() {
     let idempotency = store.idempotency();
     let retain = Failure::Retain { max_attempts: 2 };
     for run in [1, 2, 2, 2] {
-        let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
-        let failed = decline(operation.policy(|policy| policy.failure(retain)), &runs).await;
+        let call = with_failure(&idempotency, retain).replay_errors::<Declined>();
+        let failed = decline_kept(call, &runs).await;
         assert_eq!(handlers(failed), Declined { run });
     }
 }
@@ -171,11 +174,8 @@ async fn an_attempt_after_a_kept_error_has_a_record_like_any_other() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let retain = Failure::Retain { max_attempts: 2 };
-    let operation = || {
-        let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
-        operation.policy(|policy| policy.failure(retain))
-    };
-    handlers(decline(operation(), &runs).await);
+    let operation = || with_failure(&idempotency, retain).replay_errors::<Declined>();
+    handlers(decline_kept(operation(), &runs).await);
     let second = operation().run(async |_| {
         let record = store.record("charge#k").await;
         let names = |item: &raw::Item| item.keys().cloned().collect::<BTreeSet<_>>();
@@ -213,7 +213,7 @@ async fn an_error_too_large_to_keep_is_kept_without_itself() {
 }
 
 /// Panics in the handler: at once, or in its future.
-async fn panicking(operation: Operation<'_>, at_once: bool) {
+async fn panicking(operation: Call, at_once: bool) {
     let handler = |_| {
         assert!(!at_once, "the handler's own words");
         async { panic!("the handler's own words") }
@@ -328,8 +328,9 @@ async fn a_completed_record_that_was_taken_over_and_not_executed_runs_again() {
     store.put(raw::completed("charge#k", "1")).await;
     let idempotency = store.idempotency();
     let again = || {
-        let operation = with_failure(&idempotency, Failure::Retain { max_attempts: 1 });
-        operation.policy(|policy| policy.completed(Completed::Execute))
+        let retain = Failure::Retain { max_attempts: 1 };
+        let policy = |policy: Policy| policy.failure(retain).completed(Completed::Execute);
+        idempotency.operation("charge").policy(policy).unwrap().key("k")
     };
     let refused = again().run(async |execution| {
         execution.nothing_executed();
@@ -364,7 +365,7 @@ enum End {
 }
 
 /// Makes one attempt; its number.
-async fn attempt(operation: Operation<'_>, end: End) -> u32 {
+async fn attempt(operation: Call, end: End) -> u32 {
     let attempt = std::cell::Cell::new(0);
     let run = operation.run(async |execution| {
         attempt.set(execution.attempt());

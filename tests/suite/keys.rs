@@ -50,8 +50,11 @@ async fn a_key_can_be_kept_as_its_hash() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let operation = |key: &str| {
-        let operation = idempotency.operation("charge").key(key);
-        operation.policy(|policy| policy.key_form(KeyForm::Sha256))
+        idempotency
+            .operation("charge")
+            .policy(|policy| policy.key_form(KeyForm::Sha256))
+            .unwrap()
+            .key(key)
     };
     charge(operation("abc"), &runs).await.unwrap();
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

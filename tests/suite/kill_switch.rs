@@ -9,7 +9,7 @@ use dynamodb_idempotency::{
 
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, Item};
-use crate::support::{Act, Declined, Link, Runs, Store, charge, decline, handlers};
+use crate::support::{Act, Declined, Link, Runs, Store, charge, decline, decline_kept, handlers};
 
 fn off(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).disabled(true).build().unwrap()
@@ -60,7 +60,8 @@ async fn failures_are_the_handlers_own_and_leave_nothing() {
     let idempotency = off(&store, &link);
     for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
         for _ in 0..2 {
-            let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+            let operation =
+                idempotency.operation("charge").policy(|p| p.failure(failure)).unwrap().key("k");
             handlers(decline(operation, &runs).await);
         }
     }
@@ -75,12 +76,9 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
     let charging = || idempotency.operation("charge");
     let no_json = std::collections::HashMap::from([((1, 2), 3)]);
     let long = "k".repeat(4096);
-    for operation in [
-        charging(),
-        charging().key(""),
-        charging().key(long),
-        charging().key("k").payload(&no_json),
-    ] {
+    for operation in
+        [charging().key(""), charging().key(long), charging().key("k").payload(&no_json)]
+    {
         assert!(matches!(charge(operation, &runs).await, Ok(Outcome::Unprotected(_))));
     }
     assert_eq!(runs.count(), 4);
@@ -205,7 +203,7 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
         Ok::<_, Infallible>(Transaction::new(long.clone()).items(items))
     });
     assert_eq!(transaction.await.unwrap(), long);
-    handlers(decline(operation().replay_errors::<Declined>(), &runs).await);
+    handlers(decline_kept(operation().replay_errors::<Declined>(), &runs).await);
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
     assert_eq!(asked.count(), 0);
 }
@@ -264,8 +262,11 @@ async fn an_effect_that_is_not_confirmed_is_unknown() {
     });
     let error = run.await.unwrap_err();
     assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
-    let operation = idempotency.operation("charge").key("k");
-    let operation = operation.policy(|p| p.completion_timeout(std::time::Duration::from_secs(1)));
+    let operation = idempotency
+        .operation("charge")
+        .policy(|p| p.completion_timeout(std::time::Duration::from_secs(1)))
+        .unwrap()
+        .key("k");
     let run = operation.run_transaction(async || {
         Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "other")]))
     });

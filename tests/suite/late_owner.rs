@@ -64,7 +64,8 @@ async fn a_late_completion_does_not_revive_a_kept_failure() {
     let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second = taker.operation("charge").key("k").policy(|policy| policy.failure(retain));
+        let second =
+            taker.operation("charge").policy(|policy| policy.failure(retain)).unwrap().key("k");
         handlers(decline(second, &runs).await);
         let before = store.record("charge#k").await;
         assert_eq!(raw::status(&before), "FAILED");
@@ -93,7 +94,8 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
     let (store, runs) = (Store::open().await, Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
     let (slow, slower) = (Gate::default(), Gate::default());
-    let operation = owner.operation("charge").key("k").policy(|policy| policy.failure(failure));
+    let operation =
+        owner.operation("charge").policy(|policy| policy.failure(failure)).unwrap().key("k");
     let first = async {
         let result: Result<Outcome<String>, _> = operation
             .run_with_outcome(async |_| {
@@ -148,8 +150,11 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     assert_eq!(repeat, replayed(1, 1));
     // No attempt number is used twice.
     assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
-    let again = owner.operation("charge").key("k");
-    let again = again.policy(|policy| policy.completed(Completed::Execute));
+    let again = owner
+        .operation("charge")
+        .policy(|policy| policy.completed(Completed::Execute))
+        .unwrap()
+        .key("k");
     assert_eq!(charge(again, &runs).await.unwrap(), executed(3, 3));
 }
 
@@ -159,8 +164,11 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
     for is_protected in [true, false] {
         let (store, link) = (Store::open().await, Link::without_retries());
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("charge").key("k");
-        let operation = operation.policy(|policy| policy.outage(Outage::Open));
+        let operation = idempotency
+            .operation("charge")
+            .policy(|policy| policy.outage(Outage::Open))
+            .unwrap()
+            .key("k");
         if !is_protected {
             link.wire.down(Act::SERVER_ERROR);
         }
@@ -225,7 +233,8 @@ async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
     for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }, Failure::Replay] {
         let store = Store::open().await;
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(failure));
+        let operation =
+            idempotency.operation("charge").policy(|p| p.failure(failure)).unwrap().key("k");
         let mut completed = raw::completed("charge#k", "1");
         let failed = operation.run(async |execution| {
             completed.insert("owner".to_owned(), raw::s(execution.owner()));
@@ -246,7 +255,7 @@ fn in_parts(policy: Policy) -> Policy {
 async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     let (store, gate) = (Store::open().await, Gate::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let operation = owner.operation("charge").key("k").policy(in_parts);
+    let operation = owner.operation("charge").policy(in_parts).unwrap().key("k");
     let first = operation.run_with_outcome(async |execution| {
         gate.pass().await;
         execution.commit("first", [count(store.table(), "effect")]).await?;
@@ -254,7 +263,7 @@ async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let operation = taker.operation("charge").key("k").policy(in_parts);
+        let operation = taker.operation("charge").policy(in_parts).unwrap().key("k");
         let second = operation.run(async |_| Ok::<_, Declined>("second".to_owned()));
         assert_eq!(second.await.unwrap(), "second");
         gate.open();

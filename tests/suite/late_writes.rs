@@ -57,8 +57,9 @@ async fn a_late_kept_failure_does_not_fail_the_next_attempt() {
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
     let retain = Failure::Retain { max_attempts: 5 };
-    let operation =
-        || idempotency.operation("charge").key("k").policy(|policy| policy.failure(retain));
+    let operation = || {
+        idempotency.operation("charge").policy(|policy| policy.failure(retain)).unwrap().key("k")
+    };
     handlers(decline(operation(), &runs).await);
     let next = charge_held(operation(), &runs, &handler);
     let (next, ()) = tokio::join!(next, async {

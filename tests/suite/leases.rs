@@ -89,8 +89,9 @@ async fn an_abandoned_operation_is_not_run_again_when_policy_rejects() {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.idempotency();
-    let operation =
-        || idempotency.operation("charge").key("k").policy(|p| p.takeover(Takeover::Reject));
+    let operation = || {
+        idempotency.operation("charge").policy(|p| p.takeover(Takeover::Reject)).unwrap().key("k")
+    };
     assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
     assert_eq!(runs.count(), 0);
 }

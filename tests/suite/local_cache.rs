@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::{Completed, ErrorKind, Idempotency, Operation, Outcome, Transaction};
+use dynamodb_idempotency::{Call, Completed, ErrorKind, Idempotency, Outcome, Transaction};
 
 use crate::support::effects::count;
 use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, replayed};
@@ -11,12 +11,13 @@ fn keeping(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).local_cache(1 << 20).build().unwrap()
 }
 
-fn on(idempotency: &Idempotency) -> Operation<'_> {
+fn on(idempotency: &Idempotency) -> Call {
     idempotency.operation("charge").key("k")
 }
 
-fn again(idempotency: &Idempotency) -> Operation<'_> {
-    on(idempotency).policy(|policy| policy.completed(Completed::Execute))
+fn again(idempotency: &Idempotency) -> Call {
+    let again = idempotency.operation("charge").policy(|p| p.completed(Completed::Execute));
+    again.unwrap().key("k")
 }
 
 #[tokio::test]
@@ -105,8 +106,7 @@ async fn an_answer_is_given_to_no_other_request_type_or_scope() {
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     let typed = operation().run(async |_| Ok::<u64, Infallible>(7)).await;
     assert_eq!(kind(typed), ErrorKind::AnswerUnreadable);
-    let again = operation().policy(|p| p.completed(Completed::Execute));
-    assert_eq!(charge(again, &runs).await.unwrap(), executed(2, 2));
+    assert_eq!(charge(again(&idempotency).payload("one"), &runs).await.unwrap(), executed(2, 2));
     assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(2, 2));
     let tenants = idempotency.operation("charge").segment("t").key("k").payload("one");
     assert_eq!(charge(tenants, &runs).await.unwrap(), executed(3, 1));

@@ -167,8 +167,13 @@ async fn a_lost_response_to_a_kept_failure_counts_it_once() {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.over(&link);
         let retain = Failure::Retain { max_attempts: 2 };
-        let operation =
-            || idempotency.operation("charge").key("k").policy(|policy| policy.failure(retain));
+        let operation = || {
+            idempotency
+                .operation("charge")
+                .policy(|policy| policy.failure(retain))
+                .unwrap()
+                .key("k")
+        };
         link.wire.next("UpdateItem", Act::LoseResponse);
         handlers(decline(operation(), &runs).await);
         let record = store.record("charge#k").await;

@@ -83,7 +83,8 @@ async fn an_execution_without_a_record_has_no_attempt_number() {
         if is_down {
             link.wire.down(Act::LoseRequest);
         }
-        let operation = idempotency.operation("charge").key("k").policy(|p| p.failure(retain));
+        let operation =
+            idempotency.operation("charge").policy(|p| p.failure(retain)).unwrap().key("k");
         let run = operation.run(async |execution| Err::<u32, _>(execution.attempt()));
         let Err(RunError::Handler(attempt)) = run.await else { panic!("the handler's error") };
         numbers.push(attempt);
@@ -300,12 +301,10 @@ async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected(
 async fn what_was_seen_to_be_completed_never_runs_for_want_of_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let run = async |idempotency: &Idempotency| {
-        let operation = idempotency.operation("charge").key("k");
         let in_parts = LargeAnswers::InParts { above: 0 };
-        operation
-            .policy(|policy| policy.large_answers(in_parts))
-            .run(async |_| Ok::<_, String>(runs.add()))
-            .await
+        let operation = idempotency.operation("charge");
+        let operation = operation.policy(|policy| policy.large_answers(in_parts)).unwrap();
+        operation.key("k").run(async |_| Ok::<_, String>(runs.add())).await
     };
     run(&store.idempotency()).await.unwrap();
     for outage in [Outage::Closed, Outage::Open] {

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use dynamodb_idempotency::{
-    AnswerCodec, CodecError, CommitError, ErrorKind, Execution, Failure, InvalidTransaction,
-    Operation, Reconciled, RunError, StepError, Transaction, TransactionError,
+    AnswerCodec, Call, CodecError, CommitError, ErrorKind, Execution, Failure, Idempotency,
+    InvalidTransaction, Reconciled, RunError, StepError, Transaction, TransactionError,
 };
 use futures::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -55,8 +55,9 @@ async fn panics<F: Future>(call: F) {
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"user code"));
 }
 
-fn retained(operation: Operation<'_>) -> Operation<'_> {
-    operation.policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
+fn retained(idempotency: &Idempotency) -> Call {
+    let retain = Failure::Retain { max_attempts: 5 };
+    idempotency.operation("charge").policy(|policy| policy.failure(retain)).unwrap().key("k")
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn a_handler_that_panics_has_failed() {
     let operation = || idempotency.operation("charge").key("k");
     panics(operation().run(async |_| -> Result<(), String> { panic!("user code") })).await;
     assert!(store.is_released("charge#k").await);
-    panics(retained(operation()).run(async |_| -> Result<(), String> { panic!("user code") }))
+    panics(retained(&idempotency).run(async |_| -> Result<(), String> { panic!("user code") }))
         .await;
     assert_eq!(store.status("charge#k").await.as_deref(), Some("FAILED"));
 }
@@ -285,7 +286,7 @@ async fn a_steps_result_whose_deserialization_panics_stays_stored() {
     let (store, effects) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let attempt = || {
-        retained(idempotency.operation("charge").key("k")).run(async |execution| {
+        retained(&idempotency).run(async |execution| {
             let work = async {
                 effects.add();
                 Ok::<_, Infallible>(Unreadable)

@@ -1,6 +1,6 @@
 //! `Completed::Execute`: a completed operation runs again, never two at once.
 
-use dynamodb_idempotency::{Acquire, Completed, ErrorKind, Idempotency, Operation, Outcome};
+use dynamodb_idempotency::{Acquire, Call, Completed, ErrorKind, Idempotency, Outcome};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -8,8 +8,12 @@ use crate::support::{
     kind, raw,
 };
 
-fn again(idempotency: &Idempotency) -> Operation<'_> {
-    idempotency.operation("report").key("k").policy(|policy| policy.completed(Completed::Execute))
+fn again(idempotency: &Idempotency) -> Call {
+    idempotency
+        .operation("report")
+        .policy(|policy| policy.completed(Completed::Execute))
+        .unwrap()
+        .key("k")
 }
 
 #[tokio::test]

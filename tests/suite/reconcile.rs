@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::{
     Abandoned, ErrorKind, Execution, Failure, Idempotency, Outage, Outcome, Reconciled, RunError,
-    Takeover, Transaction, TransactionError,
+    Takeover,
 };
 
 use crate::support::raw::{number, s, status, text, with};
@@ -213,9 +213,11 @@ async fn after_a_failure_the_policy_says_what_comes() {
         let (store, asked) = (abandoned().await, Asked::default());
         let idempotency = store.idempotency();
         let call = async || {
-            let operation = idempotency.operation("charge").key("k");
-            operation
+            idempotency
+                .operation("charge")
                 .policy(|policy| policy.failure(failure))
+                .unwrap()
+                .key("k")
                 .reconcile(|_| async {
                     asked.hook.add();
                     Ok(Reconciled::<u32, &str>::Failed("declined"))
@@ -398,31 +400,6 @@ async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operati
     };
     assert!(matches!(call().await, Ok(Outcome::Reconciled(answer)) if answer.len() == 400 * 1024));
     assert_eq!(kind(call().await), ErrorKind::AnswerUnavailable);
-}
-
-/// Found by the first call, and not when a hook is first needed; or the table would have an answer that
-/// no repeat can read.
-#[tokio::test]
-async fn a_hook_or_errors_of_other_types_than_the_handlers_are_a_mistake() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
-    let operation = || idempotency.operation("charge").key("k");
-    let numbers = operation().reconcile(async |_| Ok::<_, Declined>(Reconciled::Completed(1_u32)));
-    let texts = operation().replay_errors::<String>();
-    let refused = operation().reconcile(async |_| Ok::<Word, Declined>(Reconciled::Refuse));
-    let built = refused
-        .clone()
-        .run_transaction(async || Ok::<_, Declined>(Transaction::new(String::new())))
-        .await;
-    assert!(matches!(built, Err(TransactionError::Idempotency(error))
-        if error.kind() == ErrorKind::Configuration));
-    for operation in [numbers, texts] {
-        let runs = Runs::default();
-        let call = operation.run(async |_| Ok::<_, Declined>(format!("{}", runs.add())));
-        assert_eq!((kind(call.await), runs.count()), (ErrorKind::Configuration, 0));
-    }
-    assert_eq!(link.wire.requests(), [""; 0]);
-    refused.run(async |_| Ok::<_, Declined>(String::new())).await.unwrap();
 }
 
 #[tokio::test]

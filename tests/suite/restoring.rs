@@ -96,8 +96,11 @@ async fn an_abandoned_record_written_by_hand_is_refused_when_policy_rejects() {
     store.put(item).await;
     let idempotency = store.idempotency();
     let operation = || {
-        let operation = idempotency.operation("payments").key("order-42");
-        operation.policy(|policy| policy.takeover(Takeover::Reject))
+        idempotency
+            .operation("payments")
+            .policy(|policy| policy.takeover(Takeover::Reject))
+            .unwrap()
+            .key("order-42")
     };
     assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
     assert_eq!(kind(charge(operation().payload(&7), &runs).await), ErrorKind::Mismatch);

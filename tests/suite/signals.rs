@@ -6,14 +6,17 @@ use dynamodb_idempotency::signals::{
     ANSWER_BYTES, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
 use dynamodb_idempotency::{
-    Failure, Idempotency, Lease, Operation, Outage, Reconciled, Takeover, Transaction, Unconfirmed,
+    Call, Failure, Idempotency, Lease, Outage, Policy, Reconciled, Takeover, Transaction,
+    Unconfirmed,
 };
 use futures::FutureExt;
 use tracing::Level;
 
 use crate::support::listener::Listener;
 use crate::support::raw::{s, with};
-use crate::support::{Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, raw};
+use crate::support::{
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, raw,
+};
 
 const ENDED: &str = "an idempotent call has ended";
 
@@ -46,8 +49,12 @@ fn outcomes(listener: &Listener) -> Vec<String> {
     of_events
 }
 
-fn operation(idempotency: &Idempotency) -> Operation<'_> {
+fn operation(idempotency: &Idempotency) -> Call {
     idempotency.operation("charge").key("k")
+}
+
+fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
+    idempotency.operation("charge").policy(change).unwrap().key("k")
 }
 
 #[tokio::test]
@@ -132,7 +139,7 @@ async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
     link.wire.next("UpdateItem", Act::HoldRequest(retry.clone()));
     let (failing, other) = (store.over(&link), store.idempotency());
     let lease = Lease::Renewed(Duration::from_secs(3));
-    let release = decline(operation(&failing).policy(|policy| policy.lease(lease)), &runs);
+    let release = decline(policy_of(&failing, |policy| policy.lease(lease)), &runs);
     let renewal = async {
         retry.reached().await;
         charge(operation(&other), &runs).await.unwrap();
@@ -152,20 +159,20 @@ async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
 async fn failures_tell_what_they_leave() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let idempotency = store.idempotency();
-    let with = |failure| operation(&idempotency).policy(|policy| policy.failure(failure));
+    let with = |failure| policy_of(&idempotency, |policy| policy.failure(failure));
     decline(with(Failure::Release), &runs).await.unwrap_err();
     let retain = Failure::Retain { max_attempts: 2 };
     decline(with(retain), &runs).await.unwrap_err();
     charge(with(retain), &runs).await.unwrap();
-    let refused = operation(&idempotency).segment("b").run(async |execution| {
+    let refused = idempotency.operation("charge").segment("b").key("k").run(async |execution| {
         execution.nothing_executed();
         Ok::<_, String>(())
     });
     refused.await.unwrap();
     let final_one = || idempotency.operation("charge").key("final").replay_errors::<Declined>();
-    decline(final_one(), &runs).await.unwrap_err();
-    decline(final_one(), &runs).await.unwrap_err();
-    let panicking = operation(&idempotency).segment("c");
+    decline_kept(final_one(), &runs).await.unwrap_err();
+    decline_kept(final_one(), &runs).await.unwrap_err();
+    let panicking = idempotency.operation("charge").segment("c").key("k");
     let panicking = panicking.run(async |_| -> Result<(), String> { panic!("its own words") });
     std::panic::AssertUnwindSafe(panicking).catch_unwind().await.unwrap_err();
     let expected =
@@ -184,8 +191,9 @@ async fn an_outage_is_told_by_what_the_policy_makes_of_it() {
     charge(operation(&open), &runs).await.unwrap();
     link.wire.up();
     let short = Duration::from_millis(200);
-    let unconfirmed = operation(&closed)
-        .policy(|policy| policy.completion_timeout(short).unconfirmed(Unconfirmed::Answer));
+    let unconfirmed = policy_of(&closed, |policy| {
+        policy.completion_timeout(short).unconfirmed(Unconfirmed::Answer)
+    });
     let unconfirmed = unconfirmed.run(async |_| {
         link.wire.down(Act::LoseRequest);
         Ok::<_, String>(())
@@ -199,8 +207,8 @@ async fn an_abandoned_operation_is_told_by_who_judges_it() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let idempotency = store.idempotency();
     store.put(raw::abandoned("charge#k")).await;
-    let reject = |policy: dynamodb_idempotency::Policy| policy.takeover(Takeover::Reject);
-    charge(operation(&idempotency).policy(reject), &runs).await.unwrap_err();
+    let reject = |policy: Policy| policy.takeover(Takeover::Reject);
+    charge(policy_of(&idempotency, reject), &runs).await.unwrap_err();
     let hooked = |word: Result<Reconciled<String, Declined>, Declined>| {
         operation(&idempotency).reconcile(move |_| {
             let word = word.clone();
@@ -242,7 +250,7 @@ async fn commits_and_transactions_are_told_like_any_other() {
     let failing = async || Err::<Transaction<u8>, _>("declined".to_owned());
     nothing.run_transaction(failing).await.unwrap_err();
     store.put(with(raw::pending("charge#busy"), "owner", s(raw::ANOTHER))).await;
-    let busy = idempotency.operation("charge").key("busy").policy(|policy| policy);
+    let busy = idempotency.operation("charge").policy(|policy| policy).unwrap().key("busy");
     busy.run_transaction(async || Ok::<_, String>(Transaction::new(1))).await.unwrap_err();
     let reported = outcomes(&listener);
     assert_eq!(reported[..4], ["first", "first", "replay", "not_written"]);

@@ -5,7 +5,8 @@ use dynamodb_idempotency::{Attribute, ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
 use crate::support::{
-    Declined, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
+    Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, executed,
+    handlers,
 };
 
 async fn described(store: &Store) -> TableDescription {
@@ -103,7 +104,7 @@ async fn every_write_works_with_other_names() {
     handlers(decline(operation("a"), &runs).await);
     let released = store.item_at(renamed_key("charge#a")).await.unwrap();
     assert_eq!(raw::text(&released, "STATE"), "RELEASED");
-    handlers(decline(operation("a").replay_errors::<Declined>(), &runs).await);
+    handlers(decline_kept(operation("a").replay_errors::<Declined>(), &runs).await);
     let record = store.item_at(renamed_key("charge#a")).await.unwrap();
     assert_eq!(raw::text(&record, "STATE"), "FAILED");
     // Create, take over, and complete late.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::{
-    Completed, ErrorKind, Failure, Idempotency, InProgress, InvalidTransaction, LeaseExpired,
-    Operation, Outage, Outcome, Takeover, Transaction, TransactionError,
+    Call, Completed, ErrorKind, Failure, Idempotency, InProgress, InvalidTransaction, LeaseExpired,
+    Outage, Outcome, Takeover, Transaction, TransactionError,
 };
 use futures::future::join_all;
 
@@ -19,7 +19,7 @@ const AN_HOUR: i64 = 3600;
 type Transferred = Result<Outcome<String>, TransactionError<Declined>>;
 
 /// Counts the row `effect`; the answer contains the number of the call.
-async fn transfer(operation: Operation<'_>, table: &str, runs: &Runs) -> Transferred {
+async fn transfer(operation: Call, table: &str, runs: &Runs) -> Transferred {
     operation
         .run_transaction_with_outcome(async || {
             let answer = format!("run {}", runs.add());
@@ -29,7 +29,7 @@ async fn transfer(operation: Operation<'_>, table: &str, runs: &Runs) -> Transfe
 }
 
 /// As `transfer`, of what may not be there; with an answer for that.
-async fn pay(operation: Operation<'_>, table: &str, answer: Option<&'static str>) -> Transferred {
+async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Transferred {
     operation
         .run_transaction_with_outcome(async || {
             let transaction = Transaction::new("paid".to_owned());
@@ -153,7 +153,8 @@ async fn a_live_lease_is_respected_and_waited_for() {
         let refused = kind(transfer(transfers(), store.table(), &Runs::default()).await);
         assert!(matches!(refused, ErrorKind::InProgress { .. }), "{refused:?}");
         assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
-        let waiting = transfers().policy(|policy| policy.in_progress(wait));
+        let waiting = idempotency.operation("transfers").policy(|policy| policy.in_progress(wait));
+        let waiting = waiting.unwrap().key("k");
         let unused = Runs::default();
         let (waited, ()) = tokio::join!(transfer(waiting, store.table(), &unused), async {
             link.wire.sent("GetItem", 1).await;
@@ -223,8 +224,11 @@ async fn records_of_earlier_runs_are_met_by_the_policy() {
         let (store, runs) = (Store::open().await, Runs::default());
         store.put(record.clone()).await;
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("o").key("k");
-        let operation = operation.policy(|policy| policy.failure(failure).takeover(takeover));
+        let operation = idempotency
+            .operation("o")
+            .policy(|policy| policy.failure(failure).takeover(takeover))
+            .unwrap()
+            .key("k");
         let result = transfer(operation, store.table(), &runs).await;
         let after = store.record("o#k").await;
         match expected {
@@ -248,7 +252,8 @@ async fn a_kept_error_is_replayed() {
     store.put(raw::with(raw::failed("o#k"), "response", raw::answer("json", &json))).await;
     let idempotency = store.idempotency();
     let operation = idempotency.operation("o").key("k").replay_errors::<Declined>();
-    let result = transfer(operation, store.table(), &Runs::default()).await;
+    let transaction = async || Ok(Transaction::new("paid".to_owned()));
+    let result = operation.run_transaction(transaction).await;
     assert!(matches!(result, Err(TransactionError::Handler(Declined { run: 7 }))), "{result:?}");
 }
 
@@ -303,8 +308,11 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let operation = || {
-        let operation = idempotency.operation("o").key("k");
-        operation.policy(|policy| policy.failure(Failure::Retain { max_attempts: 2 }))
+        idempotency
+            .operation("o")
+            .policy(|policy| policy.failure(Failure::Retain { max_attempts: 2 }))
+            .unwrap()
+            .key("k")
     };
     let failed: Transferred =
         operation().run_transaction_with_outcome(async || Err(Declined { run: 1 })).await;
@@ -350,8 +358,9 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     }
     let result = idempotency
         .operation("o")
-        .key("k")
         .policy(in_record)
+        .unwrap()
+        .key("k")
         .run_transaction(async || Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10))));
     let result = result.await;
     assert!(
@@ -377,7 +386,8 @@ async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = hasty(&store, &link);
     link.wire.down(Act::LoseRequest);
-    let operation = || idempotency.operation("o").key("k").policy(|p| p.outage(Outage::Open));
+    let operation =
+        || idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k");
     let result = transfer(operation(), store.table(), &runs).await;
     assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
     link.wire.up();
@@ -420,8 +430,11 @@ async fn one_that_was_given_up_never_lands() {
                 link.wire.next(write, fault);
             }
             let operation = || {
-                let operation = idempotency.operation("o").key("k");
-                operation.policy(|policy| policy.completed(completed))
+                idempotency
+                    .operation("o")
+                    .policy(|policy| policy.completed(completed))
+                    .unwrap()
+                    .key("k")
             };
             let result = transfer(operation(), store.table(), &runs).await;
             assert_eq!(kind(result), ErrorKind::Unavailable, "{case}");
@@ -464,8 +477,11 @@ async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
     let (owner, taker) = (store.idempotency(), hasty(&store, &link));
     link.wire.next("TransactWriteItems", Act::Deliver);
     link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let first = owner.operation("transfers").key("k");
-    let first = first.policy(|policy| policy.lease_expired(LeaseExpired::Continue));
+    let first = owner
+        .operation("transfers")
+        .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
+        .unwrap()
+        .key("k");
     let first = charge_held(first, &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;

@@ -10,7 +10,8 @@ async fn refused(record: Item, policy: impl Fn(Policy) -> Policy) -> ErrorKind {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    let result = charge(idempotency.operation("charge").key("k").policy(policy), &runs).await;
+    let result =
+        charge(idempotency.operation("charge").policy(policy).unwrap().key("k"), &runs).await;
     assert_eq!(store.record("charge#k").await, record);
     assert_eq!(runs.count(), 0);
     kind(result)

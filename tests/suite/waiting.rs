@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Idempotency, InProgress, Operation};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, InProgress};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -10,9 +10,9 @@ use crate::support::{
     is_in_progress, kind, raw, replayed,
 };
 
-fn waiting(idempotency: &Idempotency, timeout: Duration) -> Operation<'_> {
+fn waiting(idempotency: &Idempotency, timeout: Duration) -> Call {
     let wait = InProgress::Wait { timeout };
-    idempotency.operation("charge").key("k").policy(|policy| policy.in_progress(wait))
+    idempotency.operation("charge").policy(|policy| policy.in_progress(wait)).unwrap().key("k")
 }
 
 const LONG: Duration = Duration::from_secs(60);

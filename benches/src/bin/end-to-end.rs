@@ -211,8 +211,11 @@ impl Work {
         let (idempotency, key) = (self.idempotency.clone(), self.key(n));
         let (starts, started) = oneshot::channel();
         tokio::spawn(async move {
-            let operation = idempotency.operation("payments").key(key);
-            let operation = operation.policy(|policy| policy.lease(Lease::Fixed(HOUR)));
+            let operation = idempotency
+                .operation("payments")
+                .policy(|policy| policy.lease(Lease::Fixed(HOUR)))
+                .unwrap()
+                .key(key);
             let handler = async |_| {
                 let _ = starts.send(());
                 std::future::pending::<Result<String, Infallible>>().await

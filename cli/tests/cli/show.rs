@@ -122,8 +122,11 @@ async fn scopes_are_written_as_the_table_has_them() {
 async fn hashed_keys_are_found_by_the_key() {
     let store = Store::open().await;
     let idempotency = dynamodb_idempotency::Idempotency::new(store.client.clone(), &store.table);
-    let operation = idempotency.operation("payments").key("k");
-    let hashed = operation.policy(|policy| policy.key_form(KeyForm::Sha256));
+    let hashed = idempotency
+        .operation("payments")
+        .policy(|policy| policy.key_form(KeyForm::Sha256))
+        .unwrap()
+        .key("k");
     hashed.run(async |_| Ok::<_, std::convert::Infallible>(1)).await.unwrap();
 
     let json = store.json(&["show", "payments", "k", "--sha256"]).await;

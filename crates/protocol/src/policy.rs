@@ -56,7 +56,7 @@ pub enum Failure {
         max_attempts: u32,
     },
     /// The record becomes FAILED: a repeat gets the failure and never runs. A function's error is
-    /// kept only with `Operation::replay_errors`; without it a
+    /// kept only with `Call::replay_errors`; without it a
     /// repeat gets `ErrorKind::Failed`.
     Replay,
 }

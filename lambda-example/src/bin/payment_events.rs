@@ -21,6 +21,6 @@ async fn main() -> Result<(), Error> {
     let ledger = Ledger::new(idempotency.client().clone(), table);
     let consumer = payment_events(&idempotency);
     let service =
-        consumer.handler(move |message, execution| book(ledger.clone(), message, execution));
+        consumer.handler(move |message, execution| book(ledger.clone(), message, execution))?;
     event::run_concurrent(service).await
 }

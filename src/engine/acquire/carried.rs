@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::answer::{Answer, Stored, reason};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::driver::Contents;
 use crate::engine::hook::Settlement;
@@ -17,7 +17,7 @@ use crate::record::{self, OwnerId};
 /// What a call's writes bring with them.
 pub(super) struct Carried<'a> {
     pub(super) core: &'a Core,
-    pub(super) call: &'a Call,
+    pub(super) call: &'a CallContext,
     pub(super) owner: OwnerId,
     /// What a hook has said, in the form in which it is stored.
     pub(super) resolved: Option<Resolved>,
@@ -75,7 +75,7 @@ impl Carried<'_> {
     }
 
     fn failed(&self, failure: Answer, steps_bytes: usize) -> Option<Stored> {
-        let Call { key, policy, answers, .. } = self.call;
+        let CallContext { key, policy, answers, .. } = self.call;
         self.core.place_failure(answers.stored(failure), steps_bytes, key, policy)
     }
 
@@ -85,7 +85,7 @@ impl Carried<'_> {
         write: &Write,
         limit: Duration,
     ) -> Result<Stored, Error> {
-        let Call { key, fingerprint, policy, answers, .. } = self.call;
+        let CallContext { key, fingerprint, policy, answers, .. } = self.call;
         let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
         let item = record::item(schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);

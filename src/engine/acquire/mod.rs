@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use self::carried::Carried;
 use crate::answer::{Answer, Stored};
 use crate::clock::End;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::driver::{Unreadable, Wire};
 use crate::engine::execution::Execution;
@@ -55,7 +55,7 @@ impl Acquisition {
     }
 }
 
-impl Call {
+impl CallContext {
     /// Passes on what the call has come to; tells it, if that is its end.
     pub(crate) fn told(&self, acquired: Result<Acquisition, Error>) -> Result<Acquisition, Error> {
         let ending = match &acquired {
@@ -73,7 +73,10 @@ impl Call {
 /// the call may own its key without a record. Boxed: the callers' own futures stay small, and are
 /// compiled without what is in this one. The compiler makes the body of an `async fn` anew for each crate
 /// that awaits it; a function that boxes it is made once.
-pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acquisition, Error>> {
+pub(crate) fn acquire(
+    core: &Arc<Core>,
+    call: CallContext,
+) -> BoxFuture<'_, Result<Acquisition, Error>> {
     let acquiring = async move {
         let mut acquirer = Acquirer::new(core, &call, false)?;
         call.told(acquirer.acquire().await)
@@ -84,7 +87,7 @@ pub(crate) fn acquire(core: &Arc<Core>, call: Call) -> BoxFuture<'_, Result<Acqu
 /// A call on its way to its key.
 pub(crate) struct Acquirer<'a> {
     core: &'a Arc<Core>,
-    call: &'a Call,
+    call: &'a CallContext,
     machine: Acquire,
     wire: Wire<'a>,
     carried: Carried<'a>,
@@ -93,10 +96,9 @@ pub(crate) struct Acquirer<'a> {
 impl<'a> Acquirer<'a> {
     pub(crate) fn new(
         core: &'a Arc<Core>,
-        call: &'a Call,
+        call: &'a CallContext,
         reconciles: bool,
     ) -> Result<Self, Error> {
-        call.policy.validate(core.clock_tolerance)?;
         let owner = random_owner()?;
         let rules = call.rules(core, reconciles);
         let machine = Acquire::new(owner, Goal::Own, rules, core.table.clock.moment());
@@ -106,7 +108,7 @@ impl<'a> Acquirer<'a> {
         Ok(Self { core, call, machine, wire, carried })
     }
 
-    pub(crate) fn call(&self) -> &'a Call {
+    pub(crate) fn call(&self) -> &'a CallContext {
         self.call
     }
 
@@ -196,7 +198,7 @@ impl<'a> Acquirer<'a> {
 
 /// The answer in the record that was seen last, read within `budget`.
 pub(crate) async fn replay(
-    call: &Call,
+    call: &CallContext,
     wire: &mut Wire<'_>,
     budget: End,
 ) -> Result<Acquisition, Error> {
@@ -212,7 +214,7 @@ pub(crate) async fn replay(
 
 /// Nothing ran and nothing was written, for this reason.
 pub(crate) async fn nothing(
-    call: &Call,
+    call: &CallContext,
     wire: &mut Wire<'_>,
     budget: End,
     reason: Reason,
@@ -267,7 +269,7 @@ impl Core {
     pub(crate) async fn open_by(
         &self,
         stored: Stored,
-        call: &Call,
+        call: &CallContext,
         budget: End,
     ) -> Result<Answer, Error> {
         let until = call.answer_by().map_or(budget, |by| by.or(budget));

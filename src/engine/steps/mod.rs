@@ -46,7 +46,7 @@ impl Execution {
     /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
     /// used again.
     ///
-    /// A result is stored as JSON: see [`run`](crate::Operation::run) for values that JSON cannot
+    /// A result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot
     /// represent.
     ///
     /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are

@@ -73,7 +73,7 @@ impl Execution {
 
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
     /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
-    /// the handler returns. [`run`](crate::Operation::run) returns it as its own type.
+    /// the handler returns. [`run`](crate::Call::run) returns it as its own type.
     ///
     /// The items are your own writes and condition checks, at most
     /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and

@@ -1,7 +1,7 @@
 //! Effects that happen exactly once: the business writes and the record in one DynamoDB transaction.
 //!
 //! [`Execution::commit`](crate::Execution::commit) ends a running operation with one;
-//! [`Operation::run_transaction`](crate::Operation::run_transaction) makes one of a whole
+//! [`Call::run_transaction`](crate::Call::run_transaction) makes one of a whole
 //! operation.
 
 mod commit;

@@ -13,7 +13,7 @@ use crate::answer::{Answer, Stored};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
 use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::driver::{Bare, Contents, Unreadable, Wire};
 use crate::engine::placement::{Place, Unplaced};
@@ -58,7 +58,7 @@ pub(crate) enum Try {
 /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
 pub(crate) fn look_up(
     core: &Arc<Core>,
-    call: Call,
+    call: CallContext,
 ) -> BoxFuture<'_, Result<Option<Acquisition>, Error>> {
     let looking = async move {
         let mut caller = Caller::new(core, &call, Goal::LookUp)?;
@@ -77,7 +77,7 @@ pub(crate) fn look_up(
 /// A call whose whole operation is one transaction.
 pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
-    call: &'a Call,
+    call: &'a CallContext,
     claim: Claim,
     /// About when the operation is completed: for the size of its record.
     completed_at: Timestamp,
@@ -124,7 +124,7 @@ impl Contents for Carried<'_> {
 }
 
 impl<'a> Caller<'a> {
-    fn new(core: &'a Arc<Core>, call: &'a Call, goal: Goal) -> Result<Self, Error> {
+    fn new(core: &'a Arc<Core>, call: &'a CallContext, goal: Goal) -> Result<Self, Error> {
         let now = core.table.clock.moment();
         let (completed_at, owner) = (now.guess().0, random_owner()?);
         let claim = Claim {
@@ -144,7 +144,7 @@ impl<'a> Caller<'a> {
     }
 
     /// With a transaction of its own to write.
-    pub(crate) fn of_items(core: &'a Arc<Core>, call: &'a Call) -> Result<Self, Error> {
+    pub(crate) fn of_items(core: &'a Arc<Core>, call: &'a CallContext) -> Result<Self, Error> {
         Self::new(core, call, Goal::Transact { form: Form::Transaction })
     }
 
@@ -330,7 +330,10 @@ impl<'a> Carried<'a> {
 }
 
 /// As [`look_up`], of a call that is told of elsewhere.
-async fn look_up_quietly(core: &Arc<Core>, call: &Call) -> Result<Option<Acquisition>, Error> {
+async fn look_up_quietly(
+    core: &Arc<Core>,
+    call: &CallContext,
+) -> Result<Option<Acquisition>, Error> {
     Caller::new(core, call, Goal::LookUp)?.find().await
 }
 

@@ -8,7 +8,7 @@ use super::once::{Caller, Instead, Once, Try, look_up};
 use super::without_record::run_without_record;
 use crate::answer::Answer;
 use crate::engine::acquire::Acquisition;
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::refusal::failed;
 use crate::engine::runner::{Panicked, RunOutcome, Storage};
@@ -54,15 +54,12 @@ pub(crate) type RanTransaction<V, E> = Result<TransactionOutcome<V, E>, Panicked
 pub(crate) async fn run_transaction<A, E>(
     encoding: &A,
     core: &Arc<Core>,
-    call: Call,
+    call: CallContext,
     build: impl Future<Output = Result<Transaction<A::Value>, E>>,
 ) -> RanTransaction<A::Value, E>
 where
     A: TransactionEncoding,
 {
-    if let Err(error) = call.policy.validate(core.clock_tolerance) {
-        return Ok(error.into());
-    }
     if !call.has_record {
         let ran = run_without_record(core, call, build).await;
         if let Err(Panicked { panic, .. }) = &ran {
@@ -124,7 +121,7 @@ fn told<V, E>(found: Acquisition) -> RunOutcome<V, E> {
 async fn write<A: TransactionEncoding, E>(
     encoding: &A,
     core: &Arc<Core>,
-    call: Call,
+    call: CallContext,
     transaction: Transaction<A::Value>,
     panicked: &mut Option<Panic>,
 ) -> Result<TransactionOutcome<A::Value, E>, Error> {

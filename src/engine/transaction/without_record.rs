@@ -12,7 +12,7 @@ use super::run::{RanTransaction, TransactionOutcome};
 use super::{Transaction, items, token};
 use crate::clock::End;
 use crate::dynamodb::{ItemsRefusal, Transacted};
-use crate::engine::call::Call;
+use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::execution::Execution;
 use crate::engine::runner::{RunOutcome, Storage};
@@ -39,7 +39,7 @@ impl Core {
     /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
     fn write_items<'a>(
         &'a self,
-        call: &'a Call,
+        call: &'a CallContext,
         owner: OwnerId,
         items: Vec<TransactWriteItem>,
     ) -> BoxFuture<'a, ItemsEnd> {
@@ -123,7 +123,7 @@ impl Execution {
 /// Runs a transaction of a call without a record. Its answer is not stored.
 pub(super) async fn run_without_record<V, E>(
     core: &Core,
-    call: Call,
+    call: CallContext,
     build: impl Future<Output = Result<Transaction<V>, E>>,
 ) -> RanTransaction<V, E> {
     let ran = match user_code::run(build).await {
@@ -141,7 +141,7 @@ pub(super) async fn run_without_record<V, E>(
 
 async fn write_transaction<V, E>(
     core: &Core,
-    call: &Call,
+    call: &CallContext,
     transaction: Transaction<V>,
 ) -> RanTransaction<V, E> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;

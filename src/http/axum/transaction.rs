@@ -14,8 +14,8 @@ impl Http {
     /// Creates a layer for handlers whose whole effect is one DynamoDB transaction.
     ///
     /// A request takes **one** round trip, and so does a repeat. This layer corresponds to
-    /// [`run_transaction`](crate::Operation::run_transaction) as [`layer`](Self::layer) does to
-    /// [`run`](crate::Operation::run).
+    /// [`run_transaction`](crate::Call::run_transaction) as [`layer`](Self::layer) does to
+    /// [`run`](crate::Call::run).
     ///
     /// The handler returns a [`Transaction`] of anything that axum can convert into a response, or
     /// a `Result` with one. It runs before the first request to DynamoDB, in a repeat too, and must

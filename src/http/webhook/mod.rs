@@ -295,7 +295,8 @@ impl Http {
     pub fn webhook(mut self, webhook: Webhook) -> Self {
         self.webhook = Some(Arc::new(webhook));
         self.key_rules += 1;
-        self.policy.retention = self.policy.retention.max(RETENTION);
+        let policy = &mut self.calls.policy;
+        policy.retention = policy.retention.max(RETENTION);
         self
     }
 }

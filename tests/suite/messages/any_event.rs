@@ -157,7 +157,7 @@ async fn the_handlers_error_is_the_invocations_and_attempts_are_counted() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().event("import", file, import(&ran));
     let retain = Failure::Retain { max_attempts: 2 };
-    let service = service.policy(|policy| policy.failure(retain));
+    let service = service.policy(|policy| policy.failure(retain)).unwrap();
     let event = json!({"file": "a.csv", "fails": true});
     for _ in 0..2 {
         let error = invoke_in(&service, &event, context_of(30)).await.unwrap_err();

@@ -15,7 +15,7 @@ use crate::support::{Link, Store};
 async fn a_body_that_is_not_json_fails_where_a_member_was_asked_for() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = store.idempotency().sqs("book").key(MessageKey::json("/id"));
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let batch = sqs([
         without_key("1", "plain"),
         without_key("2", r#"{"id": "k"}"#),
@@ -34,7 +34,7 @@ async fn a_body_that_is_not_json_fails_where_a_member_was_asked_for() {
 #[tokio::test]
 async fn a_key_that_is_none_fails_its_message_alone() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
     let with = |id: &str, attribute: Value| {
         let mut message = without_key(id, "a");
         message["messageAttributes"]["Idempotency-Key"] = attribute;
@@ -55,7 +55,7 @@ async fn a_key_that_is_none_fails_its_message_alone() {
 #[tokio::test]
 async fn a_record_that_cannot_be_read_fails_alone() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let mut wrong_type = message("1", "k1", "a");
     wrong_type["body"] = json!(["not", "a", "text"]);
     let mut wrong_attribute = message("2", "k2", "b");
@@ -68,12 +68,12 @@ async fn a_record_that_cannot_be_read_fails_alone() {
 #[tokio::test]
 async fn an_unreadable_record_keeps_its_place_in_the_order() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let mut broken = fifo("a", "1", "a1");
     broken["body"] = json!(7);
     let batch = sqs([broken, fifo("a", "2", "a2"), fifo("b", "3", "b1")]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
-    let stream = store.idempotency().kinesis("stream").handler(noting(&ran));
+    let stream = store.idempotency().kinesis("stream").handler(noting(&ran)).unwrap();
     let mut broken = kinesis_record("a", 8, "x");
     broken["kinesis"]["data"] = "not base64".into();
     let batch =
@@ -87,7 +87,7 @@ async fn what_no_delivery_mends_can_be_acknowledged() {
     let (store, ran) = (Store::open().await, Ran::default());
     let idempotency = store.idempotency();
     let consumer = idempotency.sqs("book").malformed(FailureAction::Acknowledge);
-    let service = consumer.mismatched(FailureAction::Acknowledge).handler(noting(&ran));
+    let service = consumer.mismatched(FailureAction::Acknowledge).handler(noting(&ran)).unwrap();
     invoke(&service, &sqs([message("1", "k", "a")])).await;
     let mut broken = fifo("g", "2", "b");
     broken["body"] = json!(7);
@@ -111,7 +111,7 @@ async fn a_closure_that_panics_fails_its_message_alone() {
         let body: Value = message.json().unwrap();
         body["id"].as_str().map(str::to_owned)
     });
-    let service = store.idempotency().sqs("book").key(key).handler(noting(&ran));
+    let service = store.idempotency().sqs("book").key(key).handler(noting(&ran)).unwrap();
     let batch = sqs([without_key("1", "not json"), without_key("2", r#"{"id":"k"}"#)]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["1"]);
     assert_eq!(ran.count(), 1);
@@ -123,14 +123,14 @@ async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get(
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = || store.idempotency().sqs("book").malformed(FailureAction::Acknowledge);
     let bug = |_: &Message<SqsMessage>| -> String { panic!("a bug") };
-    let by_key = consumer().key(MessageKey::with(bug)).handler(noting(&ran));
-    let by_fingerprint = consumer().fingerprint(|_| panic!("a bug")).handler(noting(&ran));
+    let by_key = consumer().key(MessageKey::with(bug)).handler(noting(&ran)).unwrap();
+    let by_fingerprint = consumer().fingerprint(|_| panic!("a bug")).handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
     assert_eq!(failures(&invoke(&by_key, &batch).await), ["1", "2"]);
     assert_eq!(failures(&invoke(&by_fingerprint, &batch).await), ["1", "2"]);
     // Of `aws_lambda_events`.
     let consumer = store.idempotency().kafka("book").malformed(FailureAction::Acknowledge);
-    let kafka = consumer.partial_response(true).handler(noting(&ran));
+    let kafka = consumer.partial_response(true).handler(noting(&ran)).unwrap();
     let mut broken = kafka_record(1, "a", "a");
     broken["timestamp"] = json!(1_545_084_650_987.5);
     let mut event = example!("kafka_msk");
@@ -145,7 +145,7 @@ async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get(
 #[tokio::test]
 async fn a_failure_without_a_name_fails_the_invocation() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for id in [Value::Null, "".into(), 7.into()] {
         let mut nameless = message("1", "k", "fail");
         nameless["messageId"] = id;
@@ -164,13 +164,13 @@ async fn a_failure_without_a_name_fails_the_invocation() {
 async fn an_event_of_another_source_runs_nothing() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let idempotency = store.over(&link);
-    let sqs = idempotency.sqs("s").handler(noting(&ran));
-    let kinesis = idempotency.kinesis("s").handler(noting(&ran));
-    let dynamodb = idempotency.dynamodb_streams("s").handler(noting(&ran));
-    let kafka = idempotency.kafka("s").handler(noting(&ran));
-    let sns = idempotency.sns("sns").handler(noting(&ran));
-    let eventbridge = idempotency.eventbridge("s").handler(noting(&ran));
-    let s3 = idempotency.s3("s").handler(noting(&ran));
+    let sqs = idempotency.sqs("s").handler(noting(&ran)).unwrap();
+    let kinesis = idempotency.kinesis("s").handler(noting(&ran)).unwrap();
+    let dynamodb = idempotency.dynamodb_streams("s").handler(noting(&ran)).unwrap();
+    let kafka = idempotency.kafka("s").handler(noting(&ran)).unwrap();
+    let sns = idempotency.sns("sns").handler(noting(&ran)).unwrap();
+    let eventbridge = idempotency.eventbridge("s").handler(noting(&ran)).unwrap();
+    let s3 = idempotency.s3("s").handler(noting(&ran)).unwrap();
     let all = [
         ("sqs", example!("sqs")),
         ("kinesis", example!("kinesis")),
@@ -208,7 +208,7 @@ async fn an_event_of_another_source_runs_nothing() {
 #[tokio::test]
 async fn a_record_that_names_another_source_is_not_run() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let mut other = message("1", "k", "a");
     other["eventSource"] = "aws:mq".into();
     let answer = invoke(&service, &sqs([other, message("2", "l", "b")])).await;
@@ -221,7 +221,7 @@ async fn a_record_that_names_another_source_is_not_run() {
 async fn a_record_at_which_its_type_panics_fails_alone() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let mut event = example!("kafka_msk");
     let mut broken = kafka_record(1, "a", "a");
     broken["timestamp"] = json!(1_545_084_650_987.5);

@@ -13,7 +13,7 @@ const AN_HOUR: i64 = 3600;
 async fn the_next_delivery_runs_what_is_left_in_order_and_nothing_that_is_done() {
     for pauses in 0.. {
         let (store, ran) = (Store::open().await, Ran::default());
-        let service = |link: &Link| store.over(link).sqs("book").handler(noting(&ran));
+        let service = |link: &Link| store.over(link).sqs("book").handler(noting(&ran)).unwrap();
         let batch = sqs(["a1", "b1", "a2", "b2"].map(|id| fifo(&id[..1], id, id)));
         let first = service(&Link::default());
         let ended = dropped_at(pauses, invoke(&first, &batch)).await.is_some();

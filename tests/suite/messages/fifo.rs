@@ -7,7 +7,7 @@ use crate::support::{Store, raw};
 #[tokio::test]
 async fn a_group_runs_in_order_and_stops_at_its_first_failure() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([
         fifo("a", "a1", "a1"),
         fifo("b", "b1", "b1"),
@@ -27,7 +27,7 @@ async fn a_group_runs_in_order_and_stops_at_its_first_failure() {
 #[tokio::test]
 async fn behind_one_that_runs_elsewhere_its_group_waits() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     // Of another payload, but a mismatch would be no better.
     store.put(raw::pending("book#a1")).await;
     let batch = sqs([fifo("a", "a1", "a1"), fifo("a", "a2", "a2"), fifo("b", "b1", "b1")]);
@@ -52,7 +52,7 @@ async fn after_a_failure_the_order_is_kept_across_deliveries() {
         }
         async move { if first_failure { Err("declined") } else { Ok(()) } }
     };
-    let service = store.idempotency().sqs("book").handler(handler);
+    let service = store.idempotency().sqs("book").handler(handler).unwrap();
     let batch = sqs(["1", "2", "3"].map(|n| fifo("a", n, n)));
     assert_eq!(failures(&invoke(&service, &batch).await), ["2", "3"]);
     let rest = sqs(["2", "3"].map(|n| fifo("a", n, n)));
@@ -64,7 +64,7 @@ async fn after_a_failure_the_order_is_kept_across_deliveries() {
 #[tokio::test]
 async fn the_group_of_a_standard_queue_orders_nothing() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let fair = |id: &str, body: &str| {
         let mut message = message(id, id, body);
         message["attributes"]["MessageGroupId"] = "tenant".into();
@@ -78,7 +78,7 @@ async fn the_group_of_a_standard_queue_orders_nothing() {
 #[tokio::test]
 async fn the_documented_event_runs_once() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&service, &example!("sqs_fifo")).await), [""; 0]);
     }

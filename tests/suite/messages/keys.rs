@@ -29,10 +29,12 @@ async fn each_rule_finds_its_key() {
         let (store, ran) = (Store::open().await, Ran::default());
         let noted = ran.clone();
         let service = store.idempotency().sqs("book").key(rule.clone());
-        let service = service.handler(move |message: Message<SqsMessage>, _: Execution| {
-            noted.add(message.key().unwrap());
-            async { Ok::<_, String>(()) }
-        });
+        let service = service
+            .handler(move |message: Message<SqsMessage>, _: Execution| {
+                noted.add(message.key().unwrap());
+                async { Ok::<_, String>(()) }
+            })
+            .unwrap();
         let mut event = example!("sqs");
         event["Records"].as_array_mut().unwrap().pop();
         for _ in 0..2 {
@@ -48,7 +50,7 @@ async fn a_closure_finds_the_key() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = store.idempotency().sqs("book");
     let consumer = consumer.key_with(|message| message.record().md5_of_body.clone());
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     // Both have the same one, as AWS's documentation has them: the second is another request.
     let answer = invoke(&service, &example!("sqs")).await;
     assert_eq!(failures(&answer), ["2e1424d4-f796-459a-8184-9c92662be6da"]);
@@ -58,7 +60,7 @@ async fn a_closure_finds_the_key() {
 #[tokio::test]
 async fn both_messages_of_the_documented_event_run() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&service, &example!("sqs")).await), [""; 0]);
     }
@@ -74,7 +76,7 @@ async fn a_message_without_a_key_fails_unless_told_otherwise() {
     ] {
         let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
         let consumer = store.over(&link).sqs("book").missing_key(policy);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         let batch = sqs([without_key("1", "a"), without_key("2", "fail"), message("3", "k", "c")]);
         assert_eq!(failures(&invoke(&service, &batch).await), failed, "{policy:?}");
         assert_eq!(ran.count(), runs, "{policy:?}");
@@ -88,10 +90,12 @@ async fn an_execution_without_a_record_says_so() {
     let (store, ran) = (Store::open().await, Ran::default());
     let noted = ran.clone();
     let consumer = store.idempotency().sqs("book").missing_key(MissingKey::RunUnprotected);
-    let service = consumer.handler(move |message: Message<SqsMessage>, execution: Execution| {
-        noted.add(format!("{:?} {}", message.key(), execution.is_protected()));
-        async { Ok::<_, String>(()) }
-    });
+    let service = consumer
+        .handler(move |message: Message<SqsMessage>, execution: Execution| {
+            noted.add(format!("{:?} {}", message.key(), execution.is_protected()));
+            async { Ok::<_, String>(()) }
+        })
+        .unwrap();
     invoke(&service, &sqs([without_key("1", "a"), message("2", "k", "b")])).await;
     let mut ran = ran.all();
     ran.sort();
@@ -103,7 +107,7 @@ async fn an_execution_without_a_record_says_so() {
 async fn signals_tell_that_a_message_ran_without_a_record() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = store.idempotency().sqs("book").missing_key(MissingKey::RunUnprotected);
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let listener = crate::support::listener::Listener::start();
     invoke(&service, &sqs([without_key("1", "a")])).await;
     let ended = listener.said("an idempotent call has ended");
@@ -139,7 +143,7 @@ async fn keys_are_found_inside_of_an_sns_envelope() {
     for (rule, key) in rules {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").key(rule).envelope(Envelope::Sns);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         // One notification, delivered by SNS twice: two messages of the queue.
         for id in ["1", "2"] {
             let body = notification("n-7", Some("k-7"), r#"{"payment":"pay-7"}"#);
@@ -160,7 +164,7 @@ async fn keys_are_found_inside_of_an_eventbridge_envelope() {
     for (rule, key) in rules {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").key(rule).envelope(Envelope::EventBridge);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         for id in ["1", "2"] {
             let body = example!("eventbridge").to_string();
             let answer = invoke(&service, &sqs([without_key(id, &body)])).await;
@@ -176,7 +180,7 @@ async fn a_message_that_is_no_envelope_fails_alone() {
     for envelope in [Envelope::Sns, Envelope::EventBridge] {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").key(MessageKey::broker_id());
-        let service = consumer.envelope(envelope).handler(noting(&ran));
+        let service = consumer.envelope(envelope).handler(noting(&ran)).unwrap();
         let good = match envelope {
             Envelope::Sns => notification("n", None, "a"),
             _ => example!("eventbridge").to_string(),
@@ -223,7 +227,7 @@ async fn an_envelope_is_an_object_of_its_own_type() {
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").key(MessageKey::broker_id());
-        let service = consumer.envelope(envelope).handler(noting(&ran));
+        let service = consumer.envelope(envelope).handler(noting(&ran)).unwrap();
         for body in bodies {
             let answer = invoke(&service, &sqs([without_key("1", &body)])).await;
             assert_eq!(failures(&answer), ["1"], "{body}");
@@ -236,7 +240,7 @@ async fn an_envelope_is_an_object_of_its_own_type() {
 async fn what_sns_asks_a_function_is_no_notification() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().sns("book").key(MessageKey::broker_id());
-    let service = service.handler(noting(&ran));
+    let service = service.handler(noting(&ran)).unwrap();
     for kind in ["SubscriptionConfirmation", "UnsubscribeConfirmation", ""] {
         let mut event = example!("sns");
         for record in event["Records"].as_array_mut().unwrap() {
@@ -253,11 +257,11 @@ async fn what_sns_asks_a_function_is_no_notification() {
 async fn a_list_is_no_record_and_no_event() {
     let (store, ran) = (Store::open().await, Ran::default());
     let kafka = store.idempotency().kafka("book").key(MessageKey::broker_id());
-    let kafka = kafka.handler(noting(&ran));
+    let kafka = kafka.handler(noting(&ran)).unwrap();
     let listed = json!(["aws:kafka", "arn:aws:kafka:x", "b:1", {"orders-0": []}]);
     assert!(invoke_in(&kafka, &listed, context_of(30)).await.is_err());
     let sns = store.idempotency().sns("book").key(MessageKey::broker_id());
-    let sns = sns.handler(noting(&ran));
+    let sns = sns.handler(noting(&ran)).unwrap();
     let record = &example!("sns")["Records"][0];
     for listed in [
         json!([[record]]),
@@ -274,7 +278,7 @@ async fn a_list_is_no_record_and_no_event() {
 #[tokio::test]
 async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for (body, failed) in [
         (r#"{"a": 1, "b": 2}"#, vec![]),
         (r#"{"b":2,"a":1}"#, vec![]),
@@ -287,7 +291,8 @@ async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
         let body: Value = message.json().unwrap();
         Fingerprint::of(&body["amount"]).unwrap()
     };
-    let service = store.idempotency().sqs("by-amount").fingerprint(amount).handler(noting(&ran));
+    let service =
+        store.idempotency().sqs("by-amount").fingerprint(amount).handler(noting(&ran)).unwrap();
     for (body, failed) in [
         (r#"{"amount": 1, "sent_at": 5}"#, vec![]),
         (r#"{"amount": 1, "sent_at": 6}"#, vec![]),
@@ -303,7 +308,7 @@ async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
 #[tokio::test]
 async fn an_attribute_is_taken_letter_for_letter() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let mut quoted = without_key("1", "a");
     quoted["messageAttributes"]["Idempotency-Key"] = attribute("\"k\" é");
     invoke(&service, &sqs([quoted])).await;

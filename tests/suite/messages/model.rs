@@ -176,7 +176,7 @@ fn a_standard_queue_runs_empty() {
     model(async |plan: Plan| {
         let world = World::new(&plan).await;
         let service = world.store.over(&world.link).sqs("m").concurrency(world.limit);
-        let service = service.handler(world.handler());
+        let service = service.handler(world.handler()).unwrap();
         let mut queue: VecDeque<(usize, Sent)> = plan.sent.iter().cloned().enumerate().collect();
         for _ in 0..ROUNDS {
             if queue.is_empty() {
@@ -210,7 +210,7 @@ fn a_fifo_queue_runs_empty_in_order() {
     model(async |plan: Plan| {
         let world = World::new(&plan).await;
         let service = world.store.over(&world.link).sqs("m").concurrency(world.limit);
-        let service = service.handler(world.handler());
+        let service = service.handler(world.handler()).unwrap();
         let mut queue: Vec<(usize, Sent)> = plan.sent.iter().cloned().enumerate().collect();
         for _ in 0..ROUNDS {
             if queue.is_empty() {
@@ -253,7 +253,7 @@ async fn shard(plan: Plan, order: Order) {
     let consumer = world.store.over(&world.link).kinesis("m").order(order);
     let consumer = consumer.concurrency(world.limit);
     let key = dynamodb_idempotency::messages::MessageKey::json("");
-    let service = consumer.key(key).handler(world.handler());
+    let service = consumer.key(key).handler(world.handler()).unwrap();
     let mut checkpoint = 0;
     for _ in 0..ROUNDS {
         let rest = &plan.sent[checkpoint..];

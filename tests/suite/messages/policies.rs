@@ -20,7 +20,7 @@ async fn attempts_are_counted_across_deliveries_and_then_given_up() {
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
-        let service = consumer.exhausted(disposal).handler(noting(&ran));
+        let service = consumer.exhausted(disposal).handler(noting(&ran)).unwrap();
         let batch = sqs([fifo("g", "1", "fail"), fifo("g", "2", "b")]);
         for _ in 0..3 {
             assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
@@ -41,10 +41,12 @@ async fn the_handler_sees_the_attempt() {
     let noted = ran.clone();
     let retain = Failure::Retain { max_attempts: 5 };
     let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
-    let service = consumer.handler(move |_: Message<SqsMessage>, execution: Execution| {
-        noted.add(execution.attempt().to_string());
-        async { Err("declined") }
-    });
+    let service = consumer
+        .handler(move |_: Message<SqsMessage>, execution: Execution| {
+            noted.add(execution.attempt().to_string());
+            async { Err("declined") }
+        })
+        .unwrap();
     for _ in 0..2 {
         invoke(&service, &sqs([message("1", "k", "a")])).await;
     }
@@ -55,11 +57,11 @@ async fn the_handler_sees_the_attempt() {
 async fn a_message_can_wait_for_the_one_that_runs_elsewhere() {
     let (store, ran) = (Store::open().await, Ran::default());
     let gate = Gate::default();
-    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate));
+    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate)).unwrap();
     let link = Link::default();
     let wait = InProgress::Wait { timeout: Duration::from_secs(20) };
     let waiting = store.over(&link).sqs("book").policy(|policy| policy.in_progress(wait));
-    let waiting = waiting.handler(noting(&ran));
+    let waiting = waiting.handler(noting(&ran)).unwrap();
     let looked = Gate::default();
     link.wire.next("GetItem", Act::HoldResponse(looked.clone()));
     let batch = sqs([message("1", "k", "a")]);
@@ -85,14 +87,15 @@ async fn a_message_of_a_dead_owner_is_taken_over_or_left_alone() {
         let hang = store
             .idempotency()
             .sqs("book")
-            .handler(|_: Message<SqsMessage>, _| std::future::pending::<Result<(), String>>());
+            .handler(|_: Message<SqsMessage>, _| std::future::pending::<Result<(), String>>())
+            .unwrap();
         let batch = sqs([message("1", "k", body)]);
         let cut = super::function::context_in(Duration::from_secs(1));
         let answer = super::function::invoke_in(&hang, &batch, cut).await.unwrap();
         assert_eq!(failures(&answer), ["1"]);
         let later = store.over(&Link::later(60));
         let consumer = later.sqs("book").policy(|policy| policy.takeover(takeover));
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         let context = super::function::context_of(120);
         let answer = super::function::invoke_in(&service, &batch, context).await.unwrap();
         assert_eq!(failures(&answer), failed);
@@ -105,7 +108,7 @@ async fn a_completed_message_can_run_again() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer =
         store.idempotency().sqs("book").policy(|policy| policy.completed(Completed::Execute));
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     for _ in 0..3 {
         assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), [""; 0]);
     }
@@ -118,7 +121,7 @@ async fn a_completed_message_can_run_again() {
 async fn an_outage_policy_that_is_open_runs_messages_without_a_record() {
     let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
     let consumer = store.over(&link).sqs("book").policy(|policy| policy.outage(Outage::Open));
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     link.wire.down(Act::LoseRequest);
     assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), [""; 0]);
     assert_eq!(ran.count(), 1);
@@ -134,11 +137,13 @@ async fn an_unconfirmed_completion_is_done_unless_the_policy_says_otherwise() {
             policy.unconfirmed(unconfirmed).completion_timeout(Duration::from_millis(200))
         });
         let (wire, noted) = (link.wire.clone(), ran.clone());
-        let service = consumer.handler(move |_: Message<SqsMessage>, _| {
-            noted.add("a");
-            wire.down(Act::LoseRequest);
-            async { Ok::<_, String>(()) }
-        });
+        let service = consumer
+            .handler(move |_: Message<SqsMessage>, _| {
+                noted.add("a");
+                wire.down(Act::LoseRequest);
+                async { Ok::<_, String>(()) }
+            })
+            .unwrap();
         let answer = invoke(&service, &sqs([message("1", "k", "a")])).await;
         assert_eq!(failures(&answer), failed);
         assert_eq!(ran.count(), 1);

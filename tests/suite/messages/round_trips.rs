@@ -23,7 +23,7 @@ async fn ten_messages_take_two_round_trips() {
         }
     }
     let idempotency = store.builder(&link).build().unwrap();
-    let service = idempotency.sqs("book").handler(noting(&ran));
+    let service = idempotency.sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs(TEN.map(|id| message(id, id, id)));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         acquired.reached_by(10).await;
@@ -40,11 +40,11 @@ async fn ten_messages_take_two_round_trips() {
 async fn ten_repeats_take_one_round_trip() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let batch = sqs(TEN.map(|id| message(id, id, id)));
-    invoke(&store.idempotency().sqs("book").handler(noting(&ran)), &batch).await;
+    invoke(&store.idempotency().sqs("book").handler(noting(&ran)).unwrap(), &batch).await;
     let replayed = Gate::default();
     link.wire.every("PutItem", Act::HoldResponse(replayed.clone()));
     let idempotency = store.builder(&link).build().unwrap();
-    let service = idempotency.sqs("book").handler(noting(&ran));
+    let service = idempotency.sqs("book").handler(noting(&ran)).unwrap();
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         replayed.reached_by(10).await;
         replayed.open();
@@ -62,7 +62,7 @@ async fn a_hundred_stream_records_of_distinct_keys_run_side_by_side() {
     }
     let idempotency = store.builder(&link).build().unwrap();
     let consumer = idempotency.kinesis("book").order(Order::Key).concurrency(100);
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let records: Vec<_> = (0..100).map(|n| kinesis_record(&n.to_string(), n, "a")).collect();
     let batch = json!({"Records": records});
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
@@ -80,7 +80,7 @@ async fn no_more_requests_than_the_limit_are_under_way() {
         link.wire.next("PutItem", Act::HoldRequest(first.clone()));
     }
     let idempotency = store.builder(&link).build().unwrap();
-    let service = idempotency.sqs("book").concurrency(4).handler(noting(&ran));
+    let service = idempotency.sqs("book").concurrency(4).handler(noting(&ran)).unwrap();
     let batch = sqs(TEN.map(|id| message(id, id, id)));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         first.reached_by(4).await;

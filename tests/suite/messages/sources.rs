@@ -16,9 +16,9 @@ async fn both_kinds_of_kafka_run_once_by_header_and_by_broker_id() {
     for (event, id) in [(example!("kafka_msk"), cluster), (example!("kafka_self_managed"), servers)]
     {
         let (store, ran) = (Store::open().await, Ran::default());
-        let by_header = store.idempotency().kafka("h").handler(noting(&ran));
+        let by_header = store.idempotency().kafka("h").handler(noting(&ran)).unwrap();
         let by_id = store.idempotency().kafka("i").key(MessageKey::broker_id());
-        let by_id = by_id.handler(noting(&ran));
+        let by_id = by_id.handler(noting(&ran)).unwrap();
         for _ in 0..2 {
             assert_eq!(failures(&invoke(&by_header, &event).await), [""; 0]);
             assert_eq!(failures(&invoke(&by_id, &event).await), [""; 0]);
@@ -39,7 +39,7 @@ fn topic(partition_0: &[Value], partition_1: &[Value]) -> Value {
 #[tokio::test]
 async fn a_kafka_partition_stops_at_its_first_failure_and_the_invocation_fails() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kafka("book").handler(noting(&ran));
+    let service = store.idempotency().kafka("book").handler(noting(&ran)).unwrap();
     let event = topic(
         &[kafka_record(1, "a", "0-1"), kafka_record(2, "b", "fail"), kafka_record(3, "c", "0-3")],
         &[kafka_record(11, "a", "1-1"), kafka_record(12, "b", "1-2")],
@@ -54,7 +54,8 @@ async fn a_kafka_partition_stops_at_its_first_failure_and_the_invocation_fails()
 #[tokio::test]
 async fn kafka_can_be_told_each_record_that_is_not_done() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kafka("book").partial_response(true).handler(noting(&ran));
+    let service =
+        store.idempotency().kafka("book").partial_response(true).handler(noting(&ran)).unwrap();
     let event = topic(
         &[kafka_record(1, "a", "0-1"), kafka_record(2, "b", "fail"), kafka_record(3, "c", "0-3")],
         &[kafka_record(11, "a", "1-1")],
@@ -68,7 +69,7 @@ async fn kafka_can_be_told_each_record_that_is_not_done() {
 async fn kafka_records_of_different_keys_need_not_wait() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let event = topic(
         &[kafka_record(1, "a", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "a", "a")],
         &[],
@@ -88,7 +89,7 @@ async fn kafka_records_with_an_empty_key_keep_their_order() {
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         let mut records =
             [kafka_record(1, "", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "", "a")];
         for index in [0, 2] {
@@ -107,7 +108,7 @@ async fn kafka_records_with_an_empty_key_keep_their_order() {
 #[tokio::test]
 async fn a_tombstone_is_an_empty_payload() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kafka("book").handler(noting(&ran));
+    let service = store.idempotency().kafka("book").handler(noting(&ran)).unwrap();
     let mut tombstone = kafka_record(1, "a", "");
     tombstone["value"] = Value::Null;
     invoke(&service, &topic(&[tombstone], &[])).await;
@@ -118,10 +119,11 @@ async fn a_tombstone_is_an_empty_payload() {
 async fn sns_eventbridge_and_s3_run_once_and_report_nothing() {
     let (store, ran) = (Store::open().await, Ran::default());
     let idempotency = store.idempotency();
-    let sns = idempotency.sns("sns").handler(noting(&ran));
-    let sns_id = idempotency.sns("sns-id").key(MessageKey::broker_id()).handler(noting(&ran));
-    let eventbridge = idempotency.eventbridge("eventbridge").handler(noting(&ran));
-    let s3 = idempotency.s3("s3").handler(noting(&ran));
+    let sns = idempotency.sns("sns").handler(noting(&ran)).unwrap();
+    let sns_id =
+        idempotency.sns("sns-id").key(MessageKey::broker_id()).handler(noting(&ran)).unwrap();
+    let eventbridge = idempotency.eventbridge("eventbridge").handler(noting(&ran)).unwrap();
+    let s3 = idempotency.s3("s3").handler(noting(&ran)).unwrap();
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&sns, &example!("sns")).await), [""; 0]);
         assert_eq!(failures(&invoke(&sns_id, &example!("sns")).await), [""; 0]);
@@ -150,7 +152,7 @@ async fn sns_eventbridge_and_s3_run_once_and_report_nothing() {
 #[tokio::test]
 async fn an_event_without_partial_responses_fails_after_all_of_it_ran() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sns("book").handler(noting(&ran));
+    let service = store.idempotency().sns("book").handler(noting(&ran)).unwrap();
     let mut event = example!("sns");
     for (key, text) in [("k-2", "fail"), ("k-3", "c")] {
         let mut record = event["Records"][0].clone();
@@ -170,9 +172,10 @@ async fn an_event_without_partial_responses_fails_after_all_of_it_ran() {
 #[tokio::test]
 async fn what_changes_with_each_sending_is_not_part_of_the_request() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let s3 = store.idempotency().s3("s3").handler(noting(&ran));
+    let s3 = store.idempotency().s3("s3").handler(noting(&ran)).unwrap();
     let eventbridge = store.idempotency().eventbridge("e");
-    let eventbridge = eventbridge.key(MessageKey::json("/object/key")).handler(noting(&ran));
+    let eventbridge =
+        eventbridge.key(MessageKey::json("/object/key")).handler(noting(&ran)).unwrap();
     for number in ["1", "2"] {
         let mut event = example!("s3");
         event["Records"][0]["responseElements"]["x-amz-request-id"] = number.into();

@@ -16,7 +16,7 @@ use crate::support::{Act, Gate, Link, Store, raw};
 #[tokio::test]
 async fn exactly_those_that_failed_are_reported() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([
         message("1", "k1", "a"),
         message("2", "k2", "fail"),
@@ -37,7 +37,7 @@ async fn exactly_those_that_failed_are_reported() {
 #[tokio::test]
 async fn a_message_that_comes_again_is_done_without_running() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for id in ["1", "1", "another id of what the producer sent twice"] {
         let answer = invoke(&service, &sqs([message(id, "k", "a")])).await;
         assert_eq!(answer, json!({"batchItemFailures": []}));
@@ -48,7 +48,7 @@ async fn a_message_that_comes_again_is_done_without_running() {
 #[tokio::test]
 async fn a_failed_message_runs_again_when_it_comes_again() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for _ in 0..2 {
         let answer = invoke(&service, &sqs([message("1", "k", "fail")])).await;
         assert_eq!(failures(&answer), ["1"]);
@@ -60,8 +60,8 @@ async fn a_failed_message_runs_again_when_it_comes_again() {
 async fn what_runs_elsewhere_is_reported_and_does_not_run() {
     let (store, ran) = (Store::open().await, Ran::default());
     let gate = Gate::default();
-    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate));
-    let here = store.idempotency().sqs("book").handler(noting(&ran));
+    let elsewhere = store.idempotency().sqs("book").handler(holding(&gate)).unwrap();
+    let here = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let first = sqs([message("1", "k", "a")]);
     let (answer, ()) = tokio::join!(invoke(&elsewhere, &first), async {
         gate.reached().await;
@@ -76,7 +76,7 @@ async fn what_runs_elsewhere_is_reported_and_does_not_run() {
 async fn duplicates_in_one_batch_run_once_and_count_the_same() {
     for (body, expected) in [("a", vec![]), ("fail", vec!["1", "2", "4"])] {
         let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-        let service = store.over(&link).sqs("book").handler(noting(&ran));
+        let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
         let batch = sqs([
             message("1", "k", body),
             message("2", "k", body),
@@ -91,7 +91,7 @@ async fn duplicates_in_one_batch_run_once_and_count_the_same() {
 #[tokio::test]
 async fn one_key_with_two_payloads_in_one_batch_is_a_mismatch_of_the_second() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "k", "b")]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["2"]);
     assert_eq!(ran.all(), ["a"]);
@@ -110,7 +110,7 @@ async fn no_more_than_the_limit_are_in_flight() {
             Ok(())
         })
     };
-    let service = store.idempotency().sqs("book").concurrency(3).handler(handler);
+    let service = store.idempotency().sqs("book").concurrency(3).handler(handler).unwrap();
     let batch = sqs(["1", "2", "3", "4", "5", "6", "7"].map(|id| message(id, id, "a")));
     let (answer, ()) = tokio::join!(invoke(&service, &batch), async {
         gate.reached_by(3).await;
@@ -128,7 +128,7 @@ async fn no_more_than_the_limit_are_in_flight() {
 #[tokio::test]
 async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
     let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
     link.wire.down(Act::LoseRequest);
     let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
@@ -141,7 +141,7 @@ async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
 #[tokio::test]
 async fn an_empty_batch_is_a_success() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     assert_eq!(invoke(&service, &sqs([])).await, json!({"batchItemFailures": []}));
 }
 
@@ -150,7 +150,8 @@ async fn an_empty_batch_is_a_success() {
 async fn without_partial_responses_the_invocation_fails() {
     use super::function::{context_of, invoke_in, message as error};
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").partial_response(false).handler(noting(&ran));
+    let service =
+        store.idempotency().sqs("book").partial_response(false).handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "l", "fail")]);
     let failed = error(invoke_in(&service, &batch, context_of(30)).await);
     assert!(failed.starts_with("1 of 2 messages"), "{failed}");
@@ -165,7 +166,7 @@ async fn a_function_s_answer_under_the_same_key_counts_as_done() {
     for answer in ["\"an answer\"", "null", "{\"id\":1}"] {
         let (store, ran) = (Store::open().await, Ran::default());
         let body = "a";
-        let service = store.idempotency().sqs("book").handler(noting(&ran));
+        let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
         let operation = store.idempotency();
         let operation = operation.operation("book").key("k").fingerprint(
             dynamodb_idempotency::Fingerprint::builder().json(body.as_bytes()).finish(),
@@ -183,16 +184,19 @@ async fn a_message_whose_handler_is_stopped_as_its_lease_ends_is_reported() {
     let lease = Lease::Fixed(Duration::from_secs(20));
     let idempotency = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
     let (frozen, noted) = (link.clone(), ran.clone());
-    let service = idempotency.sqs("book").handler(move |_, _| {
-        let (frozen, noted) = (frozen.clone(), noted.clone());
-        async move {
-            // Not yet to the end of the invocation.
-            frozen.let_pass(23);
-            tokio::task::yield_now().await;
-            noted.add("more");
-            Ok::<_, String>(())
-        }
-    });
+    let service = idempotency
+        .sqs("book")
+        .handler(move |_, _| {
+            let (frozen, noted) = (frozen.clone(), noted.clone());
+            async move {
+                // Not yet to the end of the invocation.
+                frozen.let_pass(23);
+                tokio::task::yield_now().await;
+                noted.add("more");
+                Ok::<_, String>(())
+            }
+        })
+        .unwrap();
     assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), ["1"]);
     assert_eq!(ran.count(), 0);
     assert_eq!(raw::status(&store.record("book#k").await), "PENDING");

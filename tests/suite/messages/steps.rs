@@ -36,7 +36,7 @@ fn stepping(ran: &Ran) -> impl Fn(Message<SqsMessage>, Execution) -> Handled + S
 
 /// A record whose first step is stored, under the key `k-1` and the payload `a`.
 async fn half_done(store: &Store, writer: &Idempotency, ran: &Ran) -> Item {
-    let service = writer.sqs("book").handler(stepping(ran));
+    let service = writer.sqs("book").handler(stepping(ran)).unwrap();
     assert_eq!(failures(&invoke(&service, &sqs([message("1", "k-1", "a")])).await), ["1"]);
     assert_eq!(ran.all(), ["step", "rest"]);
     store.record("book#k-1").await
@@ -80,17 +80,17 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
         let key = || MessageKey::with(|_| "k-1".to_owned());
         let answers = [
             ("sqs", {
-                let service = reader.sqs("book").handler(noting(&others));
+                let service = reader.sqs("book").handler(noting(&others)).unwrap();
                 (reported(service, sqs([message("1", "k-1", "a")])).await, json!("1"))
             }),
             ("kinesis", {
-                let service = reader.kinesis("book").key(key()).handler(noting(&others));
+                let service = reader.kinesis("book").key(key()).handler(noting(&others)).unwrap();
                 let event = json!({"Records": [kinesis_record("p", 5, "a")]});
                 (reported(service, event).await, json!("5"))
             }),
             ("kafka", {
                 let consumer = reader.kafka("book").partial_response(true);
-                let service = consumer.handler(noting(&others));
+                let service = consumer.handler(noting(&others)).unwrap();
                 let event = json!({"eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:x",
                     "bootstrapServers": "b:1", "records": {"orders-0": [kafka_record(1, "a", "a")]}});
                 (reported(service, event).await, json!({"partition": "orders-0", "offset": 1}))
@@ -101,7 +101,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
             assert_eq!(answer, reported, "{source}: {why}");
         }
         // One that takes no partial response.
-        let service = reader.sqs("book").partial_response(false).handler(noting(&others));
+        let service = reader.sqs("book").partial_response(false).handler(noting(&others)).unwrap();
         let answer = reported(service, sqs([message("1", "k-1", "a")])).await;
         assert!(
             answer.as_str().is_some_and(|error| error.starts_with("1 of 1")),
@@ -109,7 +109,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
         );
         assert_eq!((others.count(), store.record("book#k-1").await), (0, record), "{why}");
         // Who can read them goes on.
-        let service = writer.sqs("book").handler(stepping(&ran));
+        let service = writer.sqs("book").handler(stepping(&ran)).unwrap();
         assert_eq!(failures(&invoke(&service, &sqs([message("1", "k-1", "a")])).await), [""; 0]);
         assert_eq!(ran.all(), ["step", "rest", "rest"], "{why}");
         assert_eq!(raw::status(&store.record("book#k-1").await), "COMPLETED");

@@ -16,7 +16,7 @@ fn stream(records: impl IntoIterator<Item = Value>) -> Value {
 #[tokio::test]
 async fn a_shard_runs_in_order_and_the_first_failure_is_reported() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kinesis("book").handler(noting(&ran));
+    let service = store.idempotency().kinesis("book").handler(noting(&ran)).unwrap();
     let data = ["1", "2", "fail", "4"];
     let records = data.iter().enumerate().map(|(n, data)| kinesis_record(data, n + 10, data));
     assert_eq!(failures(&invoke(&service, &stream(records.clone())).await), ["12"]);
@@ -29,7 +29,8 @@ async fn a_shard_runs_in_order_and_the_first_failure_is_reported() {
 #[tokio::test]
 async fn by_partition_key_others_go_on_and_the_lowest_failure_is_reported() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kinesis("book").order(Order::Key).handler(noting(&ran));
+    let service =
+        store.idempotency().kinesis("book").order(Order::Key).handler(noting(&ran)).unwrap();
     let batch = stream([
         kinesis_record("a", 9, "a1"),
         kinesis_record("b", 10, "fail"),
@@ -53,8 +54,8 @@ async fn by_partition_key_others_go_on_and_the_lowest_failure_is_reported() {
 #[tokio::test]
 async fn the_documented_records_run_once_under_their_brokers_ids() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let kinesis = store.idempotency().kinesis("k").handler(noting(&ran));
-    let dynamodb = store.idempotency().dynamodb_streams("d").handler(noting(&ran));
+    let kinesis = store.idempotency().kinesis("k").handler(noting(&ran)).unwrap();
+    let dynamodb = store.idempotency().dynamodb_streams("d").handler(noting(&ran)).unwrap();
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&kinesis, &example!("kinesis")).await), [""; 0]);
         assert_eq!(failures(&invoke(&dynamodb, &example!("dynamodb")).await), [""; 0]);
@@ -76,16 +77,20 @@ async fn the_documented_records_run_once_under_their_brokers_ids() {
 async fn dynamodb_runs_in_order_and_reports_the_first_failure() {
     let (store, ran) = (Store::open().await, Ran::default());
     let noted = ran.clone();
-    let service = store.idempotency().dynamodb_streams("book").handler(
-        move |message: dynamodb_idempotency::messages::Message<
-            dynamodb_idempotency::messages::events::dynamodb::EventRecord,
-        >,
-              _| {
-            let name = message.record().event_name.clone();
-            noted.add(&name);
-            async move { if name == "INSERT" { Err("declined") } else { Ok(()) } }
-        },
-    );
+    let service = store
+        .idempotency()
+        .dynamodb_streams("book")
+        .handler(
+            move |message: dynamodb_idempotency::messages::Message<
+                dynamodb_idempotency::messages::events::dynamodb::EventRecord,
+            >,
+                  _| {
+                let name = message.record().event_name.clone();
+                noted.add(&name);
+                async move { if name == "INSERT" { Err("declined") } else { Ok(()) } }
+            },
+        )
+        .unwrap();
     let answer = invoke(&service, &example!("dynamodb")).await;
     assert_eq!(failures(&answer), ["4421584500000000017450439091"]);
     assert_eq!(ran.all(), ["INSERT"]);
@@ -95,8 +100,12 @@ async fn dynamodb_runs_in_order_and_reports_the_first_failure() {
 #[tokio::test]
 async fn by_key_the_changes_of_an_item_stay_in_order() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service =
-        store.idempotency().dynamodb_streams("book").order(Order::Key).handler(noting(&ran));
+    let service = store
+        .idempotency()
+        .dynamodb_streams("book")
+        .order(Order::Key)
+        .handler(noting(&ran))
+        .unwrap();
     let mut batch = example!("dynamodb");
     // Unreadable, and so failed; its number and its item can still be seen.
     batch["Records"][0]["dynamodb"]["SizeBytes"] = "twenty".into();
@@ -113,7 +122,7 @@ async fn by_key_the_changes_of_an_item_stay_in_order() {
 #[tokio::test]
 async fn the_state_of_a_tumbling_window_is_handed_back() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().kinesis("book").handler(noting(&ran));
+    let service = store.idempotency().kinesis("book").handler(noting(&ran)).unwrap();
     let state = json!({"1": 282, "2": 715});
     let mut event = example!("kinesis_window");
     let answer = invoke(&service, &event).await;

@@ -23,7 +23,7 @@ async fn every_message_runs_with_and_without_a_key() {
     for missing in [MissingKey::Fail, MissingKey::Acknowledge, MissingKey::RunUnprotected] {
         for key in [MessageKey::attribute("Idempotency-Key"), MessageKey::with(bug)] {
             let consumer = off(&store, &link).sqs("book").key(key).missing_key(missing);
-            let service = consumer.handler(noting(&ran));
+            let service = consumer.handler(noting(&ran)).unwrap();
             let batch = sqs([
                 without_key("1", "none"),
                 message("2", "", "empty"),
@@ -39,7 +39,7 @@ async fn every_message_runs_with_and_without_a_key() {
 #[tokio::test]
 async fn each_twin_runs_and_says_for_itself_how_it_ended() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = off(&store, &link).sqs("book").handler(noting(&ran));
+    let service = off(&store, &link).sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([
         message("1", "k", "a"),
         message("2", "k", "a"),
@@ -54,7 +54,7 @@ async fn each_twin_runs_and_says_for_itself_how_it_ended() {
 #[tokio::test]
 async fn the_order_of_a_group_stays() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = off(&store, &link).sqs("book").handler(noting(&ran));
+    let service = off(&store, &link).sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([fifo("g", "1", "a"), fifo("g", "2", "fail"), fifo("g", "3", "c")]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["2", "3"]);
     assert_eq!(ran.all(), ["a", "fail"]);

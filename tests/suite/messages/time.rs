@@ -16,7 +16,7 @@ use crate::support::{Act, Gate, Link, LocalClock, Store, made_up_time, raw};
 async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
     let store = Store::open().await;
     let (gate, ran) = (Gate::default(), Ran::default());
-    let service = store.idempotency().sqs("book").handler(holding(&gate));
+    let service = store.idempotency().sqs("book").handler(holding(&gate)).unwrap();
     let context = context_of(100);
     let deadline = i64::try_from(context.deadline).unwrap();
     let batch = sqs([message("1", "k", "a")]);
@@ -38,11 +38,13 @@ async fn what_gets_no_turn_in_time_is_reported_and_runs_when_it_comes_again() {
     let (noted, passing) = (ran.clone(), clock.clone());
     let consumer = store.over(&link).sqs("book").concurrency(1);
     let consumer = consumer.deadline_margin(Duration::from_secs(20));
-    let service = consumer.handler(move |message: Message<SqsMessage>, _| {
-        noted.add(String::from_utf8_lossy(message.payload()));
-        passing.advance(45);
-        async { Ok::<_, String>(()) }
-    });
+    let service = consumer
+        .handler(move |message: Message<SqsMessage>, _| {
+            noted.add(String::from_utf8_lossy(message.payload()));
+            passing.advance(45);
+            async { Ok::<_, String>(()) }
+        })
+        .unwrap();
     let all = ["1", "2", "3"].map(|id| message(id, id, id));
     // One minute, less the margin: enough for one of 45 s.
     let answer = invoke_in(&service, &sqs(all.clone()), context_of(60)).await.unwrap();
@@ -57,8 +59,10 @@ async fn what_gets_no_turn_in_time_is_reported_and_runs_when_it_comes_again() {
 async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
     let (store, ran) = (Store::open().await, Ran::default());
     let noted = ran.clone();
-    let service =
-        store.idempotency().sqs("book").handler(move |message: Message<SqsMessage>, _| {
+    let service = store
+        .idempotency()
+        .sqs("book")
+        .handler(move |message: Message<SqsMessage>, _| {
             let noted = noted.clone();
             async move {
                 let body = String::from_utf8_lossy(message.payload()).into_owned();
@@ -68,7 +72,8 @@ async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
                 noted.add(body);
                 Ok::<_, String>(())
             }
-        });
+        })
+        .unwrap();
     let batch = sqs([fifo("a", "1", "hang"), fifo("a", "2", "after"), fifo("b", "3", "b")]);
     let answer = invoke_in(&service, &batch, context_in(Duration::from_secs(2))).await.unwrap();
     assert_eq!(failures(&answer), ["1", "2"]);
@@ -81,7 +86,7 @@ async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
 #[tokio::test]
 async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran));
+    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
     for seconds in [1, 3_500] {
         let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
@@ -96,7 +101,7 @@ async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
 async fn an_impossible_deadline_counts_as_none() {
     for impossible in [0, 600_000] {
         let (store, ran) = (Store::open().await, Ran::default());
-        let service = store.idempotency().sqs("book").handler(noting(&ran));
+        let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
         let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
         let context = context_until(SystemTime::UNIX_EPOCH + Duration::from_millis(impossible));
         let answer = invoke_in(&service, &batch, context).await.unwrap();
@@ -108,7 +113,7 @@ async fn an_impossible_deadline_counts_as_none() {
 #[tokio::test]
 async fn a_deadline_more_than_an_hour_in_the_past_counts_as_none() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran));
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a")]);
     let context = context_until(made_up_time::now() - Duration::from_secs(3_700));
     let answer = invoke_in(&service, &batch, context).await.unwrap();
@@ -124,7 +129,7 @@ async fn what_has_its_key_too_late_is_reported_and_not_started() {
     let link = Link::default().clock(clock.clone());
     link.wire.next("PutItem", Act::HoldRequest(gate.clone()));
     let consumer = store.over(&link).sqs("book").deadline_margin(Duration::from_secs(20));
-    let service = consumer.handler(noting(&ran));
+    let service = consumer.handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a")]);
     let (answer, ()) = tokio::join!(invoke_in(&service, &batch, context_of(60)), async {
         gate.reached().await;
@@ -146,7 +151,7 @@ async fn what_has_its_key_too_late_does_not_count_and_makes_nothing_forgotten() 
     let link = Link::default().clock(clock.clone());
     let retain = Failure::Retain { max_attempts: 3 };
     let consumer = store.over(&link).sqs("book").policy(|policy| policy.failure(retain));
-    let service = consumer.deadline_margin(Duration::from_secs(20)).handler(noting(&ran));
+    let service = consumer.deadline_margin(Duration::from_secs(20)).handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "fail")]);
     for run in 1..=3 {
         let answer = invoke_in(&service, &batch, context_of(60)).await.unwrap();

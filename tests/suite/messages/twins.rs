@@ -28,7 +28,7 @@ async fn in_several_groups_they_neither_hang_nor_are_done_unheard() {
     for (first, concurrency) in [("x", 1), ("fail", 1), ("x", 8), ("fail", 8)] {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").concurrency(concurrency);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         let batch = sqs([
             fifo("a", "a1", first),
             of("a", "a2", "k", "twin"),
@@ -51,7 +51,7 @@ async fn thrice_in_a_group_and_once_with_another_payload_the_order_holds() {
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").mismatched(disposal);
-        let service = consumer.handler(noting(&ran));
+        let service = consumer.handler(noting(&ran)).unwrap();
         let batch = sqs([
             of("a", "1", "k", "pay"),
             of("a", "2", "k", "pay more"),
@@ -71,10 +71,12 @@ async fn those_of_one_that_is_cut_off_are_reported() {
         let (store, ran) = (Store::open().await, Ran::default());
         let noted = ran.clone();
         let consumer = store.idempotency().sqs("book").concurrency(concurrency);
-        let service = consumer.handler(move |message: Message<SqsMessage>, _| {
-            noted.add(String::from_utf8_lossy(message.payload()));
-            std::future::pending::<Result<(), String>>()
-        });
+        let service = consumer
+            .handler(move |message: Message<SqsMessage>, _| {
+                noted.add(String::from_utf8_lossy(message.payload()));
+                std::future::pending::<Result<(), String>>()
+            })
+            .unwrap();
         let batch = sqs(["1", "2", "3"].map(|id| message(id, "k", "a")));
         let answer = invoke_in(&service, &batch, context_of(10)).await.unwrap();
         assert_eq!(failures(&answer), ["1", "2", "3"], "{concurrency}");
@@ -88,16 +90,18 @@ async fn where_a_completed_one_may_run_again_two_never_run_at_once() {
         (Store::open().await, Ran::default(), Arc::new(AtomicBool::new(false)));
     let noted = ran.clone();
     let consumer = store.idempotency().sqs("book").policy(|p| p.completed(Completed::Execute));
-    let service = consumer.handler(move |_: Message<SqsMessage>, _| {
-        let (noted, runs) = (noted.clone(), Arc::clone(&runs));
-        async move {
-            assert!(!runs.swap(true, Ordering::SeqCst), "at once");
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            runs.store(false, Ordering::SeqCst);
-            noted.add("ran");
-            Ok::<_, String>(())
-        }
-    });
+    let service = consumer
+        .handler(move |_: Message<SqsMessage>, _| {
+            let (noted, runs) = (noted.clone(), Arc::clone(&runs));
+            async move {
+                assert!(!runs.swap(true, Ordering::SeqCst), "at once");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                runs.store(false, Ordering::SeqCst);
+                noted.add("ran");
+                Ok::<_, String>(())
+            }
+        })
+        .unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "k", "a")]);
     for run in 1..=2 {
         assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
@@ -117,7 +121,7 @@ async fn across_partition_keys_one_runs_once_in_all_deliveries() {
         let fails = body["id"] == "bad";
         async move { if fails { Err("declined") } else { Ok(()) } }
     };
-    let service = consumer.key(MessageKey::json("/id")).handler(handler);
+    let service = consumer.key(MessageKey::json("/id")).handler(handler).unwrap();
     let record = |partition: &str, number: usize, id: &str| {
         kinesis_record(partition, number, &json!({"id": id}).to_string())
     };
@@ -152,7 +156,7 @@ async fn none_is_told_as_done_that_the_store_does_not_have() {
             link.wire.every(operation, act.clone());
             let consumer =
                 store.over(&link).sqs("book").policy(|p| p.unconfirmed(Unconfirmed::Error));
-            let service = consumer.handler(noting(&ran));
+            let service = consumer.handler(noting(&ran)).unwrap();
             let batch = [("1", "k", "a"), ("2", "l", "fail"), ("3", "k", "a"), ("4", "m", "d")];
             let event = sqs(batch.map(|(id, key, body)| message(id, key, body)));
             let reported = failures(&invoke(&service, &event).await);

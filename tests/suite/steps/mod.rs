@@ -55,7 +55,7 @@ async fn order(
     effects: &Effects,
     fails: bool,
 ) -> Result<Outcome<String>, RunError<StepError<&'static str>>> {
-    let operation = idempotency.operation("order").key("k").policy(|p| p.failure(failure));
+    let operation = idempotency.operation("order").policy(|p| p.failure(failure)).unwrap().key("k");
     operation
         .run_with_outcome(async |execution| {
             let done = three(&execution, effects).await?;

@@ -184,7 +184,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
     let taker = store.over(&Link::later(AN_HOUR));
-    let operation = idempotency.operation("order").key("k").policy(goes_on);
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
     let result = operation
         .run(async |execution| {
             let late = async {
@@ -212,7 +212,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
 async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").policy(goes_on);
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
     let result = operation.run(async |execution| {
         store.delete("order#k").await;
         execution.step("reserve", async { Ok::<_, &str>(1) }).await
@@ -303,7 +303,7 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
 async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").policy(goes_on);
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
     let result = operation.run(async |execution| {
         execution.step("first", async { Ok::<_, &str>(1) }).await?;
         let theirs = with(store.record("order#k").await, "owner", s(raw::OTHER_OWNER));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dynamodb_idempotency::{
-    Compression, ErrorKind, LargeAnswers, Operation, Outcome, Policy, RunError,
+    Call, Compression, ErrorKind, LargeAnswers, Outcome, Policy, RunError, Unset,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub(crate) type Charged = Result<Outcome<String>, RunError<Infallible>>;
 
 /// Runs an operation whose answer names the run and the attempt, so that no two runs' answers are
 /// the same: `run 1, attempt 1`.
-pub(crate) async fn charge(operation: Operation<'_>, runs: &Runs) -> Charged {
+pub(crate) async fn charge(operation: Call, runs: &Runs) -> Charged {
     operation
         .run_with_outcome(async |execution| {
             Ok(format!("run {}, attempt {}", runs.add(), execution.attempt()))
@@ -40,7 +40,7 @@ pub(crate) async fn charge(operation: Operation<'_>, runs: &Runs) -> Charged {
 }
 
 /// As [`charge`], and the handler waits at the gate before it answers.
-pub(crate) async fn charge_held(operation: Operation<'_>, runs: &Runs, gate: &Gate) -> Charged {
+pub(crate) async fn charge_held(operation: Call, runs: &Runs, gate: &Gate) -> Charged {
     operation
         .run_with_outcome(async |execution| {
             let run = runs.add();
@@ -52,10 +52,18 @@ pub(crate) async fn charge_held(operation: Operation<'_>, runs: &Runs, gate: &Ga
 
 /// Runs an operation whose handler fails with the number of its run.
 pub(crate) async fn decline(
-    operation: Operation<'_>,
+    operation: Call,
     runs: &Runs,
 ) -> Result<Outcome<String>, RunError<Declined>> {
     operation.run_with_outcome(async |_| Err(Declined { run: runs.add() })).await
+}
+
+/// As [`decline`], for a call that keeps the error.
+pub(crate) async fn decline_kept(
+    call: Call<Unset, Declined>,
+    runs: &Runs,
+) -> Result<Outcome<String>, RunError<Declined>> {
+    call.run_with_outcome(async |_| Err(Declined { run: runs.add() })).await
 }
 
 /// The handler's own error.

@@ -7,14 +7,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use super::{Json, Operation, Outcome, Ready, outcome_of};
+use super::call::{Call, Json, outcome_of};
+use super::outcome::Outcome;
+use super::typed::{KeptErrors, Unset};
 use crate::answer::Answer;
 use crate::engine::transaction::{
     Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
-use crate::error::{Error, ErrorKind, InvalidTransaction, RunError, TransactionError};
+use crate::error::{InvalidTransaction, RunError, TransactionError};
 
-impl Operation<'_> {
+impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.
     ///
     /// The transaction contains the writes that `build` returns, and the completed record with its
@@ -61,7 +63,7 @@ impl Operation<'_> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
         T: Serialize + DeserializeOwned,
-        E: 'static,
+        Errors: KeptErrors<E>,
     {
         self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
     }
@@ -97,21 +99,17 @@ impl Operation<'_> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
         T: Serialize + DeserializeOwned,
-        E: 'static,
+        Errors: KeptErrors<E>,
     {
-        let Ready { core, call, errors, hook } = self.ready()?;
-        if hook.is_some() {
-            let message =
-                "`run_transaction` asks no `reconcile` hook: an abandoned record is replaced";
-            return Err(Error::new(ErrorKind::Configuration, message).into());
-        }
+        let (config, call, Unset) = self.ready()?;
         let span = call.signals.span();
         async {
-            let encoding = Json { errors, value: PhantomData };
-            let done = run_transaction(&encoding, core, call, async { build().await }).await;
+            let encoding = Json::<T, E, Errors>(PhantomData);
+            let build = async { build().await };
+            let done = run_transaction(&encoding, config.core(), call, build).await;
             match done.unwrap_or_else(|panicked| panicked.panic.resume()) {
                 TransactionOutcome::Ended(outcome) => {
-                    outcome_of(errors, outcome).map_err(|error| match error {
+                    outcome_of::<T, E, Errors>(outcome).map_err(|error| match error {
                         RunError::Handler(error) => TransactionError::Handler(error),
                         RunError::Idempotency(error) => error.into(),
                     })
@@ -127,7 +125,7 @@ impl Operation<'_> {
     }
 }
 
-impl<T: Serialize, E: 'static> TransactionEncoding for Json<T, E> {
+impl<T: Serialize, E, Errors: KeptErrors<E>> TransactionEncoding for Json<T, E, Errors> {
     type Value = T;
     const ANSWERS_PANICS: bool = false;
 

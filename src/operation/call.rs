@@ -1,11 +1,5 @@
-//! An operation of your own code: a function that runs once for each key.
+//! One call of an operation, which has a key.
 
-mod answer;
-mod errors;
-mod outcome;
-mod transaction;
-
-use std::any::{Any, type_name};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -16,30 +10,28 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-pub(crate) use self::answer::decode;
-use self::answer::encode_value;
-pub(crate) use self::errors::ErrorCodec;
-pub use self::outcome::Outcome;
+use super::answer::{decode, encode_value};
+use super::config::CallConfig;
+use super::outcome::Outcome;
+use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, Answers, reason, to_json};
 use crate::clock::End;
 use crate::engine::acquire::acquire;
-use crate::engine::call::Call;
-use crate::engine::core::Core;
+use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
-use crate::engine::hook::{Abandoned, Hook, HookResult, Reconciled};
+use crate::engine::hook::{Abandoned, Reconciled};
 use crate::engine::reconcile::{self, Acquired, Codec};
+use crate::engine::refusal::failed;
 use crate::engine::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
-use crate::error::{Error, ErrorKind, RunError};
+use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
-use crate::idempotency::Idempotency;
-use crate::key::Scope;
-use crate::policy::{Failure, Policy};
+use crate::policy::Failure;
 
-/// One operation that has not run yet. [`Idempotency::operation`] creates it.
+/// One call of an operation that has not run yet. [`Operation::key`](crate::Operation::key) creates
+/// it.
 ///
-/// It needs a [`key`](Self::key). Set the request's [`payload`](Self::payload) too: then a
-/// different request with the same key is an error, instead of getting the answer to another
-/// request.
+/// Set the request's [`payload`](Self::payload): then a different request with the same key is an
+/// error, instead of getting the answer to another request.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -51,72 +43,48 @@ use crate::policy::{Failure, Policy};
 ///     .await?;
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug)]
+///
+/// `Hook` is the type of its [hook](Self::reconcile), and `Errors` the type of the errors that it
+/// [keeps](Self::replay_errors). [`Unset`] stands for none.
 #[must_use = "nothing happens before run()"]
-pub struct Operation<'a> {
-    idempotency: &'a Idempotency,
-    scope: Scope,
-    key: Unshown,
+pub struct Call<Hook = Unset, Errors = Unset> {
+    config: CallConfig,
+    key: String,
     // Shared, because a clone reports the same error.
     fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
-    policy: Policy,
     deadline: Option<End>,
-    /// The [`ErrorCodec`] of the handler's errors, if they are stored.
-    errors: Option<&'static (dyn Any + Send + Sync)>,
-    hook: Option<Hook<'a>>,
+    hook: Hook,
+    errors: PhantomData<fn() -> Errors>,
 }
 
-/// A client's key. Its `Debug` output hides it from logs.
-#[derive(Clone, Default)]
-struct Unshown(String);
-
-impl fmt::Debug for Unshown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
-
-impl Idempotency {
-    /// Starts an operation under `scope`. Give it a key and [`run`](Operation::run) it.
-    ///
-    /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
-    /// share no record, whatever their keys.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Scope;
-    ///
-    /// let charge = idempotency.operation("charge").key("order-42");
-    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42");
-    /// # }
-    /// ```
-    pub fn operation(&self, scope: impl Into<Scope>) -> Operation<'_> {
-        Operation::new(self, scope.into())
-    }
-}
-
-impl<'a> Operation<'a> {
-    fn new(idempotency: &'a Idempotency, scope: Scope) -> Self {
+impl Call {
+    pub(crate) fn new(config: CallConfig, key: String) -> Self {
         Self {
-            idempotency,
-            scope,
-            key: Unshown::default(),
+            config,
+            key,
             fingerprint: Ok(Fingerprint::EMPTY),
-            policy: idempotency.core.policy.clone(),
             deadline: None,
-            errors: None,
-            hook: None,
+            hook: Unset,
+            errors: PhantomData,
         }
     }
+}
 
+impl<Hook> Call<Hook> {
     /// Stores a failure of the handler and returns the same error to repeats.
     ///
     /// `E` is the type of the handler's error; it must be serializable. The failure policy becomes
     /// [`Failure::Replay`], unless it is [`Failure::Retain`]: then it stays, and its attempts run
     /// first.
     ///
-    /// If the handler's error has another type, nothing runs, and the call ends with
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration).
+    /// A call whose handler has errors of another type does not compile:
+    ///
+    /// ```compile_fail,E0277
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
+    /// call.run(async |_| Ok::<_, std::io::Error>(1200)).await?;
+    /// # Ok(()) });
+    /// ```
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -134,14 +102,16 @@ impl<'a> Operation<'a> {
     /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
     /// # Ok(()) });
     /// ```
-    pub fn replay_errors<E: Serialize + DeserializeOwned + 'static>(mut self) -> Self {
-        if !self.policy.failure.is_kept() {
-            self.policy.failure = Failure::Replay;
+    pub fn replay_errors<E: Serialize + DeserializeOwned>(mut self) -> Call<Hook, E> {
+        if !self.config.policy.failure.is_kept() {
+            self.config.policy.failure = Failure::Replay;
         }
-        self.errors = Some(&ErrorCodec::<E>::JSON);
-        self
+        let Self { config, key, fingerprint, deadline, hook, .. } = self;
+        Call { config, key, fingerprint, deadline, hook, errors: PhantomData }
     }
+}
 
+impl<Errors> Call<Unset, Errors> {
     /// Sets the hook that decides about an abandoned operation.
     ///
     /// An operation is abandoned if its owner's lease expired without an answer. The hook replaces
@@ -179,47 +149,31 @@ impl<'a> Operation<'a> {
     /// limit its own time. A record that is missing, released or past its retention is not
     /// abandoned: the operation runs as if it were new.
     ///
-    /// The hook must have the handler's result and error types. Otherwise nothing runs, and the
-    /// call ends with [`ErrorKind::Configuration`](crate::ErrorKind::Configuration). So does
-    /// [`run_transaction`](Self::run_transaction) with a hook, because it cannot run one.
-    pub fn reconcile<T, E, H, Fut>(mut self, hook: H) -> Self
+    /// A hook with other types than the handler's does not compile:
+    ///
+    /// ```compile_fail,E0271
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::{Abandoned, Reconciled};
+    ///
+    /// let call = idempotency.operation("charge").key("order-42").reconcile(
+    ///     async |_: Abandoned| Ok::<_, std::io::Error>(Reconciled::Completed("a receipt")),
+    /// );
+    /// call.run(async |_| Ok::<u32, std::io::Error>(1200)).await?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// Nor does [`run_transaction`](Self::run_transaction) with a hook, because it cannot run one.
+    pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Call<H, Errors>
     where
-        H: Fn(Abandoned) -> Fut + Send + Sync + 'a,
-        Fut: Future<Output = Result<Reconciled<T, E>, E>> + Send + 'a,
-        T: Send + 'static,
-        E: Send + 'static,
+        H: Fn(Abandoned) -> Fut,
+        Fut: Future<Output = Result<Reconciled<T, E>, E>>,
     {
-        self.hook = Some(Hook::new(hook));
-        self
+        let Self { config, key, fingerprint, deadline, errors, .. } = self;
+        Call { config, key, fingerprint, deadline, hook, errors }
     }
+}
 
-    /// Sets the key, which identifies the operation within its scope. Required, not empty.
-    ///
-    /// For example the number of an order, the id of a message, or a client's `Idempotency-Key`.
-    ///
-    /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").key("order-42");
-    /// # Ok(()) });
-    /// ```
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Unshown(key.into());
-        self
-    }
-
-    /// Adds a segment to the scope, such as a version or a region. For a customer use
-    /// [`Scope::tenant`].
-    ///
-    /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
-    /// # Ok(()) });
-    /// ```
-    pub fn segment(mut self, segment: &str) -> Self {
-        self.scope = self.scope.segment(segment);
-        self
-    }
-
+impl<Hook, Errors> Call<Hook, Errors> {
     /// Sets the request, compared by its JSON value. A repeat must have the same request.
     ///
     /// The order of a map's members does not matter, but the order of a sequence does. Leave out a
@@ -227,7 +181,7 @@ impl<'a> Operation<'a> {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
+    /// let call = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
     /// # Ok(()) });
     /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
@@ -239,7 +193,7 @@ impl<'a> Operation<'a> {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
+    /// let call = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
     /// # Ok(()) });
     /// ```
     pub fn payload_bytes(self, payload: &[u8]) -> Self {
@@ -253,28 +207,11 @@ impl<'a> Operation<'a> {
     /// use dynamodb_idempotency::Fingerprint;
     ///
     /// let fingerprint = Fingerprint::builder().bytes(b"eur").json(b"1200").finish();
-    /// let operation = idempotency.operation("charge").key("order-42").fingerprint(fingerprint);
+    /// let call = idempotency.operation("charge").key("order-42").fingerprint(fingerprint);
     /// # }
     /// ```
     pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = Ok(fingerprint);
-        self
-    }
-
-    /// Changes the inherited policy for this operation.
-    ///
-    /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Takeover;
-    ///
-    /// let operation = idempotency
-    ///     .operation("charge")
-    ///     .key("order-42")
-    ///     .policy(|policy| policy.takeover(Takeover::Reject));
-    /// # Ok(()) });
-    /// ```
-    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.policy = change(self.policy);
         self
     }
 
@@ -303,7 +240,7 @@ impl<'a> Operation<'a> {
     /// }
     /// ```
     pub fn deadline(self, deadline: SystemTime) -> Self {
-        let deadline = self.idempotency.core.table.clock.deadline(deadline);
+        let deadline = self.config.core().table.clock.deadline(deadline);
         self.ends(deadline)
     }
 
@@ -342,8 +279,9 @@ impl<'a> Operation<'a> {
     where
         F: FnOnce(Execution) -> Fut,
         Fut: Future<Output = Result<T, E>>,
-        T: Serialize + DeserializeOwned + 'static,
-        E: 'static,
+        T: Serialize + DeserializeOwned,
+        Hook: ReconcileHook<T, E>,
+        Errors: KeptErrors<E>,
     {
         self.run_with_outcome(handler).await.map(Outcome::into_inner)
     }
@@ -367,33 +305,34 @@ impl<'a> Operation<'a> {
     where
         F: FnOnce(Execution) -> Fut,
         Fut: Future<Output = Result<T, E>>,
-        T: Serialize + DeserializeOwned + 'static,
-        E: 'static,
+        T: Serialize + DeserializeOwned,
+        Hook: ReconcileHook<T, E>,
+        Errors: KeptErrors<E>,
     {
-        let Ready { core, call, errors, hook } = self.ready()?;
-        if hook.as_ref().is_some_and(|hook| !hook.says::<HookResult<T, E>>()) {
-            return Err(mistyped("reconcile", type_name::<HookResult<T, E>>()).into());
-        }
+        let (config, call, hook) = self.ready()?;
+        let core = config.core();
         let span = call.signals.span();
         async {
-            let acquisition = match hook {
+            let acquisition = match hook.hook() {
                 None => acquire(core, call).await?,
                 Some(hook) => {
                     let codec = Codec {
                         completed: encode_value::<T>,
-                        failed: |error: &E| errors.encode(error),
+                        failed: |error: &E| {
+                            Errors::encode(error).map(|json| Answer::Json(json.into()))
+                        },
                     };
-                    let ask = |abandoned| hook.ask(abandoned);
                     // Boxed, because calls without a hook need no room for its state.
-                    match Box::pin(reconcile::acquire(core, call, ask, codec)).await? {
+                    match Box::pin(reconcile::acquire(core, call, hook, codec)).await? {
                         Acquired::Unsettled(acquisition) => acquisition,
                         Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
                         Acquired::Failed(error) => return Err(RunError::Handler(error)),
                     }
                 }
             };
-            match run(&Json { errors, value: PhantomData }, acquisition, handler).await {
-                Ok(outcome) => outcome_of(errors, outcome),
+            let encoding = Json::<T, E, Errors>(PhantomData);
+            match run(&encoding, acquisition, handler).await {
+                Ok(outcome) => outcome_of::<T, E, Errors>(outcome),
                 Err(panicked) => panicked.panic.resume(),
             }
         }
@@ -401,39 +340,42 @@ impl<'a> Operation<'a> {
         .await
     }
 
-    /// Validates the operation and prepares its call. `E` is the handler's error type.
-    pub(crate) fn ready<E: 'static>(self) -> Result<Ready<'a, E>, Error> {
-        let core = &self.idempotency.core;
-        let key = core.record_key(&self.scope, &self.key.0, self.policy.key_form);
-        let fingerprint = self.fingerprint.map_err(fingerprint::unserialisable);
+    /// Checks the key and the payload, and prepares the call for the engine.
+    pub(super) fn ready(self) -> Result<(CallConfig, CallContext, Hook), Error> {
+        let Self { config, key, fingerprint, deadline, hook, .. } = self;
+        let core = config.core();
+        let key = core.record_key(&config.scope, &key, config.policy.key_form);
+        let fingerprint = fingerprint.map_err(fingerprint::unserialisable);
         let identity = key.and_then(|key| Ok((key, fingerprint?)));
-        let errors = match self.errors.map(|errors| errors.downcast_ref()) {
-            None => &ErrorCodec::FORGETS,
-            Some(Some(errors)) => errors,
-            Some(None) => return Err(mistyped("replay_errors", type_name::<E>())),
-        };
-        let (policy, deadline) = (self.policy, self.deadline);
-        let call = Call::new(core, &self.scope, identity, policy, deadline, Answers::FUNCTION)?;
-        Ok(Ready { core, call, errors, hook: self.hook })
+        let policy = config.policy.clone();
+        let call =
+            CallContext::new(core, &config.scope, identity, policy, deadline, Answers::FUNCTION)?;
+        Ok((config, call, hook))
     }
 }
 
-/// A validated [`Operation`] that is about to run.
-pub(crate) struct Ready<'a, E: 'static> {
-    pub(crate) core: &'a Arc<Core>,
-    pub(crate) call: Call,
-    pub(crate) errors: &'static ErrorCodec<E>,
-    pub(crate) hook: Option<Hook<'a>>,
+impl<Hook: Clone, Errors> Clone for Call<Hook, Errors> {
+    fn clone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            key: self.key.clone(),
+            fingerprint: self.fingerprint.clone(),
+            deadline: self.deadline,
+            hook: self.hook.clone(),
+            errors: PhantomData,
+        }
+    }
 }
 
-fn mistyped(method: &str, of_handler: &str) -> Error {
-    let message = format!("`{method}` is of other types than the handler, which has {of_handler}");
-    Error::new(ErrorKind::Configuration, message)
+/// Hides the key from logs.
+impl<Hook, Errors> fmt::Debug for Call<Hook, Errors> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// Converts the outcome of a call into the types of its handler.
-fn outcome_of<T: DeserializeOwned, E: 'static>(
-    errors: &'static ErrorCodec<E>,
+pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
     outcome: RunOutcome<T, E>,
 ) -> Result<Outcome<T>, RunError<E>> {
     Ok(match outcome {
@@ -444,18 +386,21 @@ fn outcome_of<T: DeserializeOwned, E: 'static>(
         RunOutcome::Committed(answer) => Outcome::Executed(decode(&answer)?),
         RunOutcome::Replayed(answer) => Outcome::Replayed(decode(&answer)?),
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
-        RunOutcome::FailureReplayed(answer) => return Err(errors.replay(answer.as_ref())),
+        RunOutcome::FailureReplayed(answer) => {
+            let error = match &answer {
+                Some(Answer::Json(json)) => Errors::decode(json),
+                Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
+            };
+            return Err(error.map_or_else(|| failed().into(), RunError::Handler));
+        }
         RunOutcome::Refused(error) => return Err(error.into()),
     })
 }
 
 /// Encodes a function's answer and its errors as JSON.
-struct Json<T, E: 'static> {
-    errors: &'static ErrorCodec<E>,
-    value: PhantomData<fn() -> T>,
-}
+pub(super) struct Json<T, E, Errors>(pub(super) PhantomData<fn() -> (T, E, Errors)>);
 
-impl<T: Serialize, E: 'static> Encoding for Json<T, E> {
+impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding for Json<T, E, Errors> {
     type Value = T;
     type Error = E;
 
@@ -470,16 +415,17 @@ impl<T: Serialize, E: 'static> Encoding for Json<T, E> {
     }
 
     fn failure(&self, error: &E) -> Option<Answer> {
-        self.errors.encode(error)
+        Errors::encode(error).map(|json| Answer::Json(json.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::idempotency::Idempotency;
 
     #[test]
-    fn an_operation_is_shown_without_its_key() {
+    fn a_call_is_shown_without_its_key() {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
             .build();
@@ -492,14 +438,14 @@ mod tests {
     /// Each waiting caller's task holds the whole future, and a process may have ten thousand of
     /// them.
     #[test]
-    fn the_future_of_an_operation_is_small() {
+    fn the_future_of_a_call_is_small() {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
             .build();
         let client = aws_sdk_dynamodb::Client::from_conf(config);
         let idempotency = Idempotency::new(client, "t");
-        let operation = idempotency.operation("o").key("k");
-        let future = operation.run(async |_| Ok::<_, Error>(1_u8));
+        let call = idempotency.operation("o").key("k");
+        let future = call.run(async |_| Ok::<_, Error>(1_u8));
         let bytes = std::mem::size_of_val(&future);
         assert!(bytes <= 8192, "{bytes} bytes");
     }

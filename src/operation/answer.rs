@@ -21,7 +21,7 @@ pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
     )
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+pub(super) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer {
         Answer::Json(json) => serde_json::from_slice(json).map_err(|source| {
             Error::new(

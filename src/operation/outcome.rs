@@ -1,6 +1,6 @@
 //! The outcome of a call: whether its answer is new, replayed or reconciled.
 
-/// The answer of [`run_with_outcome`](crate::Operation::run_with_outcome), and where it comes from.
+/// The answer of [`run_with_outcome`](crate::Call::run_with_outcome), and where it comes from.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -29,7 +29,7 @@ pub enum Outcome<T> {
     Executed(T),
     /// The stored answer of an earlier call or of another owner.
     Replayed(T),
-    /// The answer of the [reconcile hook](crate::Operation::reconcile). The handler did not run in
+    /// The answer of the [reconcile hook](crate::Call::reconcile). The handler did not run in
     /// this call: the hook found that an abandoned execution had completed. The answer is stored
     /// now.
     Reconciled(T),

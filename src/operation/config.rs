@@ -1,0 +1,39 @@
+//! The settings that all calls of an operation share.
+
+use std::sync::Arc;
+
+use crate::engine::core::Core;
+use crate::error::Error;
+use crate::idempotency::Idempotency;
+use crate::key::Scope;
+use crate::policy::Policy;
+
+/// The table, scope and policy of an operation, of HTTP requests, of events or of messages.
+#[derive(Clone, Debug)]
+pub(crate) struct CallConfig {
+    pub(crate) idempotency: Idempotency,
+    pub(crate) scope: Scope,
+    pub(crate) policy: Policy,
+}
+
+impl CallConfig {
+    pub(crate) fn new(idempotency: &Idempotency, scope: Scope) -> Self {
+        let policy = idempotency.core.policy.clone();
+        Self { idempotency: idempotency.clone(), scope, policy }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.idempotency.core
+    }
+
+    /// Changes the policy without checking it.
+    pub(crate) fn change_policy(self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        Self { policy: change(self.policy), ..self }
+    }
+
+    /// Checks the policy.
+    pub(crate) fn checked(self) -> Result<Self, Error> {
+        self.policy.validate(self.core().clock_tolerance)?;
+        Ok(self)
+    }
+}
