@@ -1,6 +1,6 @@
-//! The model store against a real engine: all that random schedules asked of the one is asked of
-//! the other, in the same order, and must be answered alike. The engine is the embedded one, or
-//! DynamoDB Local at `DYNAMODB_ENDPOINT`.
+//! Compares the model store with a real engine. All requests of random schedules are sent to the engine in
+//! the same order, and the responses must match. The engine is the embedded one, or DynamoDB Local at
+//! `DYNAMODB_ENDPOINT`.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +15,19 @@ use crate::world::{self, Exchange};
 const SCHEDULES: u64 = 300;
 
 #[test]
-fn the_model_answers_as_the_engine_does() {
+fn the_model_store_responds_as_the_engine_does() {
     let schedules: Vec<Vec<Exchange>> =
         (0..SCHEDULES).map(|seed| world::exchanges(|| drop(run_seed(seed)))).collect();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     let compared = runtime.block_on(compare(schedules));
-    assert!(compared.refused > 500 && compared.executed > 500, "{compared:?}");
+    assert!(compared.rejected > 500 && compared.executed > 500, "{compared:?}");
     println!("differential: {compared:?}");
 }
 
 #[derive(Debug, Default)]
 struct Compared {
     executed: u32,
-    refused: u32,
+    rejected: u32,
 }
 
 async fn compare(schedules: Vec<Vec<Exchange>>) -> Compared {
@@ -36,14 +36,14 @@ async fn compare(schedules: Vec<Vec<Exchange>>) -> Compared {
     for schedule in schedules {
         let keys: BTreeSet<String> = schedule.iter().flat_map(|it| keys(&it.request)).collect();
         for exchange in schedule {
-            let (status, body) = engine.ask(exchange.operation.target(), &exchange.request).await;
+            let (status, body) = engine.send(exchange.operation.target(), &exchange.request).await;
             let expected = (exchange.status, essence(&exchange.response));
             assert_eq!((status, essence(&body)), expected, "{:?}", exchange.request);
-            *(if status == 200 { &mut compared.executed } else { &mut compared.refused }) += 1;
+            *(if status == 200 { &mut compared.executed } else { &mut compared.rejected }) += 1;
         }
         for key in keys {
             let request = json!({ "TableName": "", "Key": { "pk": { "S": key } } });
-            engine.ask(Operation::Delete.target(), &request).await;
+            engine.send(Operation::Delete.target(), &request).await;
         }
     }
     compared
@@ -59,14 +59,14 @@ fn keys(request: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A request's only part, or those of a transaction.
+/// The single write or read of a request, or the items of a transaction.
 fn parts(request: &Value) -> impl Iterator<Item = &Value> {
     let items = request["TransactItems"].as_array();
     let of_items = items.into_iter().flatten().filter_map(|item| item.as_object()?.values().next());
     std::iter::once(request).chain(of_items)
 }
 
-/// What the crate reads of a response: the error's name, the item, and a transaction's reasons.
+/// The parts of a response that the crate reads: the error name, the item, and the cancellation reasons.
 fn essence(body: &Value) -> (Option<String>, Option<Value>, Option<Value>) {
     let name = body["__type"].as_str().and_then(|name| name.rsplit('#').next());
     let mut reasons = body.get("CancellationReasons").cloned();
@@ -96,17 +96,17 @@ impl Engine {
             "AttributeDefinitions": [{ "AttributeName": "pk", "AttributeType": "S" }],
             "KeySchema": [{ "AttributeName": "pk", "KeyType": "HASH" }],
         });
-        let (status, body) = engine.ask("DynamoDB_20120810.CreateTable", &definition).await;
+        let (status, body) = engine.send("DynamoDB_20120810.CreateTable", &definition).await;
         assert_eq!(status, 200, "{body}");
         engine
     }
 
-    /// One request as the SDK sends it, but for its tables, which are all the same one here, and
-    /// for the token of a transaction, which the model does not look at.
-    async fn ask(&self, target: &str, request: &Value) -> (u16, Value) {
+    /// Sends one request as the SDK does, except for two things: all tables are one table here, and the
+    /// token of a transaction is removed, because the model ignores it.
+    async fn send(&self, target: &str, request: &Value) -> (u16, Value) {
         let mut request = request.clone();
         request.as_object_mut().map(|request| request.remove("ClientRequestToken"));
-        // What the model shows then is no more than what an engine may.
+        // The model may return a stale item, which the engine may return too but need not.
         if let Some(consistent) = request.get_mut("ConsistentRead") {
             *consistent = Value::Bool(true);
         }
@@ -121,17 +121,21 @@ impl Engine {
             self.address,
             request.len()
         );
-        let mut stream = TcpStream::connect(&self.address).await.expect("the engine is there");
-        stream.write_all(head.as_bytes()).await.expect("it listens");
-        stream.write_all(request.as_bytes()).await.expect("it listens");
+        let mut stream =
+            TcpStream::connect(&self.address).await.expect("the engine accepts connections");
+        stream.write_all(head.as_bytes()).await.expect("the engine reads the request");
+        stream.write_all(request.as_bytes()).await.expect("the engine reads the request");
         let mut response = String::new();
-        stream.read_to_string(&mut response).await.expect("it answers");
-        let (head, body) = response.split_once("\r\n\r\n").expect("it answers in HTTP");
+        stream.read_to_string(&mut response).await.expect("the engine responds");
+        let (head, body) = response.split_once("\r\n\r\n").expect("the response is HTTP");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        // Whether in chunks or not, the JSON is one line between braces.
+        // With and without chunked encoding, the JSON is one line between braces.
         let json = body.find('{').zip(body.rfind('}')).map(|(start, end)| &body[start..=end]);
-        let json = serde_json::from_str(json.expect("it answers in JSON"));
-        (status.expect("it has a status"), json.unwrap_or_else(|wrong| panic!("{body}: {wrong}")))
+        let json = serde_json::from_str(json.expect("the response is JSON"));
+        (
+            status.expect("the response has a status"),
+            json.unwrap_or_else(|wrong| panic!("{body}: {wrong}")),
+        )
     }
 
     fn name_table(&self, request: &mut Value) {
@@ -153,8 +157,8 @@ impl Engine {
 
 async fn embedded() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let database = dynoxide::Database::memory().expect("memory is there");
+    let address = listener.local_addr().expect("the listener is bound").to_string();
+    let database = dynoxide::Database::memory().expect("the database opens in memory");
     tokio::spawn(dynoxide::server::serve_on(listener, database));
     address
 }

@@ -1,8 +1,8 @@
-//! All schedules up to a bound, depth first, by replaying each from its beginning.
+//! Searches all schedules up to a bound, depth first, by replaying each from its start.
 //!
-//! Two schedules that lead to the same state go on alike, so the second is pruned. A state is the
-//! table, the late requests, the time, the budget, and per caller all that ever reached it and when:
-//! with the code, that is all that its future depends on.
+//! Two schedules that lead to the same state have the same continuations, so the second one is pruned. A
+//! state is the table, the delayed requests, the time, the budget, and for each caller all of its inputs
+//! with their times. Together with the code they determine the rest of the schedule.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(crate) fn explore(
     wanted: impl Fn(&Violation) -> bool,
 ) -> Explored {
     let mut explored = Explored::default();
-    // How a state was seen: what it could still do, and at which depth.
+    // For each state, which callers could still do a local step, and at which depth it was reached.
     let mut seen: HashMap<u64, Vec<(u8, usize)>> = HashMap::new();
     let mut branches: Vec<Vec<Step>> = vec![Vec::new()];
     while let Some(prefix) = branches.pop() {
@@ -68,7 +68,7 @@ pub(crate) fn explore(
     explored
 }
 
-/// Some schedule that violates this, with the fewest faults that it takes.
+/// A schedule that violates `guarantee`, with the fewest faults.
 pub(crate) fn any(
     setup: &Setup,
     scenario: &Scenario,
@@ -80,10 +80,10 @@ pub(crate) fn any(
     (0..=faults).find_map(|faults| explore(faults).violation)
 }
 
-/// A violation that takes more steps than these would be a surprise; the longest known one has 12.
+/// The longest schedule that is searched for a violation. The longest known one has 12 steps.
 const MOST_STEPS: usize = 16;
 
-/// The shortest of all schedules that violate something, and the fewest faults that it takes.
+/// The shortest schedule that violates a guarantee, with the fewest faults.
 pub(crate) fn shortest(
     setup: &Setup,
     scenario: &Scenario,
@@ -105,13 +105,13 @@ pub(crate) fn shortest(
     None
 }
 
-/// Whether `FAULT_BOUND=full` is set: then every scenario is searched with two callers and two faults
-/// and with three callers and one, which takes hours.
+/// Whether `FAULT_BOUND=full` is set. Every scenario is then searched with two callers and two faults, and
+/// with three callers and one fault, which takes hours.
 pub(crate) fn is_full() -> bool {
     std::env::var("FAULT_BOUND").is_ok_and(|bound| bound == "full")
 }
 
-/// Each scenario's own, so that all of them take a minute or two.
+/// The callers and faults to search with. The default bounds take a minute or two for all scenarios.
 fn bounds(scenario: &Scenario) -> &'static [(usize, u32)] {
     if is_full() { scenarios::FULL } else { scenario.bounds }
 }

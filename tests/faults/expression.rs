@@ -1,5 +1,5 @@
-//! DynamoDB's condition and update expressions, as far as the crate writes them. What it does not
-//! write stops the test: the model must never guess.
+//! The part of DynamoDB's condition and update expressions that the crate uses. Any other expression stops
+//! the test, so that the model never guesses.
 
 use serde_json::{Map, Value, json};
 
@@ -19,12 +19,12 @@ impl<'a> Placeholders<'a> {
 
     fn name(&self, token: &str) -> &'a str {
         let name = self.names.and_then(|names| names.get(token)).and_then(Value::as_str);
-        name.unwrap_or_else(|| panic!("{token} stands for no attribute"))
+        name.unwrap_or_else(|| panic!("no attribute is named {token}"))
     }
 
     fn value(&self, token: &str) -> &'a Value {
         let value = self.values.and_then(|values| values.get(token));
-        value.unwrap_or_else(|| panic!("{token} stands for no value"))
+        value.unwrap_or_else(|| panic!("no value is named {token}"))
     }
 }
 
@@ -32,7 +32,7 @@ impl<'a> Placeholders<'a> {
 pub(crate) fn holds(condition: &str, placeholders: &Placeholders<'_>, item: Option<&Item>) -> bool {
     let mut parser = Parser { rest: condition, placeholders, item };
     let holds = parser.any();
-    assert!(parser.rest.trim().is_empty(), "the model does not read `{}`", parser.rest);
+    assert!(parser.rest.trim().is_empty(), "the model cannot parse `{}`", parser.rest);
     holds
 }
 
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
             "=" => attribute == Some(value),
             "<" => attribute.is_some_and(|attribute| number(attribute) < number(value)),
             "<=" => attribute.is_some_and(|attribute| number(attribute) <= number(value)),
-            other => panic!("the model does not know the operator `{other}`"),
+            other => panic!("the model does not implement the operator `{other}`"),
         }
     }
 }
@@ -121,10 +121,10 @@ fn members(value: &Value) -> Value {
 /// The whole number in an attribute of type N.
 pub(crate) fn number(value: &Value) -> i64 {
     let digits = value.get("N").and_then(Value::as_str);
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{value} is no N"))
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{value} is not an N"))
 }
 
-/// Changes `item` as `SET #a = :a, #b.#c = :c, … REMOVE #d, …` says.
+/// Applies `SET #a = :a, #b.#c = :c, … REMOVE #d, …` to `item`.
 pub(crate) fn update(expression: &str, placeholders: &Placeholders<'_>, item: &mut Item) {
     let (set, remove) = expression.split_once("REMOVE ").unwrap_or((expression, ""));
     let set = set.trim().strip_prefix("SET ").expect("the crate sets something");
@@ -133,7 +133,9 @@ pub(crate) fn update(expression: &str, placeholders: &Placeholders<'_>, item: &m
         let value = placeholders.value(value.trim()).clone();
         if let Some((map, member)) = name.trim().split_once('.') {
             let map = item.get_mut(placeholders.name(map)).map(|map| &mut map["M"]);
-            let map = map.and_then(Value::as_object_mut).expect("the crate knows that it is there");
+            let map = map
+                .and_then(Value::as_object_mut)
+                .expect("the crate only sets members of a map that exists");
             map.insert(placeholders.name(member).to_owned(), value);
         } else {
             item.insert(placeholders.name(name.trim()).to_owned(), value);

@@ -1,12 +1,12 @@
-//! What is promised, and how a call can end.
+//! The guarantees that the search checks, and the outcomes of calls.
 
 use std::fmt;
 
 use dynamodb_idempotency::ErrorKind;
 
-/// How one call ended.
+/// The outcome of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CallOutcome {
     Executed(String),
     Replayed(String),
     Reconciled(String),
@@ -14,45 +14,45 @@ pub(crate) enum Ended {
     Unconfirmed(String),
     Unprotected(String),
     HandlerError(String),
-    Refused(ErrorKind),
-    /// Its future was dropped.
-    Died,
+    Error(ErrorKind),
+    /// The call's future was dropped.
+    Dropped,
 }
 
-/// A guarantee, by the name under which a violation is reported.
+/// A guarantee. A violation is reported under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guarantee {
-    /// At any instant of store time at most one owner is live: its handler runs, or it may have run
-    /// to success, and the lease that it was promised is not over.
+    /// At any instant of store time at most one owner is live: its handler is running or may have
+    /// succeeded, and its confirmed lease has not expired.
     OneLiveOwner,
-    /// A handler does not begin under a lease that is over.
+    /// No handler starts under an expired lease.
     LeaseHoldsAtStart,
-    /// No handler is polled after its lease, by the store's time, as long as not both of its machine's
-    /// clocks are wrong; but where the policy lets it go on.
+    /// No handler is polled after its lease has expired in store time, unless both clocks of its machine
+    /// are wrong or the policy lets the handler continue.
     NotPastTheLease,
-    /// A former owner changes no record that another holds or has completed.
+    /// A former owner does not change a record that another owner holds or has completed.
     ForeignRecordStays,
     /// A completed answer never changes.
     CompletedAnswerStays,
-    /// Each takeover counts the attempts on, and the handler is told that number.
+    /// Each takeover increments the attempt, and the handler receives that number.
     AttemptsAreCounted,
-    /// Within one lease and a margin a key is completed, failed or free.
+    /// Within a lease and a margin, a key is completed, failed or free.
     KeyComesFree,
-    /// Without a pause past the lease, a death or an unconfirmed completion, the handler runs to
-    /// success exactly once.
+    /// The handler succeeds exactly once, unless an owner pauses past its lease, is dropped, or cannot
+    /// confirm its completion.
     RunsOnce,
-    /// What is written together with the answer is written at most once, and never after its caller
-    /// was told that nothing was.
+    /// Items written in one transaction with the answer are written at most once, and never after the
+    /// call reported that they were not.
     EffectsOnce,
-    /// No answer is given out as stored that is not stored, byte for byte.
+    /// An answer that is returned as stored is stored, byte for byte.
     AnswersAreStored,
-    /// No owner under a live lease does a step again whose result was stored.
+    /// No owner with a live lease runs a step again whose result was stored.
     StoredStepsStay,
     /// A rejected duplicate has changed nothing.
     RejectedChangesNothing,
-    /// Nobody is rejected because of its own record.
+    /// No call is rejected because of its own record.
     NotRejectedByItself,
-    /// Every call ends, with an outcome that fits what happened.
+    /// Every call returns an outcome that fits what happened.
     OutcomeFits,
 }
 

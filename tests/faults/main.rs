@@ -1,9 +1,9 @@
-//! The search for faults: the crate's real code, through the SDK's own HTTP client, under schedules
-//! that lose, repeat and delay requests, stop callers, let them die and turn their clocks.
-//! `README.md` has the steps, the checks and the broken rules.
-#![allow(clippy::disallowed_methods, reason = "tests own their time")]
-#![allow(clippy::large_futures, reason = "a test runs a few of them")]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails so")]
+//! The fault search runs the crate's real code and the SDK's own HTTP client under schedules that lose,
+//! repeat and delay requests, stop and drop callers, and change their clocks. `README.md` describes the
+//! steps, the checks and the broken rules.
+#![allow(clippy::disallowed_methods, reason = "tests control their time")]
+#![allow(clippy::large_futures, reason = "a test runs few futures")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "how a test fails")]
 
 mod clients;
 mod differential;

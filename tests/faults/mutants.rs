@@ -1,6 +1,6 @@
-//! Proof that the search can fail: each broken fault point is found. The shortest schedules are listed
-//! here, so that no time is spent on finding them again; with `FAULT_BOUND=full` they are searched for.
-//! The search of every state breaks the rules of the machines.
+//! Proves that the search can fail: it finds the violation at each broken fault point. The shortest
+//! schedules are listed here to save time; with `FAULT_BOUND=full` they are searched for. The search of every
+//! state breaks the rules of the machines.
 
 use dynamodb_idempotency::fault_injection::{FaultPoint, set_fault_points};
 
@@ -28,7 +28,7 @@ impl Broken {
         assert_eq!(violation.guarantee, self.guarantee, "{violation}");
     }
 
-    /// Where the known schedule does no harm any more, there may be another one.
+    /// Searches for another schedule if the listed one no longer violates the guarantee.
     fn find(&self) -> Option<(Schedule, Violation)> {
         let scenario = scenarios::named(self.scenario).expect("the scenario exists");
         let callers = scenario.mismatch.map_or(2, |other| 2.max(other + 1));
@@ -68,7 +68,7 @@ mutants! {
         by "A.start A.deliver A.succeed A.hang tick A.wake B.start A.deliver B.deliver";
     complete_before_its_parts: [CompleteBeforeParts] in parts breaks AnswersAreStored
         by "A.start A.deliver A.succeed A.deliver";
-    give_an_answer_up_with_its_parts: [LoseUnwrittenAnswers] in parts breaks AnswersAreStored
+    drop_answers_with_unwritten_parts: [LoseUnwrittenAnswers] in parts breaks AnswersAreStored
         by "A.start A.deliver A.succeed pause:33000 A.deliver A.deliver";
     remember_past_the_retention: [CachePastRetention] in shared_retention breaks AnswersAreStored
         by "A.start A.deliver A.succeed A.deliver B.start finish";

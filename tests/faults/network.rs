@@ -1,4 +1,4 @@
-//! The SDK's HTTP client, whose requests wait for the scheduler.
+//! An HTTP client for the SDK whose requests wait for the schedule.
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition, TokenBucket};
@@ -18,11 +18,10 @@ use std::time::Duration;
 use crate::store::Operation;
 use crate::world::{self, LocalClock};
 
-/// A caller's way to the store, or that of a process with all of them in it, through the SDK as users
-/// have it. Without credentials the SDK does
-/// not sign: signing is half of its work and no part of the protocol.
+/// The DynamoDB client of one caller, or of a process that all callers share (`None`). Without credentials
+/// the SDK does not sign: signing takes half of its time and is not part of the protocol.
 pub(crate) fn client(caller: Option<usize>, tries: u32) -> Client {
-    // Without jitter, and without the budget that retries share across a process.
+    // No jitter, and no retry budget shared across the process.
     let bucket = RetryPartition::custom("faults").token_bucket(TokenBucket::unlimited()).build();
     let retries = RetryConfig::standard()
         .with_max_attempts(tries)
@@ -38,18 +37,18 @@ pub(crate) fn client(caller: Option<usize>, tries: u32) -> Client {
         .timeout_config(TimeoutConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .time_source(LocalClock(caller.unwrap_or(0)))
-        .http_client(SharedHttpClient::new(Wire { caller }))
+        .http_client(SharedHttpClient::new(SimulatedClient { caller }))
         .build();
     Client::from_conf(config)
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wire {
-    /// In a process with all callers, whoever is at it.
+struct SimulatedClient {
+    /// `None` in a shared process: the caller that is being polled sends the request.
     caller: Option<usize>,
 }
 
-impl HttpClient for Wire {
+impl HttpClient for SimulatedClient {
     fn http_connector(
         &self,
         _: &HttpConnectorSettings,
@@ -59,7 +58,7 @@ impl HttpClient for Wire {
     }
 }
 
-impl HttpConnector for Wire {
+impl HttpConnector for SimulatedClient {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let operation = Operation::of(request.headers().get("x-amz-target").unwrap_or_default());
         let body = request.body().bytes().expect("the SDK sends a body in memory");
@@ -72,26 +71,26 @@ impl HttpConnector for Wire {
     }
 }
 
-/// The connection broke.
+/// The error of a broken connection.
 pub(crate) fn broken() -> ConnectorError {
     ConnectorError::io("the connection broke".into())
 }
 
-/// No answer came in time.
+/// The error of a request timeout.
 pub(crate) fn timed_out() -> ConnectorError {
-    ConnectorError::timeout("no answer came".into())
+    ConnectorError::timeout("no response arrived".into())
 }
 
-/// A response of the store's, dated by its clock.
+/// A response of the store, with a `Date` by its clock.
 pub(crate) fn response(status: u16, body: &Value, now: i64) -> HttpResponse {
     let mut response =
-        HttpResponse::new(status.try_into().expect("it is a status"), body.to_string().into());
+        HttpResponse::new(status.try_into().expect("the status is valid"), body.to_string().into());
     let date = DateTime::from_secs(now.div_euclid(1000)).fmt(DateTimeFormat::HttpDate);
-    response.headers_mut().insert("date", date.expect("it is a date"));
+    response.headers_mut().insert("date", date.expect("the date is valid"));
     response
 }
 
-/// A refusal that is no answer to the request.
+/// The body of an error response that is not about a condition.
 pub(crate) fn error(code: &str) -> Value {
     json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "simulated" })
 }

@@ -1,5 +1,5 @@
-//! Schedules drawn from a seed: three to five callers with clocks of their own, and any number of
-//! faults. What the exhaustive search cannot reach.
+//! Random schedules from a seed: three to five callers, each with its own clock, and any number of faults.
+//! They cover what the exhaustive search cannot reach.
 
 use std::collections::HashSet;
 use std::num::NonZero;
@@ -12,16 +12,16 @@ use crate::scenarios;
 use crate::schedule::{Ran, Schedule, run};
 use crate::simulation::{Budget, Setup, Simulation};
 use crate::step::{Fate, Step};
-use crate::world::End;
+use crate::world::HandlerEnd;
 
-/// After so many steps, no more faults: a schedule must come to its end.
+/// After this many steps there are no more faults, so that the schedule ends.
 const MOST_STEPS: u32 = 60;
 
-/// `SplitMix64`: small, and the same everywhere.
+/// `SplitMix64`: small, with the same values on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -51,60 +51,60 @@ impl Dice {
     }
 }
 
-fn setup(dice: &mut Dice) -> Setup {
-    let scenario = &scenarios::ALL[dice.below(scenarios::ALL.len())];
-    let callers = 3 + dice.below(3);
-    let skew = |dice: &mut Dice| match dice.below(4) {
-        0 => dice.between(-2_000, 2_000),
-        1 => dice.between(-600_000, 600_000),
+fn setup(rng: &mut Rng) -> Setup {
+    let scenario = &scenarios::ALL[rng.below(scenarios::ALL.len())];
+    let callers = 3 + rng.below(3);
+    let skew = |rng: &mut Rng| match rng.below(4) {
+        0 => rng.between(-2_000, 2_000),
+        1 => rng.between(-600_000, 600_000),
         _ => 0,
     };
     Setup {
         scenario: scenario.name,
-        skews: (0..callers).map(|_| skew(dice)).collect(),
-        phase: dice.between(0, 999),
-        jitter: Some(dice.next()),
+        skews: (0..callers).map(|_| skew(rng)).collect(),
+        phase: rng.between(0, 999),
+        jitter: Some(rng.next()),
     }
 }
 
 /// Runs the schedule of this seed.
 pub(crate) fn run_seed(seed: u64) -> (Setup, Ran) {
-    let mut dice = Dice::new(seed);
-    let setup = setup(&mut dice);
-    let faults = [0, 3, 10, 25][dice.below(4)];
+    let mut rng = Rng::new(seed);
+    let setup = setup(&mut rng);
+    let faults = [0, 3, 10, 25][rng.below(4)];
     let mut left = MOST_STEPS;
     let ran = run(&setup, Budget::FREE, |simulation| {
         left = left.saturating_sub(1);
-        choose(&mut dice, simulation, if left == 0 { 0 } else { faults })
+        choose(&mut rng, simulation, if left == 0 { 0 } else { faults })
     });
     (setup, ran)
 }
 
-fn choose(dice: &mut Dice, simulation: &Simulation, faults: usize) -> Option<Step> {
+fn choose(rng: &mut Rng, simulation: &Simulation, faults: usize) -> Option<Step> {
     let steps = simulation.enabled();
-    let (mishaps, usual): (Vec<Step>, Vec<Step>) =
-        steps.iter().copied().partition(|&step| is_mishap(step));
-    let drawn = if dice.percent(faults) { dice.pick(&mishaps) } else { None };
-    let step = drawn.or_else(|| dice.pick(&usual)).or_else(|| dice.pick(&steps))?;
+    let (faulty, usual): (Vec<Step>, Vec<Step>) =
+        steps.iter().copied().partition(|&step| is_fault(step));
+    let fault = if rng.percent(faults) { rng.pick(&faulty) } else { None };
+    let step = fault.or_else(|| rng.pick(&usual)).or_else(|| rng.pick(&steps))?;
     Some(match step {
-        Step::Pause(longest) => Step::Pause(pause(dice, longest)),
+        Step::Pause(longest) => Step::Pause(pause(rng, longest)),
         step => step,
     })
 }
 
-/// From a slow network to a machine that sleeps past every lease.
-fn pause(dice: &mut Dice, longest: i64) -> i64 {
-    match dice.below(3) {
-        0 => dice.between(1, 1_500),
-        1 => dice.between(1, longest),
-        _ => longest + dice.between(0, 5_000),
+/// From the delay of a slow network to a machine that is suspended past every lease.
+fn pause(rng: &mut Rng, longest: i64) -> i64 {
+    match rng.below(3) {
+        0 => rng.between(1, 1_500),
+        1 => rng.between(1, longest),
+        _ => longest + rng.between(0, 5_000),
     }
 }
 
-fn is_mishap(step: Step) -> bool {
+fn is_fault(step: Step) -> bool {
     match step {
         Step::Request(_, _, fate) => fate != Fate::Deliver,
-        Step::Handler(_, end) => end != End::Succeed,
+        Step::Handler(_, end) => end != HandlerEnd::Succeed,
         Step::Die(_) | Step::Pause(_) | Step::Jump(..) | Step::Freeze(..) => true,
         Step::Start(_)
         | Step::Wake(_)
@@ -122,18 +122,18 @@ pub(crate) struct Searched {
     pub(crate) violation: Option<(u64, Schedule, Violation)>,
 }
 
-/// How far a search goes.
+/// When a search ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
-    /// The same schedules each time.
+    /// After a number of schedules, which are the same each time.
     Schedules(u64),
     Time(Duration),
 }
 
-/// How many schedules are drawn before anybody looks whether it is enough.
+/// How many schedules a thread runs before it checks the bound.
 const BATCH: u64 = 64;
 
-/// Searches from `first` on, on every core, to the bound or until something is found.
+/// Searches from seed `first` on every core, until the bound or a violation is reached.
 pub(crate) fn search(first: u64, bound: Bound) -> Searched {
     let start = Instant::now();
     let next = AtomicU64::new(0);
@@ -194,7 +194,7 @@ pub(crate) fn per_second(schedules: u64, elapsed: Duration) -> u128 {
     u128::from(schedules) * 1_000 / elapsed.as_millis().max(1)
 }
 
-/// Leaves out whatever the violation does not need.
+/// Removes the steps that the violation does not need.
 pub(crate) fn shrink(schedule: Schedule, violation: &Violation) -> Schedule {
     let mut best = schedule;
     let still = |candidate: &Schedule| {

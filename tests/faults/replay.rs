@@ -1,4 +1,4 @@
-//! The random search as tests, and how one schedule is looked at.
+//! Runs the random search as tests, and shows one schedule step by step.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::world;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-/// Without `FAULT_SECONDS` the same schedules each time: `FAULT_SCHEDULES` of them (default 1,000),
-/// from `FAULT_SEED` (default 1) on. What a fresh seed finds is news, not a red check.
+/// Without `FAULT_SECONDS`, runs the same schedules each time: `FAULT_SCHEDULES` (default 1,000) from
+/// `FAULT_SEED` (default 1). A new seed may find a new violation, which must not fail an unrelated check.
 #[test]
 fn random_schedules_violate_nothing() {
     let first = number("FAULT_SEED").unwrap_or(1);
@@ -47,7 +47,7 @@ fn equal_seeds_give_equal_schedules() {
 }
 
 #[test]
-fn a_written_schedule_is_the_schedule() {
+fn a_parsed_schedule_equals_the_written_one() {
     for seed in 0..200 {
         let (setup, ran) = run_seed(seed);
         let schedule = Schedule { setup, steps: ran.steps };
@@ -81,18 +81,18 @@ fn replay() {
     assert!(ran.violation.is_none());
 }
 
-/// What a step has led to.
+/// Prints a step and the record after it.
 fn show(simulation: &Simulation, step: Option<Step>) {
     let Some(step) = step else { return };
     let elapsed = world::with(|world| world.elapsed());
     println!("{elapsed:>8} ms  {:<14} {}", step.to_string(), record());
-    let ended = step.caller().and_then(|caller| simulation.endings[caller].as_ref());
-    if let Some(ended) = ended {
-        println!("{:>12} {ended:?}", "");
+    let outcome = step.caller().and_then(|caller| simulation.outcomes[caller].as_ref());
+    if let Some(outcome) = outcome {
+        println!("{:>12} {outcome:?}", "");
     }
 }
 
-/// The record in short: status, owner, attempt, and in how many ms its lease ends.
+/// The record in short: status, owner, attempt, and in how many ms its lease expires.
 fn record() -> String {
     world::with(|world| {
         let Some(item) = world.store.record() else { return "no record".to_owned() };

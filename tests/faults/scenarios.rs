@@ -1,4 +1,5 @@
-//! What is searched: one line a policy. A new way to run an operation is one more [`RunCall`].
+//! The scenarios of the search: one line for each policy. A new way to run an operation is a new
+//! [`RunCall`].
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,25 +12,25 @@ use dynamodb_idempotency::{
     Unconfirmed,
 };
 
-use crate::guarantee::{Ended, Guarantee};
-use crate::ledger::name;
+use crate::guarantee::{CallOutcome, Guarantee};
+use crate::ledger::caller_name;
 use crate::step::Fate;
 use crate::store::RECORDS;
-use crate::world::{self, End};
+use crate::world::{self, HandlerEnd};
 
-type Calling = Pin<Box<dyn Future<Output = Ended>>>;
+type Calling = Pin<Box<dyn Future<Output = CallOutcome>>>;
 type RunCall = fn(Call, usize) -> Calling;
 
 pub(crate) const FULL: &[(usize, u32)] = &[(2, 2), (3, 1)];
-/// What most scenarios take seconds for.
+/// The bounds of most scenarios, which then take seconds.
 const FEW: &[(usize, u32)] = &[(2, 1)];
-/// What is about one caller and its machine.
+/// The bounds of scenarios about one caller and its machine.
 const ALONE: &[(usize, u32)] = &[(1, 1)];
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const LEASE: Duration = Duration::from_secs(30);
-/// Past the lease, and past what stamps and dates may be off.
+/// Longer than the lease and the possible error of its stored time.
 const PAST_LEASE: i64 = 33 * SECOND;
 
 #[derive(Clone, Copy)]
@@ -40,38 +41,38 @@ pub(crate) struct Scenario {
     call: RunCall,
     /// How far each caller's clock is ahead of the store's, in ms.
     pub(crate) skews: [i64; 3],
-    /// Which caller comes with another payload than all others.
+    /// The caller whose payload differs from that of all others.
     pub(crate) mismatch: Option<usize>,
     /// How many callers and faults are searched for; see [`crate::exhaustive::bounds`].
     pub(crate) bounds: &'static [(usize, u32)],
-    /// How often the SDK sends a request.
+    /// How many times the SDK sends a request.
     pub(crate) tries: u32,
-    /// How many handlers may fail, and in which ways.
+    /// How many handlers may fail, and how.
     pub(crate) failures: u32,
-    pub(crate) ends: &'static [End],
+    pub(crate) ends: &'static [HandlerEnd],
     /// How many executions the policy allows.
     pub(crate) max_attempts: Option<u32>,
-    /// How often, and how long, everybody may be stopped, in ms.
+    /// How often all callers may be paused, and for how many ms.
     pub(crate) pauses: u32,
     pub(crate) pause: i64,
-    /// Whether handlers go on after their leases.
-    pub(crate) handlers_go_on: bool,
-    /// How often clocks may be set, or stand still, while their handlers run.
+    /// Whether handlers continue after their leases have expired.
+    pub(crate) handlers_continue: bool,
+    /// How often clocks may be set or frozen while handlers run.
     pub(crate) clocks: u32,
-    /// How often timers of running handlers go off.
-    pub(crate) beats: u32,
-    /// What may become of requests.
+    /// How often timers may fire while a handler runs.
+    pub(crate) handler_timers: u32,
+    /// What may happen to requests.
     pub(crate) fates: &'static [Fate],
-    /// By when a key must be free, in ms after its owner's end.
+    /// How long after the end of the schedule a key must be free, in ms.
     pub(crate) margin: i64,
     /// Whether all callers are in one process, with its local cache.
     pub(crate) shared: bool,
-    /// Whether somebody reads what need not be the latest.
-    pub(crate) reads_stale: bool,
-    /// Whether each answer comes with an effect in the same transaction.
+    /// Whether a call sends eventually consistent reads.
+    pub(crate) has_stale_reads: bool,
+    /// Whether each answer is written together with an effect in one transaction.
     pub(crate) commits: bool,
-    /// Whether, besides an answer, the last caller may get this.
-    pub(crate) may_end: fn(&Ended) -> bool,
+    /// The outcomes that the last caller may get instead of an answer.
+    pub(crate) may_end: fn(&CallOutcome) -> bool,
 }
 
 const BASIC: Scenario = Scenario {
@@ -83,22 +84,22 @@ const BASIC: Scenario = Scenario {
     bounds: FEW,
     tries: 1,
     failures: 1,
-    ends: &[End::Fail],
+    ends: &[HandlerEnd::Fail],
     max_attempts: None,
     pauses: 1,
     pause: PAST_LEASE,
-    handlers_go_on: false,
+    handlers_continue: false,
     clocks: 0,
-    beats: 0,
+    handler_timers: 0,
     fates: Fate::DISTINCT,
     margin: PAST_LEASE,
     shared: false,
-    reads_stale: false,
+    has_stale_reads: false,
     commits: false,
     may_end: |_| false,
 };
 
-/// Defines the registry and, for each scenario, its exhaustive searches as tests of their own.
+/// Defines the list of scenarios and one test with the exhaustive search of each.
 macro_rules! scenarios {
     ($($name:ident { $($field:ident: $value:expr),* $(,)? })*) => {
         pub(crate) const ALL: &[Scenario] =
@@ -116,37 +117,37 @@ macro_rules! scenarios {
 scenarios! {
     release { fates: Fate::FAULTS }
     retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
-    decline_retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), ends: &[End::Fail, End::Decline], failures: 2, may_end: is_failure }
+    decline_retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), ends: &[HandlerEnd::Fail, HandlerEnd::Decline], failures: 2, may_end: is_failure }
     replay_errors { call: run_replaying_errors, may_end: is_failure }
-    decline { ends: &[End::Decline] }
+    decline { ends: &[HandlerEnd::Decline] }
     mismatch { mismatch: Some(1), may_end: is_mismatch }
     transaction_mismatch { mismatch: Some(1), call: run_or_transact, may_end: is_mismatch }
     in_progress_wait { policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }) }
     reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
     fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
     unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
-    renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
-    renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, beats: 2, margin: 9 * SECOND }
-    lease_goes_on { handlers_go_on: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
-    renewed_goes_on { handlers_go_on: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+    renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, handler_timers: 2, margin: 9 * SECOND }
+    lease_goes_on { handlers_continue: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
+    renewed_goes_on { handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
     clocks { clocks: 2, failures: 0 }
-    clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
-    clocks_go_on { bounds: ALONE, clocks: 1, handlers_go_on: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, beats: 1, margin: 9 * SECOND }
+    clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+    clocks_go_on { bounds: ALONE, clocks: 1, handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, handler_timers: 1, margin: 9 * SECOND }
     clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
     steps { call: run_steps }
     reconcile { call: run_reconciling, failures: 0 }
     commit { commits: true, call: run_committing }
     commit_retain { max_attempts: Some(2), commits: true, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
     commit_sdk_retries { commits: true, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
-    commit_renewed { commits: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    commit_renewed { commits: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
     transaction { commits: true, call: run_transaction, failures: 0 }
     transaction_wait { commits: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
     transaction_beside_runs { call: run_or_transact }
-    parts { policy: in_parts, failures: 0, reads_stale: true }
-    parts_reconcile { policy: in_parts, call: run_reconciling, failures: 0, reads_stale: true }
-    read_first { policy: read_first, failures: 0, reads_stale: true }
-    read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, reads_stale: true, may_end: is_mismatch }
-    read_first_open { policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, reads_stale: true }
+    parts { policy: in_parts, failures: 0, has_stale_reads: true }
+    parts_reconcile { policy: in_parts, call: run_reconciling, failures: 0, has_stale_reads: true }
+    read_first { policy: read_first, failures: 0, has_stale_reads: true }
+    read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, has_stale_reads: true, may_end: is_mismatch }
+    read_first_open { policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, has_stale_reads: true }
     read_first_consistent { policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }) }
     shared { shared: true }
     shared_wait { shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
@@ -159,34 +160,34 @@ scenarios! {
     taker_slow { skews: [0, -5 * MINUTE, 0], failures: 0 }
     owner_fast { skews: [5 * MINUTE, 0, 0], failures: 0 }
     owner_slow { skews: [-5 * MINUTE, 0, 0], failures: 0 }
-    owner_slow_renewed { skews: [-5 * MINUTE, 0, 0], policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, beats: 1, margin: 9 * SECOND }
+    owner_slow_renewed { skews: [-5 * MINUTE, 0, 0], policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
 }
 
 fn read_first(policy: Policy) -> Policy {
     policy.acquire(Acquire::ReadFirst { consistent: false })
 }
 
-/// Every answer beside its record.
+/// Stores every answer in parts, outside its record.
 fn in_parts(policy: Policy) -> Policy {
     policy.large_answers(LargeAnswers::InParts { above: 0 })
 }
 
-/// Answers that are over while others may still ask for them.
+/// Retains answers for so short a time that other callers find them expired.
 fn short_lived(policy: Policy) -> Policy {
     policy.retention(Duration::from_secs(1)).lease(Lease::Fixed(Duration::from_secs(3)))
 }
 
-fn is_failure(ended: &Ended) -> bool {
+fn is_failure(outcome: &CallOutcome) -> bool {
     use dynamodb_idempotency::ErrorKind::Failed;
-    matches!(ended, Ended::HandlerError(_) | Ended::Refused(Failed))
+    matches!(outcome, CallOutcome::HandlerError(_) | CallOutcome::Error(Failed))
 }
 
-fn is_mismatch(ended: &Ended) -> bool {
-    matches!(ended, Ended::Refused(dynamodb_idempotency::ErrorKind::Mismatch))
+fn is_mismatch(outcome: &CallOutcome) -> bool {
+    matches!(outcome, CallOutcome::Error(dynamodb_idempotency::ErrorKind::Mismatch))
 }
 
-fn is_abandoned(ended: &Ended) -> bool {
-    matches!(ended, Ended::Refused(dynamodb_idempotency::ErrorKind::Abandoned))
+fn is_abandoned(outcome: &CallOutcome) -> bool {
+    matches!(outcome, CallOutcome::Error(dynamodb_idempotency::ErrorKind::Abandoned))
 }
 
 pub(crate) fn named(name: &str) -> Option<&'static Scenario> {
@@ -194,66 +195,68 @@ pub(crate) fn named(name: &str) -> Option<&'static Scenario> {
 }
 
 impl Scenario {
-    /// What all callers of a schedule share, if they are in one process.
+    /// The instance that all callers of a schedule share, in a scenario with one process.
     pub(crate) fn process(&self) -> Option<Idempotency> {
         self.shared.then(|| self.idempotency(None))
     }
 
     fn idempotency(&self, caller: Option<usize>) -> Idempotency {
-        let basis = Policy::default()
+        let base = Policy::default()
             .lease(Lease::Fixed(LEASE))
             .completion_timeout(Duration::from_millis(120));
         let cache = if self.shared { 1 << 20 } else { 0 };
         let machine = caller.unwrap_or(0);
-        // A wrong clock is that of a process that has not heard of the store yet.
+        // A process with a wrong clock has not received a response of the store yet.
         let knows_time = world::with(|world| world.callers[machine].skew == 0);
         Idempotency::builder(crate::clients::of(caller, self.tries), RECORDS)
             .knows_time(knows_time)
             .shift_monotonic_clock(move || -world::with(|world| world.callers[machine].frozen))
-            .policy(|_| (self.policy)(basis))
+            .policy(|_| (self.policy)(base))
             .local_cache(cache)
             .build()
-            .expect("the settings are right")
+            .expect("the settings are valid")
     }
 
-    /// One caller's call, from its start to its end.
+    /// The future of one call.
     pub(crate) fn begin(
         &self,
         caller: usize,
         process: Option<Idempotency>,
-    ) -> Pin<Box<dyn Future<Output = Ended>>> {
+    ) -> Pin<Box<dyn Future<Output = CallOutcome>>> {
         let Self { call, mismatch, .. } = *self;
         let idempotency = process.unwrap_or_else(|| self.idempotency(Some(caller)));
         Box::pin(async move {
             let payload = usize::from(mismatch == Some(caller));
             let request = idempotency.operation("charge").key("order").payload(&payload);
-            let ended = call(request, caller).await;
+            let outcome = call(request, caller).await;
             if let Some(other) = mismatch {
-                let fits = is_own_answer(&ended, caller, other);
-                let detail = format!("{} got {ended:?}", name(caller));
+                let fits = is_own_answer(&outcome, caller, other);
+                let detail = format!("{} got {outcome:?}", caller_name(caller));
                 world::with(|world| world.ledger.check(fits, Guarantee::OutcomeFits, detail));
             }
-            ended
+            outcome
         })
     }
 }
 
-/// Whether an answer is one to this caller's request, where `other` is the one with another request.
-fn is_own_answer(ended: &Ended, caller: usize, other: usize) -> bool {
-    let (Ended::Executed(answer) | Ended::Replayed(answer)) = ended else { return true };
-    let maker = name(other);
-    let is_others = answer.ends_with(&format!(" of {maker}"))
+/// Whether an answer belongs to this caller's request. `other` is the caller with the other request.
+fn is_own_answer(outcome: &CallOutcome, caller: usize, other: usize) -> bool {
+    let (CallOutcome::Executed(answer) | CallOutcome::Replayed(answer)) = outcome else {
+        return true;
+    };
+    let maker = caller_name(other);
+    let is_of_other = answer.ends_with(&format!(" of {maker}"))
         || answer.ends_with(&format!(" of {maker}\u{1F980}"));
-    is_others == (caller == other)
+    is_of_other == (caller == other)
 }
 
 fn run(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
-        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+        outcome(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
     })
 }
 
-/// The handler does two steps beside its end; what it cannot store does not stop it.
+/// The handler runs two steps before it ends. It continues when a step cannot be stored.
 fn run_steps(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         let stepping = async |execution: Execution| {
@@ -261,34 +264,34 @@ fn run_steps(operation: Call, caller: usize) -> Calling {
             for step in ["one", "two"] {
                 let work = async {
                     world::with(|world| world.begin_step(caller, step));
-                    Ok::<_, String>(name(caller))
+                    Ok::<_, String>(caller_name(caller))
                 };
-                // Checked by what is stored and what is done, not by what the crate says of it.
+                // The ledger checks the stored results and the steps that ran, not this result.
                 drop(execution.step(step, work).await);
             }
-            conclude(&execution, caller, end.await.expect("the scheduler ends what it polls"))
+            conclude(&execution, caller, end.await.expect("the schedule ends every handler"))
         };
-        ended(operation.run_with_outcome(|it| watched(caller, stepping(it))).await)
+        outcome(operation.run_with_outcome(|it| watched(caller, stepping(it))).await)
     })
 }
 
 fn run_replaying_errors(operation: Call, caller: usize) -> Calling {
     let operation = operation.replay_errors::<String>();
     Box::pin(async move {
-        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+        outcome(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
     })
 }
 
-/// Completes an abandoned operation if the caller is an odd one, and runs it again otherwise.
+/// Its hook completes an abandoned operation for every second caller, and runs it again for the others.
 fn run_reconciling(operation: Call, caller: usize) -> Calling {
     let operation = operation.reconcile(move |_| async move {
         Ok::<_, String>(match caller % 2 {
-            1 => Reconciled::Completed(format!("the word of {}", name(caller))),
+            1 => Reconciled::Completed(format!("the word of {}", caller_name(caller))),
             _ => Reconciled::Execute,
         })
     });
     Box::pin(async move {
-        ended(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
+        outcome(operation.run_with_outcome(|it| watched(caller, handler(it, caller))).await)
     })
 }
 
@@ -303,7 +306,7 @@ fn run_committing(operation: Call, caller: usize) -> Calling {
             }
             Ok(answer)
         };
-        ended(operation.run_with_outcome(|it| watched(caller, committing(it))).await)
+        outcome(operation.run_with_outcome(|it| watched(caller, committing(it))).await)
     })
 }
 
@@ -311,12 +314,12 @@ fn run_committing(operation: Call, caller: usize) -> Calling {
 fn run_transaction(operation: Call, caller: usize) -> Calling {
     Box::pin(async move {
         let build = async || {
-            let answer = format!("the answer of {}", name(caller));
+            let answer = format!("the answer of {}", caller_name(caller));
             Ok::<_, String>(Transaction::new(answer).items([effect(caller)]))
         };
-        ended(operation.run_transaction_with_outcome(build).await.map_err(|error| match error {
+        outcome(operation.run_transaction_with_outcome(build).await.map_err(|error| match error {
             TransactionError::Idempotency(error) => RunError::Idempotency(error),
-            other => panic!("a transaction without conditions: {other}"),
+            other => panic!("the items have no conditions: {other}"),
         }))
     })
 }
@@ -326,17 +329,17 @@ fn run_or_transact(operation: Call, caller: usize) -> Calling {
     if caller == 0 { run(operation, caller) } else { run_transaction(operation, caller) }
 }
 
-/// A row of the business's.
+/// An item of the application.
 fn effect(caller: usize) -> TransactWriteItem {
     let row = Put::builder()
         .table_name("business")
         .item("pk", AttributeValue::S("effect".to_owned()))
-        .item("by", AttributeValue::S(name(caller).to_string()))
+        .item("by", AttributeValue::S(caller_name(caller).to_string()))
         .build();
-    TransactWriteItem::builder().put(row.expect("it is whole")).build()
+    TransactWriteItem::builder().put(row.expect("the item is complete")).build()
 }
 
-/// A handler each of whose polls is checked.
+/// Reports each poll of a handler to the ledger.
 async fn watched<F: Future>(caller: usize, handler: F) -> F::Output {
     let mut handler = pin!(handler);
     poll_fn(|context| {
@@ -346,34 +349,34 @@ async fn watched<F: Future>(caller: usize, handler: F) -> F::Output {
     .await
 }
 
-/// Runs until the scheduler says how it ends.
+/// Runs until the schedule ends it.
 async fn handler(execution: Execution, caller: usize) -> Result<String, String> {
     let end = world::with(|world| world.enter(caller, &execution));
-    conclude(&execution, caller, end.await.expect("the scheduler ends what it polls"))
+    conclude(&execution, caller, end.await.expect("the schedule ends every handler"))
 }
 
-fn conclude(execution: &Execution, caller: usize, end: End) -> Result<String, String> {
+fn conclude(execution: &Execution, caller: usize, end: HandlerEnd) -> Result<String, String> {
     world::with(|world| world.ledger.handler_ended(caller, end));
     match end {
-        End::Succeed => Ok(format!("the \"answer\" of {}\u{1F980}", name(caller))),
-        End::Fail => Err(format!("the failure of {}", name(caller))),
-        End::Decline => {
+        HandlerEnd::Succeed => Ok(format!("the \"answer\" of {}\u{1F980}", caller_name(caller))),
+        HandlerEnd::Fail => Err(format!("the failure of {}", caller_name(caller))),
+        HandlerEnd::Decline => {
             execution.nothing_executed();
-            Err(format!("{} declines", name(caller)))
+            Err(format!("{} declines", caller_name(caller)))
         }
     }
 }
 
-fn ended(result: Result<Outcome<String>, RunError<String>>) -> Ended {
+fn outcome(result: Result<Outcome<String>, RunError<String>>) -> CallOutcome {
     match result {
-        Ok(Outcome::Executed(answer)) => Ended::Executed(answer),
-        Ok(Outcome::Replayed(answer)) => Ended::Replayed(answer),
-        Ok(Outcome::Reconciled(answer)) => Ended::Reconciled(answer),
-        Ok(Outcome::NothingExecuted(answer)) => Ended::NothingExecuted(answer),
-        Ok(Outcome::Unconfirmed(answer)) => Ended::Unconfirmed(answer),
-        Ok(Outcome::Unprotected(answer)) => Ended::Unprotected(answer),
-        Ok(_) => unreachable!("an outcome that the search does not know"),
-        Err(RunError::Handler(error)) => Ended::HandlerError(error),
-        Err(RunError::Idempotency(error)) => Ended::Refused(error.kind()),
+        Ok(Outcome::Executed(answer)) => CallOutcome::Executed(answer),
+        Ok(Outcome::Replayed(answer)) => CallOutcome::Replayed(answer),
+        Ok(Outcome::Reconciled(answer)) => CallOutcome::Reconciled(answer),
+        Ok(Outcome::NothingExecuted(answer)) => CallOutcome::NothingExecuted(answer),
+        Ok(Outcome::Unconfirmed(answer)) => CallOutcome::Unconfirmed(answer),
+        Ok(Outcome::Unprotected(answer)) => CallOutcome::Unprotected(answer),
+        Ok(_) => unreachable!("the search does not know this outcome"),
+        Err(RunError::Handler(error)) => CallOutcome::HandlerError(error),
+        Err(RunError::Idempotency(error)) => CallOutcome::Error(error.kind()),
     }
 }

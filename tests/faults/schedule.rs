@@ -1,6 +1,6 @@
-//! A schedule as text, and how one is run.
+//! Parses, prints and runs schedules.
 //!
-//! `release skews=0,0 phase=0: A.start A.lose-reply A.deliver …` is all that a run depends on.
+//! A run depends on nothing but its line: `release skews=0,0 phase=0: A.start A.lose-reply A.deliver …`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,17 +19,17 @@ pub(crate) struct Schedule {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) steps: Vec<Step>,
     pub(crate) violation: Option<Violation>,
-    /// Of a schedule that came to its end.
+    /// A digest of what callers observed, if the schedule ran to its end.
     pub(crate) history: Option<u64>,
 }
 
 impl Setup {
-    /// Callers of a scenario as its line says.
+    /// The setup of a scenario with so many callers.
     pub(crate) fn of(scenario: &Scenario, callers: usize) -> Self {
         let skews = scenario.skews[..callers].to_vec();
         Self { scenario: scenario.name, skews, phase: 250, jitter: None }
@@ -37,32 +37,32 @@ impl Setup {
 }
 
 impl Budget {
-    /// Without bounds.
+    /// No bounds.
     pub(crate) const FREE: Self = Self {
         faults: u32::MAX,
         failures: u32::MAX,
         pauses: u32::MAX,
         clocks: u32::MAX,
-        beats: u32::MAX,
+        handler_timers: u32::MAX,
         fates: Fate::FAULTS,
     };
 
     pub(crate) const fn of(scenario: &Scenario, faults: u32) -> Self {
-        let Scenario { failures, pauses, clocks, beats, fates, .. } = *scenario;
-        Self { faults, failures, pauses, clocks, beats, fates }
+        let Scenario { failures, pauses, clocks, handler_timers, fates, .. } = *scenario;
+        Self { faults, failures, pauses, clocks, handler_timers, fates }
     }
 }
 
 thread_local! {
-    // Its time is paused: it passes only when the simulation lets it.
+    // With paused time, which advances only when the simulation sleeps.
     static RUNTIME: Runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime can be made");
+        .expect("the runtime starts");
 }
 
-/// Runs one schedule; `choose` picks each step, or ends the run with `None`.
+/// Runs one schedule. `choose` returns each step, or `None` to end the run.
 pub(crate) fn run(
     setup: &Setup,
     budget: Budget,
@@ -79,7 +79,7 @@ pub(crate) fn run(
             ran.violation = world::violation();
         }
         if ran.violation.is_none() {
-            simulation.close_down().await;
+            simulation.run_last_caller().await;
             ran.violation = world::violation();
         }
         ran.history = Some(world::history());
@@ -89,7 +89,7 @@ pub(crate) fn run(
 }
 
 impl Schedule {
-    /// Runs these steps, leaves out those that are not possible, and ends what is begun.
+    /// Runs these steps without those that are not possible, then the steps that end all calls.
     pub(crate) fn replay(&self, mut watch: impl FnMut(&Simulation, Option<Step>)) -> Ran {
         let mut steps = self.steps.iter().copied().peekable();
         let mut last = None;
@@ -101,7 +101,7 @@ impl Schedule {
                 step => enabled.contains(step),
             };
             let next = steps.by_ref().find(possible);
-            last = Some(next.unwrap_or_else(|| *enabled.first().expect("something can happen")));
+            last = Some(next.unwrap_or_else(|| *enabled.first().expect("a step is possible")));
             last
         })
     }
@@ -124,23 +124,23 @@ impl FromStr for Schedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (setup, steps) = text.split_once(": ").ok_or("there is no `: ` after the setup")?;
+        let (setup, steps) = text.split_once(": ").ok_or("`: ` is missing after the setup")?;
         let mut words = setup.split_whitespace();
         let name = words.next().unwrap_or_default();
         let scenario = scenarios::named(name).ok_or_else(|| format!("no scenario `{name}`"))?;
         let mut setup = Setup::of(scenario, 2);
         for word in words {
-            let number = |text: &str| text.parse().map_err(|_| format!("`{word}` is no number"));
+            let number = |text: &str| text.parse().map_err(|_| format!("`{word}` is not a number"));
             match word.split_once('=') {
                 Some(("skews", skews)) => {
                     setup.skews = skews.split(',').map(number).collect::<Result<_, _>>()?;
                 }
                 Some(("phase", phase)) => setup.phase = number(phase)?,
                 Some(("jitter", jitter)) => {
-                    let jitter = jitter.parse().map_err(|_| format!("`{word}` is no seed"))?;
+                    let jitter = jitter.parse().map_err(|_| format!("`{word}` is not a seed"))?;
                     setup.jitter = Some(jitter);
                 }
-                _ => return Err(format!("`{word}` is no part of a setup")),
+                _ => return Err(format!("`{word}` is not part of a setup")),
             }
         }
         let steps = steps.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;

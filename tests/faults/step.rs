@@ -1,56 +1,56 @@
-//! One choice of the scheduler, and how it is written in a trace.
+//! One step of a schedule, and its text.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ledger::name;
-use crate::world::End;
+use crate::ledger::caller_name;
+use crate::world::HandlerEnd;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
-    /// Executed; the answer arrives.
+    /// Executed; the response arrives.
     Deliver,
-    /// Executed; the answer arrives; a copy is on its way still.
+    /// Executed; the response arrives; a copy of the request is delayed.
     Twice,
-    /// Executed; the answer is lost.
+    /// Executed; the response is lost.
     LoseReply,
     /// Not executed; the connection breaks.
     Lose,
-    /// The caller hears of a time-out; the request is on its way still.
+    /// The caller gets a timeout error; the request is delayed.
     Late,
-    /// The caller hears nothing, ever; the request is on its way still.
+    /// The caller never gets a response; the request is delayed.
     Hang,
     Throttle,
     ServerError,
     Conflict,
-    /// A read that need not be consistent shows what was there before.
+    /// An eventually consistent read returns the item before its last write.
     Stale,
 }
 
-/// What a caller can know of an unanswered request. The crate sees no more than this, so schedules
-/// that differ in nothing else are equivalent.
+/// What the crate can observe of the fate of a request. Schedules that differ in nothing else are
+/// equivalent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Heard {
-    Answer,
-    /// It may have been executed; `true` if the store's clock was shown.
-    Doubt(bool),
+pub(crate) enum Observed {
+    Response,
+    /// The request may have been executed. `true` if the error response had the store's `Date`.
+    InDoubt(bool),
     NotExecuted,
     Nothing,
 }
 
 impl Fate {
-    pub(crate) const fn heard(self) -> Heard {
+    pub(crate) const fn observed(self) -> Observed {
         match self {
-            Self::Deliver | Self::Twice | Self::Stale => Heard::Answer,
-            Self::LoseReply | Self::Lose | Self::Late => Heard::Doubt(false),
-            Self::ServerError => Heard::Doubt(true),
-            Self::Throttle | Self::Conflict => Heard::NotExecuted,
-            Self::Hang => Heard::Nothing,
+            Self::Deliver | Self::Twice | Self::Stale => Observed::Response,
+            Self::LoseReply | Self::Lose | Self::Late => Observed::InDoubt(false),
+            Self::ServerError => Observed::InDoubt(true),
+            Self::Throttle | Self::Conflict => Observed::NotExecuted,
+            Self::Hang => Observed::Nothing,
         }
     }
 
-    /// Whether this differs, for a read, from what other fates do to it.
+    /// Whether a read behaves differently under this fate than under every other one.
     pub(crate) const fn concerns_reads(self) -> bool {
         !matches!(self, Self::Twice | Self::LoseReply | Self::Late)
     }
@@ -67,34 +67,34 @@ impl Fate {
         Self::Stale,
     ];
 
-    /// Those that differ in what they do: a lost request is a late one that never arrives, a lost reply
-    /// that of one that arrives at once, and the crate takes a server error for a broken connection and
-    /// a conflict for a throttled request.
+    /// The fates that are not equivalent. A lost request is a delayed one that never arrives. A lost reply is
+    /// that of a delayed request that arrives at once. The crate treats a server error as a broken
+    /// connection, and a conflict as a throttled request.
     pub(crate) const DISTINCT: &[Self] = &[Self::Twice, Self::Late, Self::Throttle, Self::Stale];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Start(usize),
-    /// The caller's own request, or the one that it has beside it.
+    /// The fate of the caller's request (slot 0) or of its renewal (slot 1).
     Request(usize, usize, Fate),
-    Handler(usize, End),
-    /// The caller's timer has gone off, and it goes on.
+    Handler(usize, HandlerEnd),
+    /// The caller is polled because its timer fired.
     Wake(usize),
     Die(usize),
     /// Time passes to the next timer.
     Tick,
-    /// Everybody is stopped for so many milliseconds.
+    /// All callers are paused for so many milliseconds.
     Pause(i64),
     /// A caller's wall clock is set forward by so many milliseconds, or back.
     Jump(usize, i64),
-    /// As a pause, in which this caller's monotonic clock stands still.
+    /// A pause during which this caller's monotonic clock is frozen.
     Freeze(usize, i64),
-    /// This one of the late requests reaches the store.
+    /// A delayed request reaches the store.
     Arrive(usize),
-    /// TTL deletes what is past its retention.
+    /// TTL deletes the items whose retention is over.
     Expire,
-    /// No late request arrives any more.
+    /// No delayed request arrives after this step.
     Finish,
 }
 
@@ -112,9 +112,9 @@ const WORDS: [(&str, OfCaller); 16] = [
     ("5xx", |caller| Step::Request(caller, 0, Fate::ServerError)),
     ("conflict", |caller| Step::Request(caller, 0, Fate::Conflict)),
     ("stale", |caller| Step::Request(caller, 0, Fate::Stale)),
-    ("succeed", |caller| Step::Handler(caller, End::Succeed)),
-    ("fail", |caller| Step::Handler(caller, End::Fail)),
-    ("decline", |caller| Step::Handler(caller, End::Decline)),
+    ("succeed", |caller| Step::Handler(caller, HandlerEnd::Succeed)),
+    ("fail", |caller| Step::Handler(caller, HandlerEnd::Fail)),
+    ("decline", |caller| Step::Handler(caller, HandlerEnd::Decline)),
     ("wake", Step::Wake),
     ("die", Step::Die),
 ];
@@ -137,7 +137,7 @@ impl Step {
         }
     }
 
-    /// Whether it touches nothing but its caller.
+    /// Whether the step affects only its caller.
     pub(crate) const fn is_local(self) -> bool {
         match self {
             Self::Request(_, _, fate) => {
@@ -154,14 +154,14 @@ impl fmt::Display for Step {
             return write!(f, "{}+", Self::Request(caller, 0, fate));
         }
         if let Self::Jump(caller, millis) = *self {
-            return write!(f, "{}.jump:{millis}", name(caller));
+            return write!(f, "{}.jump:{millis}", caller_name(caller));
         }
         if let Self::Freeze(caller, millis) = *self {
-            return write!(f, "{}.freeze:{millis}", name(caller));
+            return write!(f, "{}.freeze:{millis}", caller_name(caller));
         }
         if let Some(caller) = self.caller() {
             let word = WORDS.iter().find(|(_, make)| make(caller) == *self).map(|(word, _)| *word);
-            return write!(f, "{}.{}", name(caller), word.unwrap_or("?"));
+            return write!(f, "{}.{}", caller_name(caller), word.unwrap_or("?"));
         }
         match self {
             Self::Tick => f.write_str("tick"),
@@ -177,7 +177,7 @@ impl FromStr for Step {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no step");
+        let wrong = || format!("`{text}` is not a step");
         if let Some((caller, word)) = text.split_once('.') {
             let letter = caller.bytes().next().ok_or_else(wrong)?;
             let caller = usize::from(letter.checked_sub(b'A').ok_or_else(wrong)?);

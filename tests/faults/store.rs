@@ -1,8 +1,8 @@
-//! The model store: tables in memory, with exactly the operations that the crate sends. The
-//! differential test holds it to a real engine.
+//! The model store: tables in memory with exactly the operations that the crate sends. The differential
+//! test compares it with a real engine.
 //!
-//! A transaction's client request token is not looked at, as if each repeat came after the ten
-//! minutes that DynamoDB remembers one: the crate must be right without it.
+//! It ignores the client request token of a transaction, as if every repeated request arrived after the ten
+//! minutes for which DynamoDB keeps a token. The crate must be correct without it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::expression::{Placeholders, holds, number, update};
 
-/// The table of the records; whatever else there is, is the business's.
+/// The table of the records. All other tables belong to the application.
 pub(crate) const RECORDS: &str = "table";
 
 /// An item in DynamoDB's JSON: `{"status": {"S": "PENDING"}, …}`.
@@ -23,7 +23,7 @@ pub(crate) enum Operation {
     Get,
     Put,
     Update,
-    /// TTL's alone: the crate sends none.
+    /// Only by TTL. The crate sends none.
     Delete,
     Transact,
 }
@@ -36,7 +36,7 @@ impl Operation {
             Some("PutItem") => Self::Put,
             Some("UpdateItem") => Self::Update,
             Some("TransactWriteItems") => Self::Transact,
-            _ => panic!("the model store does not know {target}"),
+            _ => panic!("the model store does not implement {target}"),
         }
     }
 
@@ -54,17 +54,17 @@ impl Operation {
 /// What the store did with one request.
 #[derive(Debug)]
 pub(crate) struct Executed {
-    /// The record; in a transaction its first item.
+    /// The item before the request. In a transaction, its first item, which is the record.
     pub(crate) before: Option<Item>,
     pub(crate) after: Option<Item>,
-    /// Whether a write was refused by its condition.
-    pub(crate) is_refused: bool,
+    /// Whether the condition of a write failed.
+    pub(crate) is_rejected: bool,
     pub(crate) status: u16,
     pub(crate) body: Value,
     writes: Vec<Write>,
 }
 
-/// What becomes of one item, and what it was.
+/// A write to one item: the item before and after it, and whether its condition holds.
 #[derive(Clone, Debug)]
 struct Write {
     key: Key,
@@ -88,17 +88,17 @@ impl Store {
         &self.items
     }
 
-    /// The one record of a simulation with one key.
+    /// The record. A simulation has one key.
     pub(crate) fn record(&self) -> Option<&Item> {
         let is_record = |(table, pk): &Key| table == RECORDS && !is_part(pk);
         self.items.iter().find(|(key, _)| is_record(key)).map(|(_, item)| item)
     }
 
-    /// The JSON that a finished record answers with, be it in the record or in its parts; `None` if
-    /// it has none, or not all of it.
+    /// The stored answer of a finished record as JSON, from the record or from its parts. `None` if the
+    /// answer is missing or incomplete.
     pub(crate) fn answer(&self, record: &Item) -> Option<String> {
         if let Some(bytes) = record.get("response")?["B"].as_str() {
-            // After its codec, raw here, and its length.
+            // The answer follows its codec (always raw here) and its length.
             return flat(BASE64.decode(bytes).ok()?.strip_prefix(&[0])?.get(4..)?);
         }
         let response = &record.get("response")?["M"];
@@ -107,7 +107,7 @@ impl Store {
         }
         let count: usize = response["parts"]["N"].as_str()?.parse().ok()?;
         let total: usize = response["bytes"]["N"].as_str()?.parse().ok()?;
-        // A call may have written the parts of a hook's resolution before those of its own answer.
+        // A call may have written the parts of a hook's answer before those of its own.
         let digest = BASE64.decode(response["sha256"]["B"].as_str()?).ok()?;
         let digest = u64::from_be_bytes(digest.get(..8)?.try_into().ok()?);
         let named = format!("{}#{digest:016x}/", record["owner"]["S"].as_str()?);
@@ -127,14 +127,14 @@ impl Store {
         if bytes.len() == total { flat(&bytes) } else { None }
     }
 
-    /// What the store showed of an item before the last write to it.
+    /// A stale read: the item before the last write to it.
     pub(crate) fn stale(&self, body: &Value) -> Executed {
         let key = key(Operation::Get, body);
         let before = self.earlier.get(&key).cloned().unwrap_or_default();
         got(before)
     }
 
-    /// All that a stale read can show.
+    /// Every item that a stale read can return.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = (&Key, &Option<Item>)> {
         self.earlier.iter()
     }
@@ -153,15 +153,15 @@ impl Store {
         executed
     }
 
-    /// What [`execute`](Self::execute) would do.
+    /// What [`execute`](Self::execute) would do, without a change.
     pub(crate) fn dry_run(&self, operation: Operation, body: &Value) -> Executed {
         match operation {
             Operation::Get => self.get(body),
             Operation::Transact => self.transaction(body),
-            Operation::Delete => panic!("the model store deletes by TTL alone"),
+            Operation::Delete => panic!("the model store deletes only by TTL"),
             Operation::Put | Operation::Update => {
                 let write = self.write(operation, body);
-                if write.holds { executed(vec![write]) } else { refused(&write, body) }
+                if write.holds { executed(vec![write]) } else { rejected(&write, body) }
             }
         }
     }
@@ -190,7 +190,7 @@ impl Store {
         Write { key, before, after, holds }
     }
 
-    /// All or nothing; the record is the first item.
+    /// Applies all writes or none. The record is the first item.
     fn transaction(&self, body: &Value) -> Executed {
         let items = body["TransactItems"].as_array().expect("a transaction has items");
         let parts: Vec<(&Value, Write)> = items
@@ -201,7 +201,7 @@ impl Store {
                 let operation = match kind.as_str() {
                     "Put" => Operation::Put,
                     "Update" => Operation::Update,
-                    other => panic!("the model store does not know {other} in a transaction"),
+                    other => panic!("the model store does not implement {other} in a transaction"),
                 };
                 (part, self.write(operation, part))
             })
@@ -222,10 +222,10 @@ impl Store {
         });
         let before = parts.into_iter().next().and_then(|(_, write)| write.before);
         let (after, writes) = (before.clone(), Vec::new());
-        Executed { before, after, is_refused: true, status: 400, body, writes }
+        Executed { before, after, is_rejected: true, status: 400, body, writes }
     }
 
-    /// What DynamoDB does, some time, with items whose `expires_at` is past; returns them.
+    /// Deletes the items whose `expires_at` has passed, as TTL does at some time, and returns them.
     pub(crate) fn expire(&mut self, now: i64) -> Vec<Item> {
         let expired = |_: &Key, item: &mut Item| is_expired(item, now);
         let expired: Vec<_> = self.items.extract_if(.., expired).collect();
@@ -235,7 +235,7 @@ impl Store {
     }
 }
 
-/// The text of an answer in bytes: what follows it says that it is one, in five bytes.
+/// The text of an answer in the compact form, which ends with a trailer of five bytes.
 fn flat(bytes: &[u8]) -> Option<String> {
     let text = bytes.get(..bytes.len().checked_sub(5)?)?;
     String::from_utf8(text.to_vec()).ok()
@@ -246,12 +246,12 @@ pub(crate) fn is_part(pk: &str) -> bool {
     pk.contains("/%p/")
 }
 
-/// Whether a read may show what was there before.
+/// Whether a request is an eventually consistent read.
 pub(crate) fn is_eventual(operation: Operation, body: &Value) -> bool {
     operation == Operation::Get && body["ConsistentRead"] != Value::Bool(true)
 }
 
-/// The `pk` of the item that a request is about; none for a transaction.
+/// The `pk` of the item that a request reads or writes. `None` for a transaction.
 pub(crate) fn pk(operation: Operation, body: &Value) -> Option<&str> {
     let holder = if operation == Operation::Put { &body["Item"] } else { &body["Key"] };
     holder["pk"]["S"].as_str()
@@ -260,7 +260,7 @@ pub(crate) fn pk(operation: Operation, body: &Value) -> Option<&str> {
 fn got(item: Option<Item>) -> Executed {
     let body = item.as_ref().map_or_else(|| json!({}), |item| json!({ "Item": item }));
     let (before, after, writes) = (item.clone(), item, Vec::new());
-    Executed { before, after, is_refused: false, status: 200, body, writes }
+    Executed { before, after, is_rejected: false, status: 200, body, writes }
 }
 
 /// Whether TTL may delete the item, at `now` in epoch milliseconds.
@@ -269,7 +269,7 @@ pub(crate) fn is_expired(item: &Item, now: i64) -> bool {
 }
 
 fn key(operation: Operation, body: &Value) -> Key {
-    let table = text(body, "TableName").expect("a request names its table").to_owned();
+    let table = text(body, "TableName").expect("a request has a table name").to_owned();
     (table, pk(operation, body).expect("the key is a string").to_owned())
 }
 
@@ -284,10 +284,10 @@ fn item(value: &Value) -> Item {
 
 fn executed(writes: Vec<Write>) -> Executed {
     let Write { before, after, .. } = writes[0].clone();
-    Executed { before, after, is_refused: false, status: 200, body: json!({}), writes }
+    Executed { before, after, is_rejected: false, status: 200, body: json!({}), writes }
 }
 
-fn refused(write: &Write, request: &Value) -> Executed {
+fn rejected(write: &Write, request: &Value) -> Executed {
     let mut body = json!({
         "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
         "message": "The conditional request failed",
@@ -296,10 +296,10 @@ fn refused(write: &Write, request: &Value) -> Executed {
         body["Item"] = json!(item);
     }
     let (before, after) = (write.before.clone(), write.before.clone());
-    Executed { before, after, is_refused: true, status: 400, body, writes: Vec::new() }
+    Executed { before, after, is_rejected: true, status: 400, body, writes: Vec::new() }
 }
 
-/// Why, for one item of it, a transaction was cancelled.
+/// The cancellation reason of one item of a transaction.
 fn reason(request: &Value, write: &Write) -> Value {
     if write.holds {
         return json!({ "Code": "None" });
@@ -314,7 +314,7 @@ fn reason(request: &Value, write: &Write) -> Value {
     reason
 }
 
-/// The item that a refused write lost to, if the request asks for it.
+/// The item that a rejected write returns, if the request asks for it.
 fn shown<'a>(write: &'a Write, request: &Value) -> Option<&'a Item> {
     let asked = text(request, "ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD");
     write.before.as_ref().filter(|_| asked)

@@ -1,5 +1,5 @@
-//! The simulated world of one schedule: the store's clock, the requests on their way, and where
-//! each caller is. One a thread, since the SDK wants `Send` of what reaches it.
+//! The simulated world of one schedule: the store and its clock, the requests in flight, and the state of
+//! each caller. It is thread-local because the SDK requires `Send` of everything that a client owns.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,15 +17,15 @@ use crate::guarantee::Violation;
 use crate::ledger::Ledger;
 use crate::store::{Executed, Operation, RECORDS, Store, is_eventual, is_part, pk};
 
-/// When every simulation begins, in epoch milliseconds.
+/// The store's clock at the start of every simulation, in epoch milliseconds.
 const BEGINNING: i64 = 1_900_000_000_000;
 
-/// How many requests one caller can have on their way: one of its own, and a renewal beside it.
+/// How many requests one caller can have in flight: one of the call itself, and a renewal.
 pub(crate) const SLOTS: usize = 2;
 
 pub(crate) type Delivery = Result<HttpResponse, ConnectorError>;
 
-/// One request, on its way or late.
+/// A request that is in flight or delayed.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) caller: usize,
@@ -35,13 +35,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether it is about a part of an answer.
-    pub(crate) fn is_of_a_part(&self) -> bool {
+    /// Whether it reads or writes a part of an answer.
+    pub(crate) fn concerns_part(&self) -> bool {
         pk(self.operation, &self.body).is_some_and(is_part)
     }
 }
 
-/// What the store was asked, and what it answered.
+/// A request and the store's response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) operation: Operation,
@@ -50,7 +50,7 @@ pub(crate) struct Exchange {
     pub(crate) response: Value,
 }
 
-/// A request that somebody still waits for.
+/// A request whose caller still waits for the response.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) request: Request,
@@ -59,10 +59,10 @@ pub(crate) struct Parked {
 
 /// How a handler ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum End {
+pub(crate) enum HandlerEnd {
     Succeed,
     Fail,
-    /// It says that it has executed nothing, and refuses.
+    /// The handler reports that it executed nothing, and fails.
     Decline,
 }
 
@@ -70,25 +70,27 @@ pub(crate) enum End {
 pub(crate) struct Caller {
     /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
-    /// For how long its monotonic clock has stood still, in ms.
+    /// For how long its monotonic clock was frozen, in ms.
     pub(crate) frozen: i64,
-    /// All that ever reached it, and when: with the code, this is its whole state.
+    /// A digest of every input of the caller and its time. Together with the code it determines the caller's
+    /// state.
     pub(crate) history: u64,
     pub(crate) parked: [Option<Parked>; SLOTS],
-    /// Of requests that will never be answered.
+    /// The channels of requests that will never be answered.
     pub(crate) hung: Vec<oneshot::Sender<Delivery>>,
-    /// Open while its handler runs.
-    pub(crate) gate: Option<oneshot::Sender<End>>,
-    draws: u64,
+    /// Ends its handler. Present while the handler runs.
+    pub(crate) gate: Option<oneshot::Sender<HandlerEnd>>,
+    /// How many random values the caller has requested.
+    random_values: u64,
 }
 
 impl Caller {
-    /// Whether only time brings it on.
+    /// Whether the caller waits for a timer only.
     pub(crate) fn sleeps(&self) -> bool {
         !self.hung.is_empty() || (!self.waits() && self.gate.is_none())
     }
 
-    /// Whether a request of its is on its way.
+    /// Whether a request of the caller is in flight.
     pub(crate) fn waits(&self) -> bool {
         self.parked.iter().any(Option::is_some)
     }
@@ -99,16 +101,16 @@ pub(crate) struct World {
     start: Instant,
     phase: i64,
     jitter: Option<u64>,
-    /// Who is being polled.
+    /// The caller that is being polled.
     pub(crate) current: usize,
     pub(crate) store: Store,
     pub(crate) callers: Vec<Caller>,
-    /// Requests that nobody waits for and that can still arrive.
+    /// Requests that can still arrive after their caller stopped waiting.
     pub(crate) late: Vec<Request>,
     pub(crate) ledger: Ledger,
-    /// Whether handlers go on after their leases.
-    pub(crate) handlers_go_on: bool,
-    /// All that the store did, where somebody wants to know.
+    /// Whether handlers continue after their leases have expired.
+    pub(crate) handlers_continue: bool,
+    /// All requests and responses, for the differential test.
     pub(crate) exchanges: Option<Vec<Exchange>>,
 }
 
@@ -117,7 +119,7 @@ thread_local! {
     static KEEP_EXCHANGES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the store does in a simulation of this thread.
+/// All requests and responses of the store during `simulate`.
 pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
     KEEP_EXCHANGES.set(true);
     simulate();
@@ -127,9 +129,11 @@ pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
 
 /// Begins a new world on this thread.
 pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
-    // Those answers that are stored in parts have one or two.
+    // So small that an answer in parts has one or two of them.
     dynamodb_idempotency::fault_injection::set_part_bytes(20);
-    dynamodb_idempotency::fault_injection::set_entropy(|bytes| with(|world| world.draw(bytes)));
+    dynamodb_idempotency::fault_injection::set_entropy(|bytes| {
+        with(|world| world.random_bytes(bytes))
+    });
     let world = World {
         start: Instant::now(),
         phase,
@@ -139,7 +143,7 @@ pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
         callers: skews.iter().map(|&skew| Caller { skew, ..Caller::default() }).collect(),
         late: Vec::new(),
         ledger: Ledger::new(skews.len()),
-        handlers_go_on: false,
+        handlers_continue: false,
         exchanges: KEEP_EXCHANGES.get().then(Vec::new),
     };
     WORLD.set(Some(world));
@@ -149,12 +153,12 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut World) -> R) -> R {
     WORLD.with_borrow_mut(|world| f(world.as_mut().expect("a simulation runs on this thread")))
 }
 
-/// The first guarantee that was broken.
+/// The first violation.
 pub(crate) fn violation() -> Option<Violation> {
     with(|world| world.ledger.violation().cloned())
 }
 
-/// What happened, in the eyes of the callers and of the table.
+/// A digest of everything that callers observed.
 pub(crate) fn history() -> u64 {
     with(|world| digest_of(world.callers.iter().map(|caller| caller.history).collect::<Vec<_>>()))
 }
@@ -166,28 +170,30 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> i64 {
-        i64::try_from(self.start.elapsed().as_millis()).expect("it is short")
+        i64::try_from(self.start.elapsed().as_millis()).expect("a simulation is short")
     }
 
-    /// Notes down what reaches a caller.
+    /// Adds an input to the history of a caller.
     pub(crate) fn note(&mut self, caller: usize, input: impl Hash) {
         let now = self.elapsed();
         let history = &mut self.callers[caller].history;
         *history = digest_of((*history, now, input));
     }
 
-    /// The only randomness of the crate: owners that tell whose they are, and jitter.
-    fn draw(&mut self, bytes: &mut [u8]) {
+    /// The crate's only source of randomness. An owner id contains the caller's number; other values are
+    /// jitter.
+    fn random_bytes(&mut self, bytes: &mut [u8]) {
         let current = self.current;
         let caller = &mut self.callers[current];
-        caller.draws += 1;
+        caller.random_values += 1;
         if bytes.len() == 16 {
             bytes[0] = 0xa0 + u8::try_from(current).expect("there are few callers");
-            bytes[15] = u8::try_from(caller.draws).expect("a call draws little");
+            bytes[15] =
+                u8::try_from(caller.random_values).expect("a call requests few random values");
             return;
         }
         let byte = match self.jitter {
-            Some(seed) => digest_of((seed, current, caller.draws)).to_le_bytes()[0],
+            Some(seed) => digest_of((seed, current, caller.random_values)).to_le_bytes()[0],
             None => u8::MAX,
         };
         bytes.fill(byte);
@@ -203,52 +209,53 @@ impl World {
         let digest = digest_of((caller, operation, digest(&body)));
         let request = Request { caller, operation, body, digest };
         if operation == Operation::Transact {
-            self.ledger.transacts(caller);
+            self.ledger.transaction_sent(caller);
         }
         if operation != Operation::Get {
-            self.ledger.writes(caller);
+            self.ledger.write_sent(caller);
         }
         self.sweep(caller);
         let slot = self.callers[caller].parked.iter_mut().find(|slot| slot.is_none());
-        *slot.expect("a caller sends no third request at once") = Some(Parked { request, reply });
+        *slot.expect("a caller has at most two requests in flight") =
+            Some(Parked { request, reply });
         delivery
     }
 
-    /// Whatever request of the caller's nobody waits for any more stays on its way.
+    /// Requests that the caller has stopped waiting for become delayed requests.
     pub(crate) fn sweep(&mut self, caller: usize) {
         for slot in 0..SLOTS {
             let parked = &mut self.callers[caller].parked[slot];
             if let Some(Parked { request, .. }) = parked.take_if(|parked| parked.reply.is_closed())
             {
-                self.ledger.unheard(&request);
+                self.ledger.unanswered(&request);
                 self.delay(request);
             }
         }
         self.callers[caller].hung.retain(|reply| !reply.is_closed());
-        // Of a handler that was dropped.
+        // The handler was dropped.
         self.callers[caller].gate.take_if(|gate| gate.is_closed());
     }
 
-    /// Whether a stale answer to this request differs from a fresh one.
+    /// Whether this request can return a stale item that differs from the latest one.
     pub(crate) fn can_be_stale(&self, request: &Request) -> bool {
         is_eventual(request.operation, &request.body)
             && self.store.stale(&request.body).before
                 != self.store.dry_run(request.operation, &request.body).before
     }
 
-    /// Keeps a request that nobody waits for; a late read changes nothing.
+    /// Keeps a delayed request. A delayed read is dropped, because it changes nothing.
     pub(crate) fn delay(&mut self, request: Request) {
         if request.operation != Operation::Get {
             self.late.push(request);
         }
     }
 
-    /// The store gets a request; its answer will be heard, or not.
-    pub(crate) fn execute(&mut self, request: &Request, is_heard: bool) -> Executed {
+    /// The store executes a request. `is_answered` if the caller will get the response.
+    pub(crate) fn execute(&mut self, request: &Request, is_answered: bool) -> Executed {
         let executed = self.store.execute(request.operation, &request.body);
         let now = self.now();
         let answer = executed.after.as_ref().and_then(|item| self.store.answer(item));
-        self.ledger.applied(now, request, &executed, is_heard, answer);
+        self.ledger.applied(now, request, &executed, is_answered, answer);
         if let Some(exchanges) = &mut self.exchanges {
             exchanges.push(Exchange {
                 operation: request.operation,
@@ -260,12 +267,12 @@ impl World {
         executed
     }
 
-    /// TTL deletes what is past its retention.
+    /// TTL deletes the items whose retention is over.
     pub(crate) fn expire(&mut self) {
         let now = self.now();
         for item in self.store.expire(now) {
             if !item["pk"]["S"].as_str().is_some_and(is_part) {
-                self.ledger.expired(&item);
+                self.ledger.record_expired(&item);
             }
             if let Some(exchanges) = &mut self.exchanges {
                 exchanges.push(Exchange {
@@ -281,10 +288,10 @@ impl World {
     /// A call begins.
     pub(crate) fn start(&mut self, caller: usize) {
         let now = self.now();
-        self.ledger.started(caller, now, self.store.record());
+        self.ledger.call_started(caller, now, self.store.record());
     }
 
-    /// A handler does the work of a step.
+    /// A handler runs a step.
     pub(crate) fn begin_step(&mut self, caller: usize, step: &str) {
         let now = self.now();
         self.ledger.step_started(caller, now, step, self.store.record());
@@ -293,22 +300,26 @@ impl World {
     /// A handler is polled.
     pub(crate) fn polled(&mut self, caller: usize) {
         let now = self.now();
-        if !self.handlers_go_on {
-            self.ledger.polled(caller, now);
+        if !self.handlers_continue {
+            self.ledger.handler_polled(caller, now);
         }
     }
 
-    /// A clock of a caller's is set, or stands still.
-    pub(crate) fn turn_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
-        let turned = &mut self.callers[caller];
-        turned.skew += jump;
-        turned.frozen += freeze;
-        self.ledger.clock_turned(caller);
+    /// A caller's wall clock is set, or its monotonic clock is frozen.
+    pub(crate) fn change_clock(&mut self, caller: usize, jump: i64, freeze: i64) {
+        let clocks = &mut self.callers[caller];
+        clocks.skew += jump;
+        clocks.frozen += freeze;
+        self.ledger.clock_changed(caller);
         self.note(caller, (jump, freeze));
     }
 
-    /// A handler has begun; it ends when the scheduler says how.
-    pub(crate) fn enter(&mut self, caller: usize, execution: &Execution) -> oneshot::Receiver<End> {
+    /// A handler has started. The receiver gets the end that the schedule chooses.
+    pub(crate) fn enter(
+        &mut self,
+        caller: usize,
+        execution: &Execution,
+    ) -> oneshot::Receiver<HandlerEnd> {
         let (gate, end) = oneshot::channel();
         let now = self.now();
         self.ledger.handler_started(caller, now, execution, self.store.record());
@@ -317,14 +328,14 @@ impl World {
     }
 }
 
-/// The clock of one caller's machine.
+/// The wall clock of one caller's machine.
 #[derive(Debug)]
 pub(crate) struct LocalClock(pub(crate) usize);
 
 impl TimeSource for LocalClock {
     fn now(&self) -> SystemTime {
         let millis = with(|world| world.now() + world.callers[self.0].skew);
-        let millis = u64::try_from(millis).expect("it is after 1970");
+        let millis = u64::try_from(millis).expect("the time is after 1970");
         SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
     }
 }
@@ -335,7 +346,7 @@ pub(crate) fn digest_of(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Of JSON, whatever the order of its members.
+/// A digest of JSON that does not depend on the order of its members.
 pub(crate) fn digest(value: &Value) -> u64 {
     match value {
         Value::Object(members) => members
