@@ -34,12 +34,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
         Self { wall, origin: Instant::now(), shift }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn now(&self) -> Local {
         let uptime = millis(Instant::now().saturating_duration_since(self.origin));
         Local {
@@ -75,7 +75,7 @@ impl Clock {
     /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
     #[cfg_attr(
         not(any(feature = "admin", test)),
-        expect(dead_code, reason = "only the doctor tells people of it")
+        expect(dead_code, reason = "only the doctor reports it")
     )]
     pub(crate) fn offset(&self) -> i64 {
         self.learned().map_or(0, |learned| learned.offset)
@@ -150,7 +150,7 @@ impl Clock {
 
     /// Waits for a random time of at least half of `bound` and at most `bound`, and at most `max`.
     pub(crate) async fn pause(&self, bound: Duration, max: Duration) {
-        self.sleep(drawn(bound).min(max)).await;
+        self.sleep(random_wait(bound).min(max)).await;
     }
 
     /// Waits before the next try. Returns `false` if no time is left for one.
@@ -162,13 +162,13 @@ impl Clock {
         pause.is_some()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 
     /// Runs `future` for at most `limit`; `None` if it did not complete in time.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         tokio::time::timeout(limit, future).await.ok()
     }
@@ -203,7 +203,7 @@ impl Clock {
     }
 
     /// At least one millisecond, so that a clock just before the deadline is read again.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
     }
@@ -226,21 +226,21 @@ impl fmt::Debug for Clock {
 
 /// Reads random bytes from the operating system. Two microVMs that were restored from one snapshot
 /// read different bytes; a seeded generator in memory would repeat them.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+#[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
 pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     if fault_injection::entropy(&mut bytes) {
         return Ok(bytes);
     }
     getrandom::fill(&mut bytes).map_err(|source| {
-        Error::new(ErrorKind::Unavailable, "the operating system gives no random bytes")
+        Error::new(ErrorKind::Unavailable, "the operating system returned no random bytes")
             .with_source(source)
     })?;
     Ok(bytes)
 }
 
 /// Returns a random time in the upper half of a bound.
-pub(crate) fn drawn(bound: Duration) -> Duration {
+pub(crate) fn random_wait(bound: Duration) -> Duration {
     // Without entropy there is no jitter. The bound itself is a correct waiting time too.
     let share = entropy::<1>().map_or(1.0, |[byte]| f64::from(byte) / 255.0);
     bound.mul_f64(0.5 + share / 2.0)
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// A response without latency.
-    fn told(clock: &Clock, date: i64) {
+    fn respond(clock: &Clock, date: i64) {
         let now = clock.now();
         clock.observe(StoreTime { date: at(date), sent: now, received: now });
     }
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_is_further_away_is_a_year_away() {
+    fn a_deadline_further_than_a_year_is_shortened_to_a_year() {
         let clock = Clocks::default().clock();
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
         let left = clock.left(clock.deadline(far).unwrap());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_more_than_an_hour_in_the_past_counts_as_none() {
+    fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
         let clocks = Clocks::default();
         let now = 1_800_000_000_000;
         clocks.pass(now, 0);
@@ -327,14 +327,14 @@ mod tests {
             let deadline = clock.deadline(at(received).to_system()).unwrap();
             assert_eq!(clock.is_over(deadline), is_over, "{received}");
         }
-        // What `cargo lambda watch` sends, what an emulator without a timeout sends, and before 1970.
+        // Values of `cargo lambda watch` and of an emulator without a timeout, zero, and before 1970.
         for impossible in [now - 3_600_001, 600_000, 0, -1] {
             assert_eq!(clock.deadline(at(impossible).to_system()), None, "{impossible}");
         }
     }
 
     #[test]
-    fn responses_close_in_on_the_true_offset() {
+    fn responses_converge_to_the_true_offset() {
         for skew in [-7_300, 0, 421, 86_400_000] {
             let clock = Clocks::default().clock();
             // A response every 370 ms of DynamoDB's time, 20 ms after its request.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_judged_by_the_date_that_came_with_it() {
+    fn a_record_is_evaluated_at_the_date_of_its_response() {
         let clock = Clocks::default().clock();
         let time = read(50_000, 0, 0);
         assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), at(50_000));
@@ -358,27 +358,27 @@ mod tests {
         assert!(now.since(at(49_000)) < A_WHILE, "{now:?}");
     }
 
-    /// Real time, for a test.
+    /// A bound for the real time that a test takes.
     const A_WHILE: Duration = Duration::from_secs(100);
 
     #[test]
-    fn the_offset_learned_last_outlives_a_jump_and_a_freeze() {
+    fn the_last_offset_survives_a_jump_and_a_freeze() {
         for (wall, uptime) in [(3_600_000, 0), (-3_600_000, 0), (600_000, 1_000), (0, 600_000)] {
             let clocks = Clocks::default();
             let clock = clocks.clock();
-            told(&clock, 90_000_000);
+            respond(&clock, 90_000_000);
             clocks.pass(200_000 + wall, 200_000 + uptime);
             assert_eq!(clock.offset(), 90_000_000, "{wall} {uptime}");
-            told(&clock, 95_000_000);
+            respond(&clock, 95_000_000);
             assert_ne!(clock.offset(), 90_000_000, "a response corrects it");
         }
     }
 
     #[test]
-    fn no_time_is_stamped_before_a_response() {
+    fn no_stamp_is_available_before_a_response() {
         let clock = Clocks::default().clock();
         assert_eq!(clock.moment().stamp(), None);
-        told(&clock, 90_000_000);
+        respond(&clock, 90_000_000);
         assert!(clock.moment().stamp().is_some());
         clock.forget();
         assert_eq!(clock.moment().stamp(), None);
@@ -387,9 +387,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_bounds_nothing() {
+    fn a_forgotten_offset_bounds_no_time() {
         let clock = Clocks::default().clock();
-        told(&clock, 90_000_000);
+        respond(&clock, 90_000_000);
         clock.forget();
         assert_eq!(clock.offset(), 0);
         assert!(clock.guess() < at(90_000_000), "{:?}", clock.guess());
@@ -400,14 +400,14 @@ mod tests {
         let clocks = Clocks::default();
         let clock = clocks.clock();
         clocks.pass(10_000_000, 0);
-        told(&clock, 10_000_000);
+        respond(&clock, 10_000_000);
         clocks.pass(-3_600_000, 20_000);
         let now = clock.guess();
         assert!(now >= at(10_020_000) && now.since(at(10_020_000)) < A_WHILE, "{now:?}");
     }
 
     #[test]
-    fn an_end_is_there_by_whichever_clock_comes_first() {
+    fn a_deadline_is_reached_when_the_first_clock_reaches_it() {
         let later = local(1_000, 5_000).plus(Duration::from_secs(10));
         for (wall, uptime, left) in [
             (1_000, 5_000, 10_000),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_measured_by_the_monotonic_clock_alone() {
+    fn a_duration_is_measured_by_the_monotonic_clock_only() {
         let clocks = Clocks::default();
         let clock = clocks.clock();
         let end = clock.lasting(Duration::from_secs(1_000));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_response_took_is_told_by_the_slower_story() {
+    fn the_slower_clock_determines_how_long_a_response_took() {
         let date = at(100_000);
         for (sent, received) in [(local(0, 0), local(0, 5_000)), (local(0, 0), local(5_000, 0))] {
             let time = StoreTime { date, sent, received };
@@ -448,14 +448,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_future_is_not_polled_after_its_end() {
+    async fn a_future_is_not_polled_after_its_deadline() {
         let clocks = Clocks::default();
         let clock = clocks.clock();
         let end = clock.now().plus(Duration::from_secs(30));
         let polls = AtomicI64::new(0);
         let polled = poll_fn(|context| {
             polls.fetch_add(1, Ordering::Relaxed);
-            // The wall clock jumps past the end between two polls.
+            // The wall clock jumps past the deadline between two polls.
             clocks.pass(31_000, 0);
             context.waker().wake_by_ref();
             Poll::<()>::Pending
@@ -464,18 +464,22 @@ mod tests {
         assert_eq!(polls.load(Ordering::Relaxed), 1);
         let end = clock.now().plus(Duration::from_secs(30));
         let never = clock.until(|| Some(end), std::future::pending::<()>());
-        assert_eq!(clock.within(Duration::from_secs(60), never).await, Some(None), "by a timer");
-        assert_eq!(clock.until(|| None, async {}).await, None, "it was over before");
+        assert_eq!(
+            clock.within(Duration::from_secs(60), never).await,
+            Some(None),
+            "a timer reaches the deadline"
+        );
+        assert_eq!(clock.until(|| None, async {}).await, None, "the deadline has passed already");
     }
 
     #[test]
-    fn backoff_doubles_to_its_bound_and_never_halves_below_it() {
+    fn backoff_doubles_to_its_bound_and_waits_at_least_half_of_it() {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(150));
         for bound in [50, 100, 150, 150] {
             let bound = Duration::from_millis(bound);
             let next = backoff.next_bound();
             assert_eq!(next, bound);
-            let wait = drawn(next);
+            let wait = random_wait(next);
             assert!(wait >= bound / 2 && wait <= bound, "{wait:?} of {bound:?}");
         }
     }

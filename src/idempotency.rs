@@ -346,7 +346,7 @@ impl Builder {
     /// }
     /// ```
     pub fn accept_plain_answers(mut self, accept: bool) -> Self {
-        self.coding.refuses_plain = !accept;
+        self.coding.rejects_plain = !accept;
         self
     }
 
@@ -451,7 +451,7 @@ impl Builder {
                 "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        if self.coding.refuses_plain && self.coding.codec.is_none() {
+        if self.coding.rejects_plain && self.coding.codec.is_none() {
             let message =
                 "accept_plain_answers(false) needs an answer_codec: no answer could be read";
             return Err(Error::new(ErrorKind::Configuration, message));

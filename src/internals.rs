@@ -1,6 +1,5 @@
-//! The pure parts of a call one by one: what `fuzz/` searches and `benches/` times, and no caller
-//! reaches by itself. Not part of the API: with the feature `fuzzing` only, and it may change with
-//! every release.
+//! The pure parts of a call, for `fuzz/` and `benches/`. Not part of the API: available only with the
+//! feature `fuzzing`, and may change with every release.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,27 +26,27 @@ const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
 
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The header of keys.
+/// The default header of the idempotency key.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The key in the header.
+/// Reads the key in the header.
 ///
 /// # Errors
-/// Why it is none.
+/// If the key is malformed.
 pub fn find_key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     key_header::parse(headers, &KEY_HEADER)
 }
 
-/// The canonical form of a JSON text.
+/// Returns the canonical form of a JSON text.
 #[must_use]
 pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
     canonical(str::from_utf8(text).ok()?)
 }
 
-/// Whether a pending record is written again as the version that was read, with the same steps.
+/// Returns whether a pending record that is decoded and encoded again has the same version and steps.
 ///
 /// # Errors
-/// When it is no record.
+/// If the item is not a record.
 pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
@@ -64,7 +63,8 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     Ok((again.version(), again.steps) == (version, record.steps))
 }
 
-/// Whether a stored answer that can be read is written again as the same one, in the form that it had.
+/// Returns whether a readable stored answer that is decoded and encoded again is the same, in the same
+/// form.
 #[must_use]
 pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
     let (owner, key, coding) = (random_owner().ok()?, key().ok()?, Coding::default());
@@ -102,7 +102,7 @@ fn key() -> Result<RecordKey, Error> {
     RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)
 }
 
-/// An answer as it stands in its record, if it fits there.
+/// Returns the answer as its record stores it, if it fits.
 #[must_use]
 pub fn encode_answer(
     response: &Response<Bytes>,
@@ -116,7 +116,7 @@ pub fn encode_answer(
     Some(packed.stored.attribute())
 }
 
-/// A call that has become the owner of its key, and a repeat of it.
+/// A call that owns its key, and a repeat of it.
 #[derive(Debug)]
 pub struct Calls {
     schema: TableSchema,
@@ -126,10 +126,10 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Two calls with one key.
+    /// Creates two calls with one key.
     ///
     /// # Errors
-    /// When the operating system gives no random bytes.
+    /// If the operating system returns no random bytes.
     pub fn new() -> Result<Self, Error> {
         let key = key()?;
         let claim = Claim::first(key.clone(), Fingerprint::EMPTY, NOW)?;
@@ -137,19 +137,19 @@ impl Calls {
         Ok(Self { schema: TableSchema::default(), policy: Policy::default(), claim, repeat })
     }
 
-    /// The record while the first one runs.
+    /// Returns the record while the first call runs.
     #[must_use]
     pub fn pending(&self) -> Item {
         record::pending_item(&self.schema, &self.claim, NOW, 2_362_121_377)
     }
 
-    /// The record when it has answered.
+    /// Returns the record after the first call has completed.
     #[must_use]
     pub fn completed(&self, response: AttributeValue) -> Item {
         record::completed_item(&self.schema, &self.claim, NOW, 2_362_121_377, response)
     }
 
-    /// Whether it is an answer of the first one's that can be replayed.
+    /// Returns whether a stored answer of the first call can be replayed.
     #[must_use]
     pub fn is_answer(&self, stored: AttributeValue) -> bool {
         let Some(stored) = Stored::decode(stored, &self.claim.owner) else { return false };
@@ -162,10 +162,10 @@ impl Calls {
         answer::replay(answer).is_some()
     }
 
-    /// Whether the repeat gets this record's answer.
+    /// Returns whether the repeat gets this record's answer.
     ///
     /// # Errors
-    /// When it is no record.
+    /// If the item is not a record.
     pub fn is_replayed(&self, item: Item) -> Result<bool, Error> {
         let record = Record::decode(&self.schema, item)?;
         let header = record.header(&Fingerprint::EMPTY);

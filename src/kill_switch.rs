@@ -1,14 +1,15 @@
-//! `IDEMPOTENCY_DISABLED`: handlers run as if there were no record of anything.
+//! `IDEMPOTENCY_DISABLED`: handlers run without records.
 
-/// The environment variable that switches idempotency off, for a whole process: `true`, `1`, `yes`
-/// or `on`, in any case of letters. Not set, empty, `false`, `0`, `no` and `off` leave it on. So
-/// does anything else, with an error in the log. See
+/// The environment variable that switches idempotency off for a whole process.
+///
+/// `true`, `1`, `yes` and `on` switch it off, in upper or lower case. Unset, empty, `false`, `0`,
+/// `no` and `off` leave it on. Any other value also leaves it on, with an error in the log. See
 /// [`Builder::disabled`](crate::Builder::disabled).
 ///
 /// ```
 /// use dynamodb_idempotency::DISABLED_VARIABLE;
 ///
-/// /// What a function's deployment switches it off by.
+/// /// The environment of a function.
 /// fn variables(off: bool) -> Vec<(&'static str, &'static str)> {
 ///     if off { vec![(DISABLED_VARIABLE, "true")] } else { Vec::new() }
 /// }
@@ -16,13 +17,13 @@
 /// ```
 pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
-/// What the environment says.
+/// Returns whether the environment switches idempotency off.
 pub(crate) fn is_set() -> bool {
     let value = std::env::var_os(DISABLED_VARIABLE).unwrap_or_default();
     let value = value.to_string_lossy();
     is_yes(&value).unwrap_or_else(|| {
         tracing::error!(
-            "{DISABLED_VARIABLE} is `{value}`, and neither true nor false: idempotency stays on"
+            "{DISABLED_VARIABLE} is `{value}`, which is neither true nor false: idempotency stays on. Set it to `true` or `false`"
         );
         false
     })
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_word_switches_it_off() {
+    fn only_a_known_word_switches_idempotency_off() {
         for yes in ["true", "TRUE", "1", "yes", "On"] {
             assert_eq!(is_yes(yes), Some(true), "{yes}");
         }

@@ -190,5 +190,5 @@ pub use crate::policy::{
     Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Policy, Takeover, Unconfirmed,
 };
-pub use crate::preflight::finding::{Finding, Verdict};
+pub use crate::preflight::finding::{Finding, Severity};
 pub use crate::schema::{Attribute, TableSchema};

@@ -19,27 +19,27 @@ use crate::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 pub enum Attribute {
     /// `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
     Status,
-    /// Random per attempt.
+    /// The owner's id, random for each call.
     Owner,
-    /// How often the operation was started: 1, 2, …, in a released record 0 too.
+    /// The number of the last attempt: 1, 2, …; 0 in a released record whose handler never ran.
     Attempt,
     /// SHA-256 of the request.
     Fingerprint,
-    /// End of the owner's lease, epoch milliseconds; only while `PENDING`.
+    /// When the owner's lease expires, in epoch milliseconds; only while `PENDING`.
     LeaseExpiresAt,
-    /// The table's TTL attribute, epoch seconds.
+    /// When the record expires, in epoch seconds. The table's TTL attribute.
     ExpiresAt,
-    /// Epoch milliseconds.
+    /// When the operation was first started, in epoch milliseconds.
     CreatedAt,
-    /// Epoch milliseconds; of a success or a kept failure.
+    /// When the operation succeeded or failed, in epoch milliseconds.
     CompletedAt,
     /// The stored answer.
     Response,
     /// Version of the record's layout.
     Format,
-    /// Results of the steps that are done, while the operation is not.
+    /// The results of completed steps, until the operation completes.
     Steps,
-    /// How many of the attempts were released before the current execution began.
+    /// How many attempts were released before the current execution started.
     ReleasedAttempts,
 }
 
@@ -58,21 +58,21 @@ const ALL: [(Attribute, &str, &str); 12] = [
     (Attribute::ReleasedAttempts, "released_attempts", "#released_attempts"),
 ];
 
-/// By its default name.
+/// Parses the default name.
 impl FromStr for Attribute {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let known = ALL.into_iter().find(|(_, usual, _)| *usual == name);
+        let known = ALL.into_iter().find(|(_, default, _)| *default == name);
         known.map(|(attribute, ..)| attribute).ok_or_else(|| {
-            let names = ALL.map(|(_, usual, _)| usual).join(", ");
-            invalid(&format!("there is no attribute `{name}`: it is one of {names}"))
+            let names = ALL.map(|(_, default, _)| default).join(", ");
+            invalid(&format!("`{name}` is not an attribute of a record: use one of {names}"))
         })
     }
 }
 
 impl Attribute {
-    /// How expressions call it: many of the names are reserved words of DynamoDB's.
+    /// Returns the placeholder in expressions. Many default names are reserved words of DynamoDB.
     pub(crate) const fn placeholder(self) -> &'static str {
         ALL[self as usize].2
     }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_in_the_order_of_the_enum() {
+    fn the_list_has_the_order_of_the_enum() {
         for (index, (attribute, name, placeholder)) in ALL.into_iter().enumerate() {
             assert_eq!(attribute as usize, index);
             assert_eq!(placeholder, format!("#{name}"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn names_must_be_distinct_and_possible() {
+    fn names_must_be_distinct_and_valid() {
         let schema = TableSchema::default;
         assert!(schema().validate().is_ok());
         assert!(schema().composite_key("PK", "I", "SK").validate().is_ok());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use dynamodb_idempotency::admin::Admin;
-use dynamodb_idempotency::{Finding, Scope, Verdict};
+use dynamodb_idempotency::{Finding, Scope, Severity};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -23,24 +23,24 @@ pub(crate) async fn run(
     } else {
         for finding in &findings {
             let (subject, detail) = (plain(&finding.subject), plain(&finding.detail));
-            output::line(format!("{:8} {subject}: {detail}", finding.verdict))?;
+            output::line(format!("{:8} {subject}: {detail}", finding.severity))?;
             if let Some(fix) = &finding.fix {
                 output::line(format!("{:8} - {}", "", plain(fix)))?;
             }
         }
     }
-    let worst = findings.iter().map(|finding| finding.verdict).max();
+    let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(match worst {
-        Some(Verdict::Error) => ExitCode::FAILURE,
-        Some(Verdict::Warning) if strict => ExitCode::FAILURE,
-        Some(Verdict::Warning | Verdict::Ok) | None => ExitCode::SUCCESS,
+        Some(Severity::Error) => ExitCode::FAILURE,
+        Some(Severity::Warning) if strict => ExitCode::FAILURE,
+        Some(Severity::Warning | Severity::Ok) | None => ExitCode::SUCCESS,
     })
 }
 
 fn document(finding: &Finding) -> Value {
     json!({
         "subject": finding.subject,
-        "verdict": finding.verdict.as_str(),
+        "severity": finding.severity.as_str(),
         "detail": finding.detail,
         "fix": finding.fix,
     })

@@ -69,11 +69,8 @@ async fn report(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     audit.intend(record, consent.force)?;
-    let released = if consent.force {
-        admin.release_in_spite(record).await
-    } else {
-        admin.release(record).await
-    };
+    let released =
+        if consent.force { admin.force_release(record).await } else { admin.release(record).await };
     let said = match &released {
         Ok(Released::Released) => "released",
         Ok(Released::Gone) => "gone",

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn an_invalid_position_is_rejected() {
         for wrong in ["", "4", "x.0:", "4.4:", "4.0"] {
             assert!(wrong.parse::<Resume>().is_err(), "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! From the attribute and its function to the plain call.
+//! Expands the attribute and its function to the plain call.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -38,9 +38,9 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     let execution = execution.as_ref().map_or_else(|| quote!(_), |name| quote!(#name));
     let key = quote_spanned! {at(key)=> ::std::string::ToString::to_string(&(#key)) };
     let ItemFn { attrs, vis, sig, block } = &function;
-    // An inner attribute of the body means the same before the function.
+    // An inner attribute of the body has the same meaning before the function.
     let attrs = attrs.iter().map(|attr| Attribute { style: AttrStyle::Outer, ..attr.clone() });
-    // Spanned as the type: where it is none of those, the error points at it.
+    // Has the span of the return type, so that an error about the type points at it.
     let own = quote_spanned! {at(answer)=>
         <#answer as ::dynamodb_idempotency::__macros::Answer>::Own
     };
@@ -59,7 +59,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     })
 }
 
-/// The place of what the user has written, for errors; and lints still know that it is expanded.
+/// A span at the user's code, for errors. Lints still treat it as expanded code.
 fn at(written: &impl Spanned) -> Span {
     Span::mixed_site().located_at(written.span())
 }
@@ -107,7 +107,7 @@ impl Arguments {
         Ok(Self { scope, key, idempotency, execution, of_operation, of_call })
     }
 
-    /// Where the `Idempotency` is: as is said, or in the function's argument of that name.
+    /// The expression for the `Idempotency`: that of the attribute, or the function's argument of that name.
     fn idempotency(&self, function: &ItemFn) -> Result<TokenStream> {
         if let Some(idempotency) = &self.idempotency {
             return Ok(quote!(#idempotency));
@@ -121,18 +121,20 @@ impl Arguments {
         });
         let found = arguments.into_iter().find(|name| *name == "idempotency");
         found.map(|name| quote!(#name)).ok_or_else(|| {
-            let message = "no argument is named `idempotency`: add it, or say where it is by \
+            let message = "no argument is named `idempotency`: add one, or name it with \
                            `idempotency = self.idempotency`";
             Error::new(function.sig.ident.span(), message)
         })
     }
 }
 
-/// The name that the body knows its execution by.
+/// Parses the name of the execution in the body.
 fn named(value: &Expr) -> Result<Ident> {
     match value {
         Expr::Path(path) if path.path.get_ident().is_some() => path.path.require_ident().cloned(),
-        other => Err(Error::new(other.span(), "this is the name that the body uses")),
+        other => {
+            Err(Error::new(other.span(), "expected a name: the body uses it for its Execution"))
+        }
     }
 }
 
@@ -143,12 +145,13 @@ mod tests {
     use super::*;
 
     fn tokens(text: &str) -> TokenStream {
-        TokenStream::from_str(text).expect("these are tokens")
+        TokenStream::from_str(text).expect("the text is valid Rust")
     }
 
-    /// The message, and the text of the line that it points at from its first column on.
-    fn refused(arguments: &str, function: &str) -> (String, String) {
-        let error = expand(tokens(arguments), tokens(function)).expect_err("it is refused");
+    /// Returns the message of the error, and the code that it points at.
+    fn rejected(arguments: &str, function: &str) -> (String, String) {
+        let error =
+            expand(tokens(arguments), tokens(function)).expect_err("the arguments are invalid");
         (error.to_string(), error.span().source_text().unwrap_or_default())
     }
 
@@ -162,7 +165,7 @@ mod tests {
             (
                 "scope = \"a\", key = b, execution = 1 + 1",
                 PAY,
-                "this is the name that the body uses",
+                "expected a name: the body uses it for its Execution",
                 "1 + 1",
             ),
             (
@@ -186,14 +189,14 @@ mod tests {
             ),
             (good, "struct Pay;", "expected `fn`", "struct"),
         ] {
-            let (said, pointed) = refused(arguments, function);
+            let (said, pointed) = rejected(arguments, function);
             assert_eq!((said.as_str(), pointed.as_str()), (message, at), "{arguments}");
         }
         for (arguments, missing) in [("key = a", "scope"), ("scope = \"a\"", "key"), ("", "scope")]
         {
-            assert_eq!(refused(arguments, PAY).0, format!("`{missing} = ..` is missing"));
+            assert_eq!(rejected(arguments, PAY).0, format!("`{missing} = ..` is missing"));
         }
-        let (said, at) = refused(good, "async fn pay(order: &Order) -> Answer {}");
+        let (said, at) = rejected(good, "async fn pay(order: &Order) -> Answer {}");
         assert!(said.starts_with("no argument is named `idempotency`"), "{said}");
         assert_eq!(at, "pay");
     }
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_attribute_of_the_body_is_one_of_the_function() {
+    fn an_inner_attribute_of_the_body_moves_to_the_function() {
         let arguments = "scope = \"charge\", key = order.id";
         let expand = |function: &str| {
             expand(tokens(arguments), tokens(function)).expect("it expands").to_string()
@@ -232,9 +235,9 @@ mod tests {
         );
     }
 
-    /// The compiler's errors about a value are then at that value.
+    /// So the compiler's errors about a value point at that value.
     #[test]
-    fn a_value_keeps_its_place() {
+    fn a_value_keeps_its_span() {
         let arguments = "scope = \"charge\", key = order.id, payload = other";
         let expanded = expand(tokens(arguments), tokens(PAY)).expect("it expands");
         let places = |text: &str, of: TokenStream| {

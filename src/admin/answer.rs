@@ -12,13 +12,13 @@ use crate::record::{Checkpoint, NoResult};
 ///
 /// sandbox.record("payments", "order-42").completed("re_1").await?;
 /// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
-/// let StoredState::Completed { answer, .. } = record.state else { panic!("it has run") };
+/// let StoredState::Completed { answer, .. } = record.state else { panic!("not completed") };
 /// assert_eq!(answer, StoredAnswer::Json(r#""re_1""#.to_owned()));
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredAnswer {
-    /// The result of a function or a step, or a function's error: JSON text, letter for letter.
+    /// The result of a function or a step, or a function's error, as unchanged JSON text.
     Json(String),
     /// An HTTP response.
     Http {

@@ -9,10 +9,10 @@ use aws_sdk_dynamodb::types::{
 use futures_util::future;
 
 use super::Admin;
-use crate::dynamodb::{Access, Look};
+use crate::dynamodb::{Access, Inspection};
 use crate::error::Error;
 use crate::key::{RecordKey, Scope};
-use crate::preflight::finding::{Finding, Verdict};
+use crate::preflight::finding::{Finding, Severity};
 use crate::preflight::{Checks, OWN_SCOPE};
 use crate::schema::Attribute;
 
@@ -32,13 +32,13 @@ impl Admin<'_> {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::{Scope, Verdict};
+    /// use dynamodb_idempotency::{Scope, Severity};
     ///
     /// let findings = idempotency.admin().doctor(&[Scope::new("payments")]).await?;
     /// for finding in &findings {
-    ///     println!("{:8} {}: {finding}", finding.verdict, finding.subject);
+    ///     println!("{:8} {}: {finding}", finding.severity, finding.subject);
     /// }
-    /// assert!(findings.iter().all(|finding| finding.verdict < Verdict::Error));
+    /// assert!(findings.iter().all(|finding| finding.severity < Severity::Error));
     /// # Ok(()) });
     /// ```
     ///
@@ -47,18 +47,18 @@ impl Admin<'_> {
     pub async fn doctor(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
         let mut checks = Checks::new(self.table());
         let description = self.described(&mut checks).await;
-        let has_errors = checks.findings.iter().any(|finding| finding.verdict == Verdict::Error);
-        if !has_errors && checks.silence.is_none() {
+        let has_errors = checks.findings.iter().any(|finding| finding.severity == Severity::Error);
+        if !has_errors && checks.no_response.is_none() {
             checks.records(scopes).await?;
         }
         if let Some(description) = &description {
             settings(&mut checks, description);
             self.backups(&mut checks).await;
         }
-        match checks.silence.take() {
+        match checks.no_response.take() {
             Some(error) => checks.findings.push(
                 Finding::error("connection", error.in_full())
-                    .fix("look at the endpoint, the region and the network"),
+                    .fix("result at the endpoint, the region and the network"),
             ),
             None if description.is_some() => self.time(&mut checks, scopes).await?,
             None => {}
@@ -70,7 +70,7 @@ impl Admin<'_> {
     async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
         let (table, limit) = (self.table(), self.table().request_timeout);
         let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
-        let description = checks.seen("table", "dynamodb:DescribeTable", described)?;
+        let description = checks.response("table", "dynamodb:DescribeTable", described)?;
         shape(checks, &description);
         time_to_live(checks, ttl);
         Some(description)
@@ -78,13 +78,13 @@ impl Admin<'_> {
 
     async fn backups(&self, checks: &mut Checks<'_>) {
         const SUBJECT: &str = "backups";
-        let look = match self.table().describe_backups(self.table().request_timeout).await {
+        let result = match self.table().describe_backups(self.table().request_timeout).await {
             // The table was described just before.
-            Look::Silent(error) => Look::Declined(error),
-            look => look,
+            Inspection::NoResponse(error) => Inspection::Failed(error),
+            result => result,
         };
         let action = "dynamodb:DescribeContinuousBackups";
-        let Some(description) = checks.seen(SUBJECT, action, look) else { return };
+        let Some(description) = checks.response(SUBJECT, action, result) else { return };
         let recovery = description
             .as_ref()
             .and_then(|description| description.point_in_time_recovery_description())
@@ -95,7 +95,7 @@ impl Admin<'_> {
             }
             _ => Finding::warning(
                 SUBJECT,
-                "point-in-time recovery is off, so a table that is lost makes every payment again",
+                "point-in-time recovery is off: if the table is lost, every payment can be made again",
             )
             .fix("turn it on"),
         });
@@ -105,17 +105,17 @@ impl Admin<'_> {
     async fn time(&self, checks: &mut Checks<'_>, scopes: &[Scope]) -> Result<(), Error> {
         let table = self.table();
         let own = Scope::new(OWN_SCOPE);
-        let key = RecordKey::nobodys(scopes.first().unwrap_or(&own))?;
+        let key = RecordKey::unowned(scopes.first().unwrap_or(&own))?;
         let mut trips = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let start = table.clock.now().uptime;
-            let look = table.try_read(&key).await;
+            let result = table.try_read(&key).await;
             let trip = table.clock.now().uptime.since(start);
-            match look {
-                // An AccessDenied response takes as long.
-                Look::Seen(()) | Look::Denied(_) => trips.push(trip),
-                look => {
-                    checks.seen("latency", Access::Get.action(), look);
+            match result {
+                // An AccessDenied response has the same latency.
+                Inspection::Answered(()) | Inspection::Denied(_) => trips.push(trip),
+                result => {
+                    checks.response("latency", Access::Get.action(), result);
                     break;
                 }
             }
@@ -140,7 +140,7 @@ impl Admin<'_> {
             let detail =
                 format!("this clock is {} ms {direction} DynamoDB's", offset.unsigned_abs());
             Finding::warning("clock", detail)
-                .fix("leases are stamped by DynamoDB's clock, so all is well; but set this one")
+                .fix("leases follow DynamoDB's clock and are not affected, but set this clock")
         });
         Ok(())
     }
@@ -154,7 +154,7 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
             Finding::ok("table", format!("table `{name}` exists"))
         }
         status => {
-            let status = status.as_ref().map_or("in no known state", TableStatus::as_str);
+            let status = status.as_ref().map_or("in an unknown state", TableStatus::as_str);
             Finding::error("table", format!("table `{name}` is {status}"))
                 .fix("wait until it is ACTIVE, or restore it and its encryption key")
         }
@@ -165,22 +165,22 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
     } else {
         let expected = checks.table.expected_keys();
         let detail =
-            format!("table `{name}` has the key {keys}, and the TableSchema says {expected}");
+            format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
         Finding::error("keys", detail).fix(
-            "name another table, or describe this one by TableSchema::partition_key or \
-             composite_key (on the command line by --partition-key or --composite-key)",
+            "use another table, or describe this one with TableSchema::partition_key or \
+             composite_key (on the command line: --partition-key or --composite-key)",
         )
     });
 }
 
-fn time_to_live(checks: &mut Checks<'_>, look: Look<TimeToLiveDescription>) {
+fn time_to_live(checks: &mut Checks<'_>, result: Inspection<TimeToLiveDescription>) {
     const SUBJECT: &str = "time to live";
-    let look = match look {
+    let result = match result {
         // DynamoDB responded to the other request at the same time.
-        Look::Silent(error) => Look::Declined(error),
-        look => look,
+        Inspection::NoResponse(error) => Inspection::Failed(error),
+        result => result,
     };
-    let Some(ttl) = checks.seen(SUBJECT, "dynamodb:DescribeTimeToLive", look) else { return };
+    let Some(ttl) = checks.response(SUBJECT, "dynamodb:DescribeTimeToLive", result) else { return };
     let (table, ours) = (&checks.table.name, checks.table.schema.name(Attribute::ExpiresAt));
     let is_on = matches!(
         ttl.time_to_live_status,
@@ -188,11 +188,11 @@ fn time_to_live(checks: &mut Checks<'_>, look: Look<TimeToLiveDescription>) {
     );
     checks.findings.push(match ttl.attribute_name() {
         Some(name) if is_on && name == ours => {
-            Finding::ok(SUBJECT, format!("its time to live is on, by `{name}`"))
+            Finding::ok(SUBJECT, format!("time to live is on for the attribute `{name}`"))
         }
         Some(name) if is_on => Finding::warning(
             SUBJECT,
-            format!("the time to live of table `{table}` is on `{name}`, so no record is deleted"),
+            format!("the time to live of table `{table}` is on for `{name}`, so no record is deleted"),
         )
         .fix(format!(
             "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
@@ -212,17 +212,17 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
         Some(BillingMode::PayPerRequest) => Finding::ok("billing", "the table is on demand"),
         _ => Finding::warning(
             "billing",
-            "the table has provisioned capacity, and what is above it is refused",
+            "the table has provisioned capacity: DynamoDB throttles requests above it",
         )
-        .fix("switch it to on demand, or watch its throttles"),
+        .fix("switch it to on demand, or watch its throttled requests"),
     });
     checks.findings.push(match table.deletion_protection_enabled {
         Some(true) => Finding::ok("deletion protection", "the table is protected from deletion"),
         _ => Finding::warning(
             "deletion protection",
-            "the table is not protected from deletion, and without it every payment is made again",
+            "the table is not protected from deletion: without it, every payment can be made again",
         )
-        .fix("turn deletion protection on, but for tables that are to go"),
+        .fix("turn deletion protection on, except for tables that you plan to delete"),
     });
     if table.replicas().is_empty() {
         checks.findings.push(Finding::ok("replicas", "the table is in one region"));
@@ -235,7 +235,7 @@ fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
             "replicas",
             format!("the table is replicated to {regions}, strongly consistent"),
         )
-        .fix("it has no transactions, so commit and run_transaction fail; and no time to live"),
+        .fix("it supports neither transactions (commit and run_transaction fail) nor time to live"),
         _ => Finding::warning(
             "replicas",
             format!(

@@ -11,9 +11,9 @@
 //!     let admin = idempotency.admin();
 //!     let scope = Scope::new("payments");
 //!     if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
-//!         println!("{} for the {}. time", record.status(), record.attempt);
+//!         println!("{}, attempt {}", record.status(), record.attempt);
 //!         if record.dangers().is_empty() {
-//! // Deletes exactly the item that was shown, or nothing.
+//!             // Releases exactly the record that was shown, or nothing.
 //!             assert!(matches!(admin.release(&record).await?, Released::Released));
 //!         }
 //!     }

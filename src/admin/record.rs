@@ -52,7 +52,7 @@ pub struct StoredRecord {
     pub created_at: SystemTime,
     /// When its retention ends, by DynamoDB's clock.
     pub expires_at: SystemTime,
-    /// The results of the steps that are done, by name; `None` if no step was ever stored.
+    /// The results of the completed steps, by name; `None` if no step was ever stored.
     pub steps: Option<BTreeMap<String, StoredAnswer>>,
     /// The time of the read, by DynamoDB's clock.
     pub seen_at: SystemTime,
@@ -75,14 +75,14 @@ pub struct StoredRecord {
 /// match record.state {
 ///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
 ///     StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-///         panic!("it is running")
+///         panic!("not pending")
 ///     }
 /// }
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// An owner runs it, or ran it and died.
+    /// An owner is running the operation, or stopped without completing it.
     Pending {
         /// When the owner's lease expires, by DynamoDB's clock.
         lease_expires_at: SystemTime,
@@ -105,7 +105,7 @@ pub enum StoredState {
     Released,
 }
 
-/// Why releasing a record can do harm.
+/// A reason why releasing a record can do harm.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -122,7 +122,7 @@ pub enum Danger {
     LiveLease,
     /// The operation completed: it would run again.
     Completed,
-    /// Some of its steps are done: they would run again.
+    /// Some of its steps have completed: they would run again.
     Steps,
 }
 
@@ -142,7 +142,7 @@ impl StoredRecord {
     pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
         let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
         let pk = pk(schema, &item).unwrap_or_default();
-        let Some((record_key, scope, key)) = RecordKey::taken_apart(pk) else {
+        let Some((record_key, scope, key)) = RecordKey::parse(pk) else {
             return Err(no_key(pk));
         };
         let (scope, key) = (scope.to_owned(), key.to_owned());
@@ -162,7 +162,7 @@ impl StoredRecord {
                     StoredState::Completed { completed_at: finished_at, answer }
                 }
                 (State::Completed, None) => {
-                    let message = "the record is corrupt: it has completed without an answer";
+                    let message = "the record is corrupt: it is COMPLETED without an answer";
                     return Err(Error::new(ErrorKind::UnknownRecord, message));
                 }
                 (State::Failed, answer) => StoredState::Failed { failed_at: finished_at, answer },
@@ -261,7 +261,7 @@ impl StoredRecord {
     /// payment.completed("re_1").await?;
     /// assert!(!payment.read().await?.expect("a record").is_expired());
     /// sandbox.clock().advance(Duration::from_secs(25 * 3600));
-    /// assert!(payment.read().await?.expect("not deleted yet").is_expired());
+    /// assert!(payment.read().await?.expect("a record").is_expired());
     /// # Ok(()) });
     /// ```
     #[must_use]
@@ -295,7 +295,7 @@ impl StoredRecord {
             (has_steps, Danger::Steps),
         ]
         .into_iter()
-        .filter_map(|(is_so, danger)| is_so.then_some(danger))
+        .filter_map(|(applies, danger)| applies.then_some(danger))
         .collect()
     }
 
@@ -336,7 +336,8 @@ pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
 }
 
 fn no_key(pk: &str) -> Error {
-    let message = format!("the key `{pk}` is not `scope#key`: it is no record's");
+    let message =
+        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
     Error::new(ErrorKind::UnknownRecord, message)
 }
 

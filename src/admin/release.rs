@@ -58,7 +58,7 @@ impl Admin<'_> {
     /// pending.abandoned().await?;
     /// let stuck = pending.read().await?.expect("a record");
     /// assert!(matches!(admin.release(&stuck).await?, Released::Released));
-    /// let released = pending.read().await?.expect("a record that anybody may replace");
+    /// let released = pending.read().await?.expect("a record");
     /// assert_eq!(released.status(), "RELEASED");
     /// # Ok(()) });
     /// ```
@@ -69,16 +69,16 @@ impl Admin<'_> {
     /// released, so read it again. Others as for all requests.
     pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
         if record.dangers().is_empty() {
-            return self.release_in_spite(record).await;
+            return self.force_release(record).await;
         }
-        let message = "the record is not to be released without force: see its dangers";
+        let message = "releasing this record can do harm: see its dangers, or use force_release";
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// Releases a record like [`release`](Self::release), but whatever its dangers.
+    /// Releases a record like [`release`](Self::release), even if it has dangers.
     ///
-    /// An owner that still runs can store its answer after the release, unless a later attempt has
-    /// begun.
+    /// An owner that is still running can store its answer after the release, unless a later attempt
+    /// has started.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -87,18 +87,18 @@ impl Admin<'_> {
     /// let payment = sandbox.record("payments", "order-42");
     /// payment.pending(std::time::Duration::from_secs(30)).await?;
     /// let live = payment.read().await?.expect("a record");
-    /// let released = idempotency.admin().release_in_spite(&live).await?;
+    /// let released = idempotency.admin().force_release(&live).await?;
     /// assert!(matches!(released, Released::Released));
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
     /// The same as for `release`, except for the dangers.
-    pub async fn release_in_spite(&self, record: &StoredRecord) -> Result<Released, Error> {
+    pub async fn force_release(&self, record: &StoredRecord) -> Result<Released, Error> {
         let table = self.table();
         let StoredRecord { record_key, attempt, version, .. } = record;
         let reply = table.release_seen(record_key, *attempt, version).await;
-        match known(reply.outcome, "whether the record is released is not known: look again")? {
+        match known(reply.outcome, "it is unknown whether the record is released: read it again")? {
             Ok(()) => Ok(Released::Released),
             Err(None) => Ok(Released::Gone),
             Err(Some(item)) => {
@@ -112,7 +112,7 @@ impl Admin<'_> {
     }
 }
 
-/// Whether a write was applied, or the current item.
+/// Returns whether a write was applied. The inner error is the current item.
 pub(super) fn known(
     outcome: WriteOutcome,
     unknown: &str,

@@ -15,7 +15,7 @@ use crate::key::{RecordKey, Scope};
 use crate::record::{Item, Status};
 use crate::schema::Attribute;
 
-/// Which records a scan returns. It reads, and pays for, all of them in any case.
+/// Which records a scan returns. All records are read and billed, whatever is selected.
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -73,8 +73,8 @@ pub struct Page {
     pub expired: Vec<Expired>,
     /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
-    /// Where this part continues; `None` at its end. Another process can continue the scan from it.
-    /// It contains a key of the table, in base64.
+    /// The position at which this part continues; `None` at its end. Another process can continue the
+    /// scan from it. It contains a key of the table, in base64.
     pub next: Option<String>,
     /// The number of items read, including those that were not selected.
     pub scanned: u64,
@@ -90,9 +90,9 @@ pub struct Page {
 /// use dynamodb_idempotency::admin::Select;
 ///
 /// let put = sandbox.client().put_item().table_name(sandbox.table());
-/// put.item("pk", AttributeValue::S("somebody's".to_owned())).send().await?;
+/// put.item("pk", AttributeValue::S("another item".to_owned())).send().await?;
 /// let page = idempotency.admin().page(0, 1, Select::All, None).await?;
-/// assert_eq!(page.unreadable[0].pk.as_deref(), Some("somebody's"));
+/// assert_eq!(page.unreadable[0].pk.as_deref(), Some("another item"));
 /// assert!(!page.unreadable[0].is_record);
 /// # Ok(()) });
 /// ```
@@ -139,20 +139,20 @@ impl TableSize {
     }
 }
 
-/// Encodes the place after this key as text.
-fn place_of(key: &Item) -> String {
-    // The keys of a table that fits the schema are strings.
+/// Encodes the position after this key as text.
+fn position_after(key: &Item) -> String {
+    // The key attributes of the schema are strings.
     let texts = key.iter().filter_map(|(name, value)| Some((name, value.as_s().ok()?)));
     let texts: BTreeMap<_, _> = texts.collect();
     URL_SAFE_NO_PAD.encode(json!(texts).to_string())
 }
 
-fn key_at(place: &str) -> Result<Item, Error> {
-    let json = URL_SAFE_NO_PAD.decode(place).ok();
+fn key_at_position(position: &str) -> Result<Item, Error> {
+    let json = URL_SAFE_NO_PAD.decode(position).ok();
     let texts: Option<BTreeMap<String, String>> =
         json.and_then(|json| serde_json::from_slice(&json).ok());
     let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
-        let message = "this is not a place in a scan: use one that a scan has returned";
+        let message = "this is not a position in a scan: pass one that a scan has returned";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     };
     Ok(texts.into_iter().map(|(name, text)| (name, AttributeValue::S(text))).collect())
@@ -193,8 +193,8 @@ impl<'a> Admin<'a> {
     /// The same as for [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
     pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
-        let look = table.describe(table.request_timeout).await;
-        let description = look.or_error(&table.name, "dynamodb:DescribeTable")?;
+        let result = table.describe(table.request_timeout).await;
+        let description = result.or_error(&table.name, "dynamodb:DescribeTable")?;
         let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
         Ok(TableSize {
             items: count(description.item_count),
@@ -246,7 +246,7 @@ impl<'a> Admin<'a> {
         };
         let only = Only { status, prefix: self.scope.map(Scope::as_str) };
         let part = Part { number: part, of: parts };
-        let after = after.map(key_at).transpose()?;
+        let after = after.map(key_at_position).transpose()?;
         let reply = table.scan(part, only, after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let read = reply.outcome.or_error(&table.name, table.scan_action())?;
@@ -254,7 +254,7 @@ impl<'a> Admin<'a> {
             records: Vec::new(),
             expired: Vec::new(),
             unreadable: Vec::new(),
-            next: read.next.as_ref().map(place_of),
+            next: read.next.as_ref().map(position_after),
             scanned: read.scanned,
             consumed: read.consumed,
         };
@@ -266,7 +266,7 @@ impl<'a> Admin<'a> {
             let has_our_key = pk.as_deref().is_some_and(|pk| RecordKey::of_item(pk).is_some());
             let has = |attribute| item.contains_key(table.schema.name(attribute));
             let is_record = has_our_key && has(Attribute::Owner) && has(Attribute::Format);
-            let sorted = match select {
+            let result = match select {
                 Select::Expired => record_key(pk.as_deref())
                     .and_then(|key| table.long_expired(key, item, now))
                     .map(|expired| page.expired.extend(expired.map(Expired))),
@@ -277,14 +277,14 @@ impl<'a> Admin<'a> {
                     StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))
                 }
             };
-            if let Err(error) = sorted {
+            if let Err(error) = result {
                 page.unreadable.push(Unreadable { pk, is_record, reason: error.to_string() });
             }
         }
         Ok(page)
     }
 
-    /// Returns whether a key belongs to the scope or one below it. A common prefix is not enough.
+    /// Returns whether a key belongs to the scope or to a scope below it. A common prefix is not enough.
     fn has(&self, pk: Option<&str>) -> bool {
         let Some(scope) = self.scope else { return true };
         let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));
@@ -297,17 +297,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_as_it_was_told() {
+    fn a_position_round_trips() {
         let text = |text: &str| AttributeValue::S(text.to_owned());
         let key = [("PK", "I"), ("SK", "payments#1")];
         let key: Item = key.map(|(name, value)| (name.to_owned(), text(value))).into();
-        assert_eq!(key_at(&place_of(&key)).unwrap(), key);
+        assert_eq!(key_at_position(&position_after(&key)).unwrap(), key);
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn an_invalid_position_is_rejected() {
         for wrong in ["", "!", "W10", "e30"] {
-            assert_eq!(key_at(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+            assert_eq!(
+                key_at_position(wrong).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{wrong}"
+            );
         }
     }
 }

@@ -67,7 +67,7 @@ impl Admin<'_> {
     pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
         let reply = self.table().delete_expired(&expired.0).await;
         let deleted =
-            known(reply.outcome, "whether the item is deleted is not known: sweep again")?;
+            known(reply.outcome, "it is unknown whether the item is deleted: sweep again")?;
         Ok(deleted.is_ok())
     }
 }

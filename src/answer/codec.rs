@@ -22,7 +22,7 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// Set it with [`Builder::answer_codec`](crate::Builder::answer_codec).
 ///
 /// The codec transforms everything that the crate stores as an answer: functions' results, HTTP
-/// responses, committed answers, those of a reconcile hook, failures that are kept, and the results
+/// responses, committed answers, answers of a reconcile hook, failures that are kept, and the results
 /// of [steps](crate::Execution::step). It does not transform keys, scopes, names of steps, times
 /// and the SHA-256 of the request. To hide keys, use [`KeyForm::Sha256`](crate::KeyForm::Sha256).
 ///
@@ -53,10 +53,10 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// the table.
 ///
 /// A codec can bind an answer to its key, as the associated data of an authenticated cipher. The
-/// answer can then not be decoded under another key. This protects contents only. Whoever can write
-/// to the table can still delete a record, so that its operation runs again, restore an earlier
-/// record of the same key, or change the record's status, so that a kept failure is replayed as a
-/// success. The key does not name the table: use one data key for each table.
+/// answer can then not be decoded under another key. This protects contents only. A principal with
+/// write access to the table can still delete a record, so that its operation runs again, restore an
+/// earlier record of the same key, or change the record's status, so that a kept failure is replayed
+/// as a success. The key does not name the table: use one data key for each table.
 ///
 /// ```
 /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -107,7 +107,7 @@ pub trait AnswerCodec: Send + Sync {
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
     /// // In a test of your codec.
-    /// fn comes_back(codec: &impl AnswerCodec, answer: &[u8]) -> Result<bool, CodecError> {
+    /// fn round_trips(codec: &impl AnswerCodec, answer: &[u8]) -> Result<bool, CodecError> {
     ///     let encoded = codec.encode("charge#order-42", answer.to_vec())?;
     ///     Ok(codec.decode("charge#order-42", encoded)? == answer)
     /// }
@@ -134,7 +134,7 @@ impl<C: AnswerCodec + ?Sized> AnswerCodec for Arc<C> {
 pub(crate) struct Coding {
     pub(crate) codec: Option<Arc<dyn AnswerCodec>>,
     /// Whether answers that no codec wrote are rejected.
-    pub(crate) refuses_plain: bool,
+    pub(crate) rejects_plain: bool,
 }
 
 impl Coding {
@@ -149,7 +149,7 @@ impl fmt::Debug for Coding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coding")
             .field("has_codec", &self.codec.is_some())
-            .field("refuses_plain", &self.refuses_plain)
+            .field("rejects_plain", &self.rejects_plain)
             .finish_non_exhaustive()
     }
 }
@@ -161,7 +161,7 @@ pub(crate) struct Coder<'a> {
     key: &'a RecordKey,
 }
 
-const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: give the one \
+const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: pass the one \
                         that wrote it to Builder::answer_codec";
 const PLAIN: &str =
     "it was stored without an AnswerCodec, and Builder::accept_plain_answers is off";
@@ -192,13 +192,13 @@ impl Coder<'_> {
         tracing::error!(
             operation = self.key.operation(),
             reason,
-            "an AnswerCodec could not decode what is stored: repeats get an error"
+            "an AnswerCodec could not decode a stored answer: repeats get an error"
         );
         Err(format!("its AnswerCodec could not decode it: {reason}"))
     }
 
     /// Why an answer that no codec wrote is rejected.
     pub(crate) fn accept_plain(self) -> Result<(), String> {
-        if self.coding.refuses_plain { Err(PLAIN.to_owned()) } else { Ok(()) }
+        if self.coding.rejects_plain { Err(PLAIN.to_owned()) } else { Ok(()) }
     }
 }

@@ -133,14 +133,14 @@ impl Encoded {
         let Self { plain_bytes, body, .. } = self;
         let inner = Self::decode(coder.decode(body.into())?);
         let inner = inner.filter(|inner| inner.plain_bytes == plain_bytes);
-        inner.ok_or_else(|| "what its AnswerCodec made of it is no answer".to_owned())
+        inner.ok_or_else(|| "its AnswerCodec decoded it to bytes that are not an answer".to_owned())
     }
 
     fn plain(self) -> Result<Answer, String> {
         let Self { codec, plain_bytes, body, .. } = self;
         let plain = match codec {
             Codec::Raw if body.len() == plain_bytes => Ok(body),
-            Codec::Raw => Err("it has another length than it should have"),
+            Codec::Raw => Err("its length differs from the recorded one"),
             Codec::Zstd => compression::decompress(&body, plain_bytes).map(Bytes::from),
             Codec::Custom => Err("it was encoded twice"),
         };

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_one_that_is_stored_already() {
+    fn the_layout_of_stored_answers_does_not_change() {
         assert_eq!(bytes(&Answer::Json("[1]".into())), b"[1]J\0\0\0\x01");
         let http = HttpAnswer {
             status: 201,
@@ -143,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_stored_is_never_bytes() {
+    fn an_unavailable_answer_has_no_bytes() {
         assert_eq!(Answer::Unavailable("why".into()).tail(), None);
     }
 
     #[test]
-    fn bytes_of_another_layout_are_not_guessed_at() {
+    fn bytes_of_another_layout_are_rejected() {
         for wrong in [
             &b""[..],
             b"J",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn more_headers_than_a_response_can_have_are_not_read() {
+    fn more_headers_than_a_response_can_have_are_rejected() {
         for (headers, is_read) in [(MAX_HEADERS, true), (MAX_HEADERS + 1, false)] {
             let mut head = b"H\0\xc9\0".to_vec();
             head.extend(vec![0; 8 * headers]);
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_comes_back(answer in answer()) {
+        fn any_answer_round_trips(answer in answer()) {
             prop_assert_eq!(read(bytes(&answer).into()), Some(answer));
         }
 

@@ -33,21 +33,21 @@ pub(crate) use self::stored::{Stored, too_large};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     Function,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter has them"))]
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter uses it"))]
     Http,
 }
 
-/// Changes an answer before it is stored.
+/// The user's function that changes an answer before it is stored.
 pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
 
-/// How an operation's answers are changed before they are stored.
+/// The kind of an operation's answers, and how they are changed before they are stored.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct AnswerRules {
     pub(crate) kind: AnswerKind,
     pub(crate) on_store: Option<OnStore>,
 }
 
-impl Answers {
+impl AnswerRules {
     pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
 
     /// Returns the answer to store instead of this one.
@@ -59,9 +59,9 @@ impl Answers {
     }
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for AnswerRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("AnswerRules").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -129,7 +129,7 @@ impl From<Body> for Bytes {
 
 impl Answer {
     /// Returns the answer; `None` if it is not available.
-    pub(crate) fn if_to_be_had(self) -> Option<Self> {
+    pub(crate) fn available(self) -> Option<Self> {
         match self {
             Self::Unavailable(_) => None,
             answer @ (Self::Json(_) | Self::Http(_)) => Some(answer),

@@ -84,12 +84,12 @@ pub(crate) fn pack(
     }
 }
 
-/// Returns the compressed bytes of an answer if they save write units. `beside` is the record's
-/// size without them, `plain` its size without compression.
+/// Returns the compressed bytes of an answer if they save write units. `rest` is the record's size
+/// without them, `plain` its size without compression.
 fn compressed(
     answer: &Answer,
     tail: &[u8],
-    (beside, plain): (usize, usize),
+    (rest, plain): (usize, usize),
     coder: Coder<'_>,
     policy: &Policy,
 ) -> Option<Vec<u8>> {
@@ -100,7 +100,7 @@ fn compressed(
         return None;
     }
     let bytes = compression::compress(answer, tail)?;
-    let length = beside + bytes.len();
+    let length = rest + bytes.len();
     // If compression saves no unit, the readable form is better. A codec's output is never
     // readable.
     let saves = if coder.is_set() { length < plain } else { units(length) < units(plain) };

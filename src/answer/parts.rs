@@ -16,8 +16,8 @@ use super::stored::Stored;
 use crate::fault_injection::{self, FaultPoint, is_broken};
 use crate::record::OwnerId;
 
-/// The limits for the size of a part; only the last one may be smaller. With its other attributes a
-/// part is just below a whole number of KB, so that they cost no additional unit.
+/// The limits for the size of a part; only the last part may be smaller. With its other attributes a
+/// part is just below a whole number of KB, so that the attributes cost no additional unit.
 const MOST_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
 const LEAST_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
 const ATTRIBUTES_BYTES: usize = 512;

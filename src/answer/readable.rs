@@ -1,10 +1,10 @@
 //! The form of small answers, which is readable in the DynamoDB console.
 //!
 //! ```text
-//! function   {"json": "{\"id\":\"re_1\"}"}                     the JSON text, letter for letter
+//! function   {"json": "{\"id\":\"re_1\"}"}                     the unchanged JSON text
 //! HTTP       {"status": 201, "headers": [["location", "/payments/1"]], "body": "…"}
 //!            body and header values: S where they are text, B where they are bytes
-//! none       {"unavailable": "the answer has 612,345 bytes …"} the operation completed all the same
+//! none       {"unavailable": "the answer has 612,345 bytes …"} the operation completed
 //! ```
 
 use std::collections::HashMap;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_the_one_that_is_stored_already() {
+    fn the_readable_form_of_stored_answers_does_not_change() {
         let s = |s: &str| AttributeValue::S(s.into());
         let b = |b: &[u8]| AttributeValue::B(Blob::new(b));
         let headers = [("b", &b"2"[..]), ("a", b"\xff"), ("b", b"1")];
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_shape_is_not_guessed_at() {
+    fn an_unknown_shape_is_rejected() {
         let n = |n: &str| AttributeValue::N(n.into());
         let s = |s: &str| AttributeValue::S(s.into());
         let l = AttributeValue::L;
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_http_answer_comes_back(
+        fn any_http_answer_round_trips(
             status in 100u16..=999,
             headers in prop::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6),
             body in body(),
@@ -210,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_and_any_reason_come_back(text in any::<String>()) {
+        fn any_text_and_any_reason_round_trip(text in any::<String>()) {
             let unavailable = Answer::Unavailable(text.clone().into());
             for answer in [Answer::Json(text.into()), unavailable] {
                 prop_assert_eq!(Answer::decode(answer.readable()), Some(answer));

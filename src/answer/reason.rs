@@ -11,7 +11,7 @@ pub(crate) const REJECTED: &str = "DynamoDB rejected it";
 #[cfg(feature = "http")]
 pub(crate) mod http {
     pub(crate) const BODY_FAILED: &str = "its body ended with an error";
-    pub(crate) const INVALID: &str = "it is not a response that HTTP can carry";
+    pub(crate) const INVALID: &str = "it is not a valid HTTP response";
     pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";
     pub(crate) const STORED_PANICKED: &str = "Http::stored panicked";
     pub(crate) const STREAMED: &str =

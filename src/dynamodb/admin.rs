@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::expression::{Change, Expression};
-use super::inspect::Look;
+use super::inspect::Inspection;
 use super::{Reply, Table, WriteOutcome};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
@@ -77,7 +77,7 @@ impl Table {
         }
         self.get(key, self.request_timeout).await.outcome?;
         self.clock.moment().stamp().ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "DynamoDB did not answer: its time is not known")
+            Error::new(ErrorKind::Unavailable, "DynamoDB did not respond: its time is unknown")
         })
     }
 
@@ -88,13 +88,13 @@ impl Table {
         part: Part,
         only: Only<'_>,
         after: Option<Item>,
-    ) -> Reply<Look<ScanPage>> {
+    ) -> Reply<Inspection<ScanPage>> {
         match self.schema.keys() {
             Keys::Partition { name } => self.scan_table(name, part, only, after).await,
             // One reader reads the whole partition.
             Keys::Composite { .. } if part.number > 0 => {
                 let nothing = ScanPage { items: Vec::new(), next: None, scanned: 0, consumed: 0.0 };
-                Reply { outcome: Look::Seen(nothing), time: None }
+                Reply { outcome: Inspection::Answered(nothing), time: None }
             }
             Keys::Composite { partition, value, sort } => {
                 self.query_partition([partition, value, sort], only, after).await
@@ -108,7 +108,7 @@ impl Table {
         part: Part,
         only: Only<'_>,
         after: Option<Item>,
-    ) -> Reply<Look<ScanPage>> {
+    ) -> Reply<Inspection<ScanPage>> {
         let mut filter = Filter::new(self, only.status);
         if let Some(prefix) = only.prefix {
             filter.and("begins_with(#key, :prefix)", ("#key", key), (":prefix", prefix));
@@ -126,7 +126,7 @@ impl Table {
             .set_expression_attribute_values(values)
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
         let request = Box::pin(request.send());
-        let reply = self.ask(request, self.request_timeout).await;
+        let reply = self.inspect_timed(request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
@@ -138,7 +138,7 @@ impl Table {
         [partition, value, sort]: [&str; 3],
         only: Only<'_>,
         after: Option<Item>,
-    ) -> Reply<Look<ScanPage>> {
+    ) -> Reply<Inspection<ScanPage>> {
         let mut filter = Filter::new(self, only.status);
         let mut keys = Filter::default();
         keys.and("#partition = :partition", ("#partition", partition), (":partition", value));
@@ -159,7 +159,7 @@ impl Table {
             .set_expression_attribute_values(values)
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
         let request = Box::pin(request.send());
-        let reply = self.ask(request, self.request_timeout).await;
+        let reply = self.inspect_timed(request, self.request_timeout).await;
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
@@ -174,15 +174,15 @@ impl Table {
         }
     }
 
-    pub(crate) async fn describe(&self, limit: Duration) -> Look<TableDescription> {
+    pub(crate) async fn describe(&self, limit: Duration) -> Inspection<TableDescription> {
         let request = self.client.describe_table().table_name(&self.name).send();
-        let output = self.look(Box::pin(request), limit).await;
+        let output = self.inspect(Box::pin(request), limit).await;
         output.map(|output| output.table.unwrap_or_else(|| TableDescription::builder().build()))
     }
 
-    pub(crate) async fn describe_ttl(&self, limit: Duration) -> Look<TimeToLiveDescription> {
+    pub(crate) async fn describe_ttl(&self, limit: Duration) -> Inspection<TimeToLiveDescription> {
         let request = self.client.describe_time_to_live().table_name(&self.name).send();
-        let output = self.look(Box::pin(request), limit).await;
+        let output = self.inspect(Box::pin(request), limit).await;
         output.map(|output| {
             let description = output.time_to_live_description;
             description.unwrap_or_else(|| TimeToLiveDescription::builder().build())
@@ -192,10 +192,10 @@ impl Table {
     pub(crate) async fn describe_backups(
         &self,
         limit: Duration,
-    ) -> Look<Option<ContinuousBackupsDescription>> {
+    ) -> Inspection<Option<ContinuousBackupsDescription>> {
         let request = self.client.describe_continuous_backups().table_name(&self.name);
         let request = Box::pin(request.send());
-        let output = self.ask(request, limit).await.outcome;
+        let output = self.inspect_timed(request, limit).await.outcome;
         output.map(|output| output.continuous_backups_description)
     }
 }
@@ -249,16 +249,18 @@ impl Filter {
     }
 }
 
-impl<T> Look<T> {
+impl<T> Inspection<T> {
     /// Returns the response. A denied request becomes an error that names the action to allow.
     pub(crate) fn or_error(self, table: &str, action: &str) -> Result<T, Error> {
         match self {
-            Self::Seen(seen) => Ok(seen),
+            Self::Answered(seen) => Ok(seen),
             Self::Denied(said) => {
                 let message = format!("grant {action} on table `{table}` (DynamoDB says: {said})");
                 Err(Error::new(ErrorKind::Configuration, message))
             }
-            Self::Wrong(error) | Self::Declined(error) | Self::Silent(error) => Err(error),
+            Self::Misconfigured(error) | Self::Failed(error) | Self::NoResponse(error) => {
+                Err(error)
+            }
         }
     }
 }

@@ -3,9 +3,9 @@
 //! credentials that are fetched again.
 //!
 //! The SDK has no API that returns them. But it asks each component of a call to validate the
-//! others. This module adds a component that keeps what it is shown and fails the validation, so
-//! that the call ends at once. Nothing is sent, and the client's interceptors only see the
-//! beginning of the call.
+//! others. This module adds a component that keeps the components that it receives and fails the
+//! validation, so that the call ends at once. Nothing is sent, and the client's interceptors only see
+//! the start of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,48 +25,51 @@ use futures_util::FutureExt;
 /// Returns the client's configuration with these components.
 pub(super) fn named(client: &Client) -> Builder {
     let mut config = client.config().to_builder();
-    let beside_the_cache = beside(client, |call, look| {
-        call.set_identity_cache(look);
+    let without_cache = capture(client, |call, probe| {
+        call.set_identity_cache(probe);
     });
-    if let Some(found) = beside_the_cache {
+    if let Some(found) = without_cache {
         config.set_http_client(found.http_client());
         config.set_time_source(found.time_source());
     }
-    let beside_the_http_client = beside(client, |call, look| {
-        call.set_http_client(Some(SharedHttpClient::new(look)));
+    let without_http_client = capture(client, |call, probe| {
+        call.set_http_client(Some(SharedHttpClient::new(probe)));
     });
-    if let Some(found) = beside_the_http_client {
+    if let Some(found) = without_http_client {
         config.set_identity_cache(found.identity_cache());
     }
     config
 }
 
-/// Returns the components of a call, next to the one that is replaced. `None` if the client lacks
+/// Returns the components of a call, except for the one that is replaced. `None` if the client lacks
 /// one: its calls then report what is missing.
-fn beside(client: &Client, replace: impl FnOnce(&mut Builder, Look)) -> Option<RuntimeComponents> {
-    let look = Look::default();
+fn capture(
+    client: &Client,
+    replace: impl FnOnce(&mut Builder, ComponentProbe),
+) -> Option<RuntimeComponents> {
+    let probe = ComponentProbe::default();
     let mut call = Config::builder();
-    replace(&mut call, look.clone());
+    replace(&mut call, probe.clone());
     // The call ends before it waits for anything, with this module's error or another one. It uses
     // a request that the crate sends anyway: a further one would add 30 KB to a function.
     let _ = client.get_item().customize().config_override(call).send().now_or_never();
-    look.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// A component that keeps the components it validates, and then fails the validation.
 #[derive(Clone, Debug, Default)]
-struct Look(Arc<Mutex<Option<RuntimeComponents>>>);
+struct ComponentProbe(Arc<Mutex<Option<RuntimeComponents>>>);
 
-const NOT_A_CALL: &str = "this call is for looking at the client's components";
+const NOT_A_CALL: &str = "this call only reads the client's components";
 
-impl Look {
+impl ComponentProbe {
     fn keep(&self, components: &RuntimeComponents) -> BoxError {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(components.clone());
         NOT_A_CALL.into()
     }
 }
 
-impl ResolveCachedIdentity for Look {
+impl ResolveCachedIdentity for ComponentProbe {
     fn resolve_cached_identity<'a>(
         &'a self,
         _: SharedIdentityResolver,
@@ -85,7 +88,7 @@ impl ResolveCachedIdentity for Look {
     }
 }
 
-impl HttpClient for Look {
+impl HttpClient for ComponentProbe {
     fn http_connector(
         &self,
         _: &HttpConnectorSettings,
@@ -103,7 +106,7 @@ impl HttpClient for Look {
     }
 }
 
-impl HttpConnector for Look {
+impl HttpConnector for ComponentProbe {
     fn call(&self, _: HttpRequest) -> HttpConnectorFuture {
         HttpConnectorFuture::ready(Err(ConnectorError::user(NOT_A_CALL.into())))
     }

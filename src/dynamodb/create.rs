@@ -68,14 +68,14 @@ impl Table {
         }
     }
 
-    /// A table that existed before may belong to another application, so nothing of it is changed.
+    /// A table that existed before may belong to another application, so it is not changed.
     fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
         let (keys, is_ours) = self.compare_keys(table);
         if is_ours {
             return Ok(());
         }
         let message = format!(
-            "there is a table `{}` with other keys than those of the TableSchema: {keys}",
+            "table `{}` exists, but its keys are not those of the TableSchema: {keys}",
             self.name
         );
         Err(Error::new(ErrorKind::Configuration, message))
@@ -98,7 +98,7 @@ impl Table {
             Err(error) if ttl_says(&error, IS_ON_ANOTHER) => {
                 let (table, ours) = (&self.name, self.schema.name(Attribute::ExpiresAt));
                 let message = format!(
-                    "the time to live of table `{table}` is on another attribute than `{ours}`, so \
+                    "the time to live of table `{table}` is enabled for another attribute than `{ours}`, so \
                      no record is deleted: turn it off and on again for `{ours}`, or rename \
                      Attribute::ExpiresAt in the TableSchema"
                 );
@@ -155,7 +155,7 @@ mod tests {
 
     /// The embedded engine changes the attribute without an error.
     #[test]
-    fn a_time_to_live_on_another_attribute_is_told_from_one_that_is_on() {
+    fn a_time_to_live_on_another_attribute_is_recognized() {
         let denied = |message: &str| {
             let meta = ErrorMetadata::builder().code("ValidationException").message(message);
             let response = HttpResponse::new(400.try_into().unwrap(), SdkBody::empty());

@@ -32,7 +32,7 @@ impl Fault {
 }
 
 pub(super) fn timed_out(after: Duration) -> Error {
-    let message = format!("DynamoDB gave no answer within {} ms", after.as_millis());
+    let message = format!("DynamoDB did not respond within {} ms", after.as_millis());
     Error::new(ErrorKind::Unavailable, message)
 }
 
@@ -55,7 +55,7 @@ where
     } else if says(&error, "Missing Region").is_some()
         || says(&error, "missing signing region").is_some()
     {
-        "there is no AWS region: set AWS_REGION, or give the profile one; DynamoDB Local accepts \
+        "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
          any, such as us-east-1"
             .to_owned()
     } else {
@@ -92,7 +92,7 @@ where
         }
         // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
         _ => {
-            let message = "DynamoDB could not be reached, or its answer was lost";
+            let message = "DynamoDB could not be reached, or its response was lost";
             Fault::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
         }
     }
@@ -105,7 +105,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
         Some("ResourceNotFoundException") => (
             ErrorKind::Configuration,
             format!(
-                "there is no table `{table}` in this account and region: create it, or correct \
+                "table `{table}` does not exist in this account and region: create it, or correct \
                      the table's name"
             ),
         ),
@@ -133,7 +133,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
         ),
         code => {
             let code = code.unwrap_or("an unnamed error");
-            (ErrorKind::Unavailable, format!("DynamoDB answered with {code}: {detail}"))
+            (ErrorKind::Unavailable, format!("DynamoDB responded with {code}: {detail}"))
         }
     }
 }

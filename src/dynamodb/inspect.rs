@@ -1,4 +1,4 @@
-//! Tests what the caller may do to the table, with requests that change nothing.
+//! Checks the caller's permissions on the table, with requests that change nothing.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -20,17 +20,17 @@ use crate::schema::{Attribute, Keys};
 /// The result of a test request.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Look<T> {
+pub(crate) enum Inspection<T> {
     /// The response.
-    Seen(T),
+    Answered(T),
     /// DynamoDB denied the request, with this message.
     Denied(String),
     /// The table is missing or has other keys, or the credentials are missing.
-    Wrong(Error),
+    Misconfigured(Error),
     /// Another error, such as throttling or an unsupported request.
-    Declined(Error),
+    Failed(Error),
     /// No response.
-    Silent(Error),
+    NoResponse(Error),
 }
 
 /// A request of calls that needs its own permission.
@@ -59,9 +59,9 @@ impl Access {
 
 impl Table {
     /// Reads the item of a key, eventually consistent.
-    pub(crate) async fn try_read(&self, key: &RecordKey) -> Look<()> {
+    pub(crate) async fn try_read(&self, key: &RecordKey) -> Inspection<()> {
         let request = self.get_request(key, Consistency::Eventual).send();
-        self.look(Box::pin(request), self.request_timeout).await.map(drop)
+        self.inspect(Box::pin(request), self.request_timeout).await.map(drop)
     }
 
     /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
@@ -71,26 +71,26 @@ impl Table {
         access: Access,
         key: &RecordKey,
         unowned: &OwnerId,
-    ) -> Look<()> {
+    ) -> Inspection<()> {
         let limit = self.request_timeout;
         let condition = Expression::of(&self.schema, &Condition::held_by(*unowned));
         match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
-                self.look(Box::pin(request), limit).await.map(drop)
+                self.inspect(Box::pin(request), limit).await.map(drop)
             }
             Access::Put => {
                 let item = record::key_item(&self.schema, key);
                 let request = self.put_request(item, condition);
                 let request = Box::pin(request.send());
-                self.look(Box::pin(refused_is_fine(request)), limit).await
+                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
             }
             Access::Update => {
                 let mut change = Change::on(condition);
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
                 let request = Box::pin(request.send());
-                self.look(Box::pin(refused_is_fine(request)), limit).await
+                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
             }
         }
     }
@@ -122,67 +122,69 @@ impl Table {
         }
     }
 
-    pub(super) async fn look<O, E>(
+    pub(super) async fn inspect<O, E>(
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
-    ) -> Look<O>
+    ) -> Inspection<O>
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        self.ask(request, limit).await.outcome
+        self.inspect_timed(request, limit).await.outcome
     }
 
     /// Sends a test request and classifies the result.
-    pub(super) async fn ask<O, E>(
+    pub(super) async fn inspect_timed<O, E>(
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
-    ) -> Reply<Look<O>>
+    ) -> Reply<Inspection<O>>
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
         let limit = limit.min(self.request_timeout);
         let (answer, seen) = self.send(request, limit).await;
         let outcome = match answer {
-            Some(Ok(output)) => Look::Seen(output),
-            Some(Err(error)) => self.sorted(error, &seen),
-            None => Look::Silent(fault::timed_out(limit)),
+            Some(Ok(output)) => Inspection::Answered(output),
+            Some(Err(error)) => self.classify(error, &seen),
+            None => Inspection::NoResponse(fault::timed_out(limit)),
         };
         Reply { outcome, time: seen.time }
     }
 
-    fn sorted<O, E>(&self, error: SdkError<E>, seen: &Seen) -> Look<O>
+    fn classify<O, E>(&self, error: SdkError<E>, seen: &Seen) -> Inspection<O>
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
         if error.code() == Some("AccessDeniedException") {
-            return Look::Denied(error.message().unwrap_or("no detail").to_owned());
+            return Inspection::Denied(error.message().unwrap_or("no detail").to_owned());
         }
         match self.fault(error, seen) {
-            Fault::Unknown(error) => Look::Silent(error),
+            Fault::Unknown(error) => Inspection::NoResponse(error),
             fault => match fault.into_error() {
-                error if error.kind() == ErrorKind::Configuration => Look::Wrong(error),
-                error => Look::Declined(error),
+                error if error.kind() == ErrorKind::Configuration => {
+                    Inspection::Misconfigured(error)
+                }
+                error => Inspection::Failed(error),
             },
         }
     }
 }
 
-impl<T> Look<T> {
-    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+impl<T> Inspection<T> {
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Inspection<U> {
         match self {
-            Self::Seen(seen) => Look::Seen(f(seen)),
-            Self::Denied(message) => Look::Denied(message),
-            Self::Wrong(error) => Look::Wrong(error),
-            Self::Declined(error) => Look::Declined(error),
-            Self::Silent(error) => Look::Silent(error),
+            Self::Answered(seen) => Inspection::Answered(f(seen)),
+            Self::Denied(message) => Inspection::Denied(message),
+            Self::Misconfigured(error) => Inspection::Misconfigured(error),
+            Self::Failed(error) => Inspection::Failed(error),
+            Self::NoResponse(error) => Inspection::NoResponse(error),
         }
     }
 }
 
 /// The result of a write that was permitted and whose condition failed, as intended.
-async fn refused_is_fine<O, E: Conditional>(
+async fn rejected_as_intended<O, E: Conditional>(
     request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
 ) -> Result<(), SdkError<E>> {
     match request.await {

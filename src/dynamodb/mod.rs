@@ -50,7 +50,7 @@ use crate::signals::Stopwatch;
 pub(crate) use self::admin::{Only, Part};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::expression::condition_expression;
-pub(crate) use self::inspect::{Access, Look};
+pub(crate) use self::inspect::{Access, Inspection};
 pub(crate) use self::probe::{Snapshot, watchable};
 pub(crate) use self::reasons::{ItemsRefusal, Transacted};
 #[cfg(feature = "admin")]

@@ -23,7 +23,7 @@ tokio::task_local! {
     static PROBE: Probe;
 }
 
-/// What the interceptor has seen of one request.
+/// What the interceptor has observed of one request.
 #[derive(Clone)]
 pub(super) struct Probe {
     machine: Machine,
@@ -33,9 +33,10 @@ pub(super) struct Probe {
 /// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
 /// build its configuration again.
 #[derive(Debug)]
-struct Lookout(Arc<Snapshot>);
+struct ProbeInterceptor(Arc<Snapshot>);
 
-/// Whether a snapshot of the machine is taken soon. A connection that is open then is dead after it.
+/// Whether a snapshot of the machine is about to be taken. Connections that are open then do not survive
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     /// Requests carry `connection: close`, so that the pool keeps no connection.
@@ -60,7 +61,7 @@ pub(crate) fn watchable(
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // A permanent interceptor cannot be disabled, so the SDK does not check that before each of its
     // twenty hooks.
-    config.push_interceptor(SharedInterceptor::permanent(Lookout(snapshot)));
+    config.push_interceptor(SharedInterceptor::permanent(ProbeInterceptor(snapshot)));
     Client::from_conf(config.build())
 }
 
@@ -101,7 +102,7 @@ fn with_probe(f: impl FnOnce(&mut Seen, Local)) {
     });
 }
 
-impl Intercept for Lookout {
+impl Intercept for ProbeInterceptor {
     fn name(&self) -> &'static str {
         "IdempotencyProbe"
     }
@@ -156,12 +157,12 @@ impl Intercept for Lookout {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        // A 4xx says that the request was rejected. Other errors say nothing.
-        let refused =
+        // A 4xx response proves that the request was rejected. Other errors prove nothing.
+        let rejected =
             context.response().is_some_and(|response| response.status().is_client_error());
         with_probe(|seen, _| {
             let was_sent = seen.sent.take().is_some();
-            seen.in_doubt |= was_sent && !refused;
+            seen.in_doubt |= was_sent && !rejected;
         });
         Ok(())
     }
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_read_as_http_writes_them() {
+    fn http_dates_are_parsed() {
         let read = parse_date("Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(read, Some(Timestamp::from_millis(784_111_777_000)));
         assert_eq!(parse_date("yesterday"), None);

@@ -52,7 +52,7 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
     let mut reasons = reasons.into_iter();
     let (own, theirs) = (reasons.next(), reasons.enumerate());
     let retry = || {
-        let message = format!("DynamoDB cancelled the transaction: {}", codes.join(", "));
+        let message = format!("DynamoDB canceled the transaction: {}", codes.join(", "));
         Transacted::Conflict(Error::new(ErrorKind::Unavailable, message))
     };
     match own {

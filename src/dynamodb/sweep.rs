@@ -12,9 +12,10 @@ use crate::key::RecordKey;
 use crate::protocol::{Condition, Term};
 use crate::record::{self, Item, Record, Version};
 
-/// How long an item must be expired. A delayed request could be applied if the record is absent,
-/// but AWS accepts none later than half an hour after it was signed (`docs/protocol.md`).
-const LATE_COPIES_ARE_DEAD: Duration = Duration::from_secs(3600);
+/// How long an item must have been expired. A delayed request could be applied once the record is
+/// absent, but AWS accepts no request later than half an hour after it was signed
+/// (`docs/protocol.md`).
+const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
 
 /// An item that may be deleted, as it was read.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl Table {
         item: Item,
         now: Timestamp,
     ) -> Result<Option<Expired>, Error> {
-        let before = now.minus(LATE_COPIES_ARE_DEAD);
+        let before = now.minus(NO_DELAYED_REQUEST_AFTER);
         let (expires_at, version) = if RecordKey::is_of_part(key.as_str()) {
             (record::part_expires_at(&self.schema, &item)?, None)
         } else {
@@ -50,8 +51,8 @@ impl Table {
         let lease_is_over =
             version.as_ref().and_then(|seen| seen.lease_expires_at).is_none_or(is_over);
         let retention_is_over = is_over(Timestamp::from_millis(expires_at.saturating_mul(1000)));
-        let may_go = retention_is_over && lease_is_over;
-        Ok(may_go.then_some(Expired { key, expires_at, version }))
+        let is_deletable = retention_is_over && lease_is_over;
+        Ok(is_deletable.then_some(Expired { key, expires_at, version }))
     }
 
     /// Deletes an item that has not changed since it was read.

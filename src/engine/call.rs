@@ -1,6 +1,6 @@
 //! One call of an operation: what it asks for, and the time that it has.
 
-use crate::answer::{Answer, Answers};
+use crate::answer::{Answer, AnswerRules};
 use crate::clock::{Clock, End};
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
@@ -22,7 +22,7 @@ pub(crate) struct CallContext {
     pub(crate) policy: Policy,
     /// When the caller's time is over.
     pub(crate) deadline: Option<End>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: AnswerRules,
     pub(crate) signals: Signals,
 }
 
@@ -35,7 +35,7 @@ impl CallContext {
         identity: Result<(RecordKey, Fingerprint), E>,
         policy: Policy,
         deadline: Option<End>,
-        answers: Answers,
+        answers: AnswerRules,
     ) -> Result<Self, E> {
         if !core.is_disabled {
             let (key, fingerprint) = identity?;
@@ -56,7 +56,7 @@ impl CallContext {
         key: RecordKey,
         policy: Policy,
         deadline: Option<End>,
-        answers: Answers,
+        answers: AnswerRules,
     ) -> Self {
         let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }

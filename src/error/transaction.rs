@@ -204,7 +204,7 @@ impl fmt::Display for InvalidTransaction {
                 )
             }
             Self::AnswerNotSerializable(reason) => {
-                write!(f, "the answer cannot be serialised: {reason}")
+                write!(f, "the answer cannot be serialized: {reason}")
             }
             Self::AnswerNotEncoded(reason) => {
                 write!(f, "the answer's AnswerCodec could not encode it: {reason}")

@@ -1,4 +1,5 @@
-//! A request's fingerprint, in 32 bytes: a repeat with the same key must have the same one.
+//! The fingerprint of a request, in 32 bytes. A repeat with the same key must have the same
+//! fingerprint.
 
 pub(crate) mod canonical_json;
 mod recipe;
@@ -54,7 +55,7 @@ impl Fingerprint {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the value cannot be serialized as JSON.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
-        Self::by_value(payload).map_err(unserialisable)
+        Self::by_value(payload).map_err(unserializable)
     }
 
     pub(crate) fn by_value<T: Serialize + ?Sized>(payload: &T) -> Result<Self, serde_json::Error> {
@@ -98,8 +99,8 @@ impl Fingerprint {
     }
 }
 
-pub(crate) fn unserialisable(source: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::InvalidInput, "the payload cannot be serialised to JSON")
+pub(crate) fn unserializable(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::InvalidInput, "the payload cannot be serialized to JSON")
         .with_source(source)
 }
 
@@ -161,7 +162,7 @@ impl FingerprintBuilder {
         }
     }
 
-    /// The same for valid UTF-8.
+    /// Adds JSON text that is valid UTF-8, like [`json`](Self::json).
     pub(crate) fn json_text(mut self, text: &str) -> Self {
         self.hashing.json(text);
         self
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_no_json() {
+    fn invalid_utf8_is_not_json() {
         let json = |text: &[u8]| Fingerprint::builder().json(text).finish();
         assert_eq!(json(b"\"\xff\""), parts(&[b"\"\xff\"".to_vec()]));
         assert_eq!(
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn json_text_given_raw_is_another_part() {
+    fn json_text_added_as_bytes_is_another_part() {
         let raw = Fingerprint::builder().bytes(b"1").finish();
         assert_ne!(raw, Fingerprint::builder().json(b"1").finish());
     }
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_no_json_is_an_error_and_not_a_guess() {
+    fn a_payload_that_is_not_json_is_an_error() {
         let by_pair: HashMap<(u8, u8), u8> = HashMap::from([((1, 2), 3)]);
         assert_eq!(Fingerprint::of(&by_pair).unwrap_err().kind(), ErrorKind::InvalidInput);
     }

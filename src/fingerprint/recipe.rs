@@ -147,7 +147,7 @@ mod tests {
 
     /// Versions before, during and after a change of the recipe read each other's records.
     #[test]
-    fn a_record_of_an_earlier_recipe_is_met_by_that_recipe() {
+    fn a_record_of_an_earlier_recipe_is_compared_by_that_recipe() {
         let [before] = hashed([FIRST], "{ }");
         for (known, writes) in [([FIRST, LATER], 1), ([LATER, FIRST], 2)] {
             let own = hashed(known, "{}");

@@ -73,7 +73,7 @@ pub(super) fn on_store(
             |reason| {
                 tracing::error!(
                     reason,
-                    "a response cannot be changed for the table: repeats get an error"
+                    "Http::on_store failed, so the answer is not stored: repeats get an error"
                 );
                 Answer::Unavailable(reason.into())
             },
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_changes_nothing_changes_no_byte() {
+    fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
         let same = on_store(|response| response);
         for (kind, bytes) in [
             (BodyKind::Empty, &b""[..]),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_body_is_of_its_kind_if_it_can_be() {
+    fn a_changed_body_keeps_its_kind_if_possible() {
         for (kind, changed, expected) in [
             (BodyKind::Empty, &b"text"[..], BodyKind::Text),
             (BodyKind::Text, b"\xff", BodyKind::Binary),
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_response_is_replayed_but_for_what_is_never_stored(
+        fn any_response_is_replayed_without_headers_that_are_never_stored(
             status in 200u16..=999,
             headers in prop::collection::vec(
                 ("x-[a-c]|date|te|set-cookie", prop::collection::vec(32u8..=126, 0..9)), 0..8,

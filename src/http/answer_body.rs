@@ -40,7 +40,7 @@ enum State<B> {
     Whole(Bytes),
     /// The bytes read before the body was found to be too long, and the rest. The lock makes the
     /// type `Sync`; it is never contended.
-    Flowing(Bytes, Mutex<Pin<Box<B>>>),
+    Streaming(Bytes, Mutex<Pin<Box<B>>>),
 }
 
 impl<B> AnswerBody<B> {
@@ -48,7 +48,7 @@ impl<B> AnswerBody<B> {
     pub(super) fn into_whole(self) -> Result<Bytes, Self> {
         match self.0 {
             State::Whole(bytes) => Ok(bytes),
-            State::Flowing(..) => Err(self),
+            State::Streaming(..) => Err(self),
         }
     }
 }
@@ -60,7 +60,7 @@ where
 {
     /// Reads a body to its end, or until it has more than `most` bytes.
     pub(super) async fn read(body: B, most: usize) -> Result<Self, BoxError> {
-        let (mut body, mut held) = (Box::pin(body), Held::default());
+        let (mut body, mut held) = (Box::pin(body), Collected::default());
         // A body that announces more than `most` bytes is not read.
         let least = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
         while least(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= most) {
@@ -72,19 +72,19 @@ where
                 held.push(data, most);
             }
         }
-        Ok(Self(State::Flowing(held.into_bytes(), Mutex::new(body))))
+        Ok(Self(State::Streaming(held.into_bytes(), Mutex::new(body))))
     }
 }
 
 /// Collects the frames of a body in a buffer of at most twice their size. A body of one frame is
 /// not copied.
 #[derive(Default)]
-struct Held {
+struct Collected {
     only: Bytes,
     several: Vec<u8>,
 }
 
-impl Held {
+impl Collected {
     fn len(&self) -> usize {
         self.only.len() + self.several.len()
     }
@@ -133,7 +133,7 @@ where
         match &mut self.0 {
             State::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             State::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            State::Flowing(held, rest) => {
+            State::Streaming(held, rest) => {
                 if !held.is_empty() {
                     return Poll::Ready(Some(Ok(Frame::data(std::mem::take(held)))));
                 }
@@ -149,7 +149,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             State::Whole(bytes) => bytes.is_empty(),
-            State::Flowing(held, rest) => {
+            State::Streaming(held, rest) => {
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
                 held.is_empty() && rest.is_end_stream()
             }
@@ -159,7 +159,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             State::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            State::Flowing(held, rest) => {
+            State::Streaming(held, rest) => {
                 let held = held.len() as u64;
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
                 let mut all = SizeHint::new();
@@ -195,9 +195,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_one_byte_take_at_most_twice_their_size_and_no_more_than_the_limit() {
+    fn frames_of_one_byte_take_at_most_twice_their_size_and_at_most_the_limit() {
         for (frames, most) in [(3, 5), (1000, 1500), (1500, 1500), (1501, 1500)] {
-            let mut held = Held::default();
+            let mut held = Collected::default();
             (0..frames).for_each(|_| held.push(&b"x"[..], most));
             let capacity = held.several.capacity();
             assert!(capacity <= 2 * frames && capacity <= most.max(frames), "{frames}: {capacity}");
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_body_of_one_frame_is_not_copied() {
         let frame = Bytes::from(vec![b'x'; 100]);
-        let mut held = Held::default();
+        let mut held = Collected::default();
         held.push(frame.clone(), 100);
         assert_eq!(held.into_bytes().as_ptr(), frame.as_ptr());
     }

@@ -21,7 +21,7 @@ use super::problem::ProblemKind;
 /// let handler = service_fn(async |_: Request<Full<Bytes>>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("paid"))))
 /// });
-/// // A layer above: what becomes of the requests below it.
+/// // A layer above sees what answered each request.
 /// let service = idempotency.http("payments").layer()?.layer(handler).map_response(|response| {
 ///     match response.extensions().get::<AnsweredBy>() {
 ///         Some(AnsweredBy::Replay) => println!("replayed"),

@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
-use super::statuses::Verdict;
+use super::statuses::StatusClass;
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
@@ -28,7 +28,7 @@ use crate::user_code::{self, Panic};
 pub(crate) enum Handled<B> {
     Response(Response<Body>),
     /// A response whose body is too long to be stored and is sent as it arrives.
-    Flowing(Response<B>),
+    Streaming(Response<B>),
     /// A response that cannot be sent, because reading its body failed or because it is too large.
     Lost {
         status: StatusCode,
@@ -45,10 +45,10 @@ impl<B> Handled<B> {
 }
 
 impl<B: From<Body>> Handled<B> {
-    fn verdict(&self, config: &Http) -> Verdict {
-        config.statuses.judge(match self {
+    fn status_class(&self, config: &Http) -> StatusClass {
+        config.statuses.classify(match self {
             Self::Response(response) => response.status(),
-            Self::Flowing(response) => response.status(),
+            Self::Streaming(response) => response.status(),
             Self::Lost { status, .. } => *status,
         })
     }
@@ -59,7 +59,7 @@ impl<B: From<Body>> Handled<B> {
             Self::Response(response) => {
                 Ok(Answer::Http(answer::stored(response, response.body().clone())))
             }
-            Self::Flowing(_) => Err(reason::STREAMED.into()),
+            Self::Streaming(_) => Err(reason::STREAMED.into()),
             Self::Lost { reason, .. } => Err(reason.clone()),
         }
     }
@@ -68,7 +68,7 @@ impl<B: From<Body>> Handled<B> {
     fn into_response(self, config: &Http) -> Response<B> {
         match self {
             Self::Response(response) => AnsweredBy::Handler.mark(response.map(B::from)),
-            Self::Flowing(response) => AnsweredBy::Handler.mark(response),
+            Self::Streaming(response) => AnsweredBy::Handler.mark(response),
             Self::Lost { reason, .. } => cannot_be_sent(config, &reason),
         }
     }
@@ -131,11 +131,11 @@ impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     type Error = E;
 
     fn conclude(&self, execution: &Execution, handled: &Handled<B>) -> Conclusion {
-        let answer = match handled.verdict(self.config) {
-            Verdict::Stored => handled.answer(),
-            Verdict::Unstorable(reason) => Err(reason.into()),
-            Verdict::Refused => return Conclusion::NothingExecuted,
-            Verdict::Failed => {
+        let answer = match handled.status_class(self.config) {
+            StatusClass::Stored => handled.answer(),
+            StatusClass::Unstorable(reason) => Err(reason.into()),
+            StatusClass::Rejected => return Conclusion::NothingExecuted,
+            StatusClass::Failed => {
                 let is_kept = execution.policy().failure != Failure::Release;
                 return Conclusion::Failed(handled.answer().ok().filter(|_| is_kept));
             }
@@ -165,7 +165,7 @@ impl TransactionEncoding for Responses<'_, ()> {
     }
 
     fn is_stored(&self, response: &Response<Body>) -> bool {
-        self.config.statuses.judge(response.status()) == Verdict::Stored
+        self.config.statuses.classify(response.status()) == StatusClass::Stored
     }
 
     fn answer(&self, response: &Response<Body>) -> Result<Answer, InvalidTransaction> {
@@ -225,8 +225,8 @@ where
     let span = call.signals.span();
     async {
         if config.reconcile.is_some() {
-            // The hook is for handlers that run. A transaction must not repeat what an abandoned
-            // one left.
+            // The hook applies to handlers that run. A transaction must not repeat an abandoned operation
+            // of such a handler.
             call.policy.takeover = Takeover::Reject;
         }
         let responses = Responses { config, types: PhantomData::<fn()> };

@@ -69,7 +69,7 @@ fn quoted(text: &str) -> Result<String, &'static str> {
     // Parameters after the value are allowed and ignored (RFC 8941, section 2).
     match Parser::new(text).parse::<Item>() {
         Ok(Item { bare_item: BareItem::String(key), .. }) => Ok(key.into()),
-        _ => Err("the idempotency key begins with a quote and is no string of RFC 8941"),
+        _ => Err("the idempotency key begins with a quote but is not a string of RFC 8941"),
     }
 }
 
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn no_header_is_no_key() {
+    fn a_request_without_the_header_has_no_key() {
         assert_eq!(parsed(&[]), Ok(None));
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_rejected() {
         let long = "k".repeat(256);
         for value in
             ["", " ", "\"\"", "\"", "\"a", "\"a\" b", "a,b", "\"a\", \"b\"", "\"é\"", &long]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn two_headers_are_refused_even_with_one_key() {
+    fn two_headers_are_rejected_even_with_equal_keys() {
         assert!(parsed(&[b"a", b"b"]).is_err());
         assert!(parsed(&[b"a", b"a"]).is_err());
     }
@@ -166,14 +166,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_string_of_rfc_8941_comes_back(text in "[ -~]{1,255}") {
+        fn any_string_of_rfc_8941_round_trips(text in "[ -~]{1,255}") {
             let string = sfv::StringRef::from_str(&text).unwrap();
             let spelled = sfv::ItemSerializer::new().bare_item(string).finish();
             prop_assert_eq!(key(&spelled), Ok(Some(text)));
         }
 
         #[test]
-        fn a_quoted_key_is_what_the_grammar_says(value in "\"[ -~]{0,3}[a\"\\\\;= ]{0,8}") {
+        fn a_quoted_key_follows_the_grammar(value in "\"[ -~]{0,3}[a\"\\\\;= ]{0,8}") {
             let expected = match sf_string(&value) {
                 Some((text, "")) if !text.is_empty() => Some(text),
                 Some((_, "")) | None => None,
@@ -192,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_value_is_judged_without_a_panic(value in "[\\t -~é]{0,40}") {
+        fn no_header_value_panics(value in "[\\t -~é]{0,40}") {
             if let Ok(Some(key)) = key(&value) {
                 prop_assert!(!key.is_empty() && key.len() <= 255);
             }

@@ -18,7 +18,7 @@ use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
 use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
-use super::{Http, carried};
+use super::{Http, handler_transaction};
 use crate::answer;
 use crate::engine::call::CallContext;
 use crate::error::Error;
@@ -85,7 +85,7 @@ impl Http {
 pub(super) enum Effect {
     /// The handler, which runs once.
     Handler,
-    /// The transaction that the handler [passes](carried) to the layer, which is written once.
+    /// The transaction that the handler [passes](handler_transaction) to the layer, which is written once.
     #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "axum's handlers return them"))]
     Transaction,
 }
@@ -110,7 +110,7 @@ impl IdempotencyLayer {
     /// async fn serve(listener: TcpListener, router: Router, layer: IdempotencyLayer) -> std::io::Result<()> {
     ///     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     ///     axum::serve(listener, router).with_graceful_shutdown(interrupted).await?;
-    ///     layer.drain().await; // handlers whose clients have hung up
+    ///     layer.drain().await; // handlers whose clients have disconnected
     ///     Ok(())
     /// }
     /// ```
@@ -200,7 +200,7 @@ where
             let response = inner.call(Request::from_parts(parts, body)).await?;
             return Ok(match effect {
                 Effect::Handler => response.map(Either::Left),
-                Effect::Transaction => carried::passed(&config, response).await,
+                Effect::Transaction => handler_transaction::passed(&config, response).await,
             });
         }
         Err(problem) => return Ok(whole(render(&config, &problem))),
@@ -226,7 +226,7 @@ where
             Effect::Transaction => {
                 let handler = async {
                     ready(&mut inner).await?;
-                    Ok(carried::transaction(&config, inner.call(request).await?).await)
+                    Ok(handler_transaction::transaction(&config, inner.call(request).await?).await)
                 };
                 let answered = exchange_transaction(&config, call, handler).await;
                 answered
@@ -302,7 +302,7 @@ where
                 Ok(Ok(body)) => {
                     Handled::Response(Response::from_parts(head, answer::Body::from(body)))
                 }
-                Ok(Err(flowing)) => Handled::Flowing(Response::from_parts(head, flowing)),
+                Ok(Err(flowing)) => Handled::Streaming(Response::from_parts(head, flowing)),
                 Err(error) => Handled::broken(head.status, &user_code::text(&error)),
             })
         }

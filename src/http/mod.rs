@@ -54,9 +54,9 @@ mod answer_body;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
-mod carried;
 mod commit;
 mod exchange;
+mod handler_transaction;
 pub(crate) mod key_header;
 mod layer;
 mod problem;

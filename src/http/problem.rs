@@ -17,9 +17,9 @@ use crate::error::{Error, ErrorKind, InvalidTransaction};
 /// use dynamodb_idempotency::http::{Problem, ProblemKind};
 ///
 /// /// The messages that the client shows.
-/// fn words(problem: &Problem) -> &'static str {
+/// fn message(problem: &Problem) -> &'static str {
 ///     match problem.kind {
-///         ProblemKind::InProgress => "Your payment is on its way.",
+///         ProblemKind::InProgress => "Your payment is being processed.",
 ///         ProblemKind::Mismatch => "This payment was made with other details.",
 ///         _ => "Please try again.",
 ///     }
@@ -50,7 +50,7 @@ pub enum ProblemKind {
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
     /// 409 with `Retry-After`: the lease of this request expired, and another request with its key
-    /// took over. Its answer counts.
+    /// took over, whose answer is stored.
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and may not be repeated.
     Abandoned,
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_the_operators_is_not_told_to_the_client() {
+    fn details_for_operators_are_not_sent_to_the_client() {
         for kind in [ErrorKind::Configuration, ErrorKind::Unavailable, ErrorKind::UnknownRecord] {
             let problem = Problem::from(&Error::new(kind, "table `secret-name`"));
             assert!(!problem.detail.contains("secret-name"));

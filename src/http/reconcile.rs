@@ -93,7 +93,7 @@ async fn ask(
         Ok(Ok(said)) => return Ok(said),
         Ok(Err(error)) => {
             let error = user_code::text(&error);
-            tracing::error!(operation, error, "a reconcile hook failed: nothing was written");
+            tracing::error!(operation, error, "a reconcile hook failed: no write was applied");
             let detail = "The reason is in the server's log.";
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
         }
@@ -101,7 +101,7 @@ async fn ask(
             tracing::error!(
                 operation,
                 panic = panic.text(),
-                "a reconcile hook panicked: nothing was written"
+                "a reconcile hook panicked: no write was applied"
             );
             panicked()
         }

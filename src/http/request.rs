@@ -1,4 +1,4 @@
-//! What a request asks for: its key, its tenant and its fingerprint, without I/O.
+//! Reads the key, the tenant and the fingerprint of a request, without I/O.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
-use crate::answer::{AnswerKind, Answers};
+use crate::answer::{AnswerKind, AnswerRules};
 use crate::engine::call::CallContext;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
@@ -48,7 +48,7 @@ pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestK
 }
 
 fn find_key(config: &Http, parts: &Parts) -> Result<Option<RequestKey<'static>>, Problem> {
-    let is_refused = is_grpc(&parts.headers);
+    let is_grpc = is_grpc(&parts.headers);
     let found = match &config.key {
         KeyRule::Header(name) => key_header::parse(&parts.headers, name),
         KeyRule::Found(find) => {
@@ -59,8 +59,8 @@ fn find_key(config: &Http, parts: &Parts) -> Result<Option<RequestKey<'static>>,
     if !config.key_required && found == Ok(None) {
         return Ok(None);
     }
-    if is_refused {
-        return Err(grpc_refused());
+    if is_grpc {
+        return Err(grpc_rejected());
     }
     required(config, found).map(|key| Some(RequestKey::Found(key)))
 }
@@ -73,7 +73,7 @@ fn signed_key(
     body: &[u8],
 ) -> Result<String, Problem> {
     if is_grpc(&parts.headers) {
-        return Err(grpc_refused());
+        return Err(grpc_rejected());
     }
     let found = webhook.key(parts, body);
     required(config, found.and_then(|key| key.map(key_header::bounded).transpose()))
@@ -86,7 +86,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     start.eq_ignore_ascii_case(b"application/grpc")
 }
 
-fn grpc_refused() -> Problem {
+fn grpc_rejected() -> Problem {
     let detail = "A gRPC answer has its status in trailers, which are not stored. Nothing ran.";
     Problem::new(ProblemKind::GrpcUnsupported, detail)
 }
@@ -95,12 +95,12 @@ fn grpc_refused() -> Problem {
 fn required(config: &Http, found: Result<Option<String>, &'static str>) -> Result<String, Problem> {
     match found {
         Ok(Some(key)) => Ok(key),
-        Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, asks_for_key(config))),
+        Ok(None) => Err(Problem::new(ProblemKind::KeyMissing, key_request(config))),
         Err(detail) => Err(Problem::new(ProblemKind::KeyInvalid, detail)),
     }
 }
 
-fn asks_for_key(config: &Http) -> Cow<'static, str> {
+fn key_request(config: &Http) -> Cow<'static, str> {
     match &config.key {
         KeyRule::Header(name) if config.webhook.is_none() => {
             format!("send a unique key for this request in the header {name}").into()
@@ -133,7 +133,7 @@ pub(super) fn call(
         }
     };
     let identity = key.and_then(|key| identify(config, parts, &key, body));
-    let answers = Answers { kind: AnswerKind::Http, on_store: config.on_store.clone() };
+    let answers = AnswerRules { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
     CallContext::new(
         core,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn order_counts_among_parameters_of_one_name_only() {
+    fn only_the_order_of_parameters_with_one_name_matters() {
         let query = |query: &str| fingerprint(&format!("/p?{query}"), None, "");
         assert_eq!(query("b=1&a=2&a=3"), query("a=2&a=3&b=1"));
         assert_ne!(query("a=2&a=3"), query("a=3&a=2"));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_body_counts_by_value_and_any_other_by_byte() {
+    fn a_json_body_is_compared_by_value_and_any_other_by_bytes() {
         let json = |body| fingerprint("/p", Some("Application/JSON; charset=utf-8"), body);
         let text = |body| fingerprint("/p", Some("text/plain"), body);
         let problem = |body| fingerprint("/p", Some("application/vnd.api+json"), body);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_into_each_other() {
+    fn parts_are_delimited() {
         assert_ne!(fingerprint("/p?a=1", None, "b"), fingerprint("/p", None, "a=1b"));
         assert_ne!(fingerprint("/pa", None, ""), fingerprint("/p", None, "a"));
     }

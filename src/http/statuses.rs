@@ -17,13 +17,13 @@ pub(super) struct Statuses {
 
 /// How a response is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum StatusClass {
     /// It is stored, and repeats get it.
     Stored,
     /// The request is completed, but its answer cannot be stored, for this reason.
     Unstorable(&'static str),
     /// The request was rejected before anything was done, so the key is free.
-    Refused,
+    Rejected,
     /// The policy for failures decides.
     Failed,
 }
@@ -39,21 +39,20 @@ impl Statuses {
     /// Checks the chosen statuses.
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.stores_interim {
-            let message =
-                "Http::stored says that responses of 1xx are stored, and those are no answers";
+            let message = "Http::stored selects 1xx statuses: an interim response cannot be stored";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(())
     }
 
     /// Decides how a handler's response is treated.
-    pub(super) fn judge(&self, status: StatusCode) -> Verdict {
+    pub(super) fn classify(&self, status: StatusCode) -> StatusClass {
         match ask(&*self.stored, status) {
             // The handler has run. Its effect must not happen again because the function panicked.
-            None => Verdict::Unstorable(reason::STORED_PANICKED),
-            Some(true) => Verdict::Stored,
-            Some(false) if is_refusal(status) => Verdict::Refused,
-            Some(false) => Verdict::Failed,
+            None => StatusClass::Unstorable(reason::STORED_PANICKED),
+            Some(true) => StatusClass::Stored,
+            Some(false) if is_rejection(status) => StatusClass::Rejected,
+            Some(false) => StatusClass::Failed,
         }
     }
 }
@@ -73,13 +72,13 @@ fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> 
 /// client to retry.
 fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
-    (200..500).contains(&status.as_u16()) && !is_refusal(status) && !try_again
+    (200..500).contains(&status.as_u16()) && !is_rejection(status) && !try_again
 }
 
 /// Returns whether a status says that the request was rejected before anything was done. This
 /// includes failed preconditions, which are evaluated before the method is performed (RFC 9110,
 /// section 13.2.1) and may hold in the next request.
-fn is_refusal(status: StatusCode) -> bool {
+fn is_rejection(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
         304 | 400 | 401 | 403 | 405 | 406 | 407 | 411..=415 | 417 | 421 | 422 | 428 | 431
@@ -92,32 +91,32 @@ mod tests {
 
     #[test]
     fn each_status_has_its_verdict() {
-        let judge = |status| Statuses::default().judge(StatusCode::from_u16(status).unwrap());
+        let class_of = |status| Statuses::default().classify(StatusCode::from_u16(status).unwrap());
         for status in [200, 201, 204, 299, 301, 303, 307, 402, 404, 410, 418, 423, 424, 451, 499] {
-            assert_eq!(judge(status), Verdict::Stored, "{status}");
+            assert_eq!(class_of(status), StatusClass::Stored, "{status}");
         }
         for status in [304, 400, 401, 403, 405, 406, 407, 411, 412, 413, 414, 415, 417, 421] {
-            assert_eq!(judge(status), Verdict::Refused, "{status}");
+            assert_eq!(class_of(status), StatusClass::Rejected, "{status}");
         }
         for status in [422, 428, 431] {
-            assert_eq!(judge(status), Verdict::Refused, "{status}");
+            assert_eq!(class_of(status), StatusClass::Rejected, "{status}");
         }
         for status in [100, 101, 199, 408, 409, 425, 429, 500, 502, 503, 599] {
-            assert_eq!(judge(status), Verdict::Failed, "{status}");
+            assert_eq!(class_of(status), StatusClass::Failed, "{status}");
         }
     }
 
     #[test]
-    fn what_is_not_stored_by_choice_is_a_refusal_by_its_status_alone() {
+    fn only_the_status_decides_whether_an_unstored_response_is_a_rejection() {
         let none = Statuses::new(|_| false);
-        assert_eq!(none.judge(StatusCode::CREATED), Verdict::Failed);
-        assert_eq!(none.judge(StatusCode::NOT_FOUND), Verdict::Failed);
-        assert_eq!(none.judge(StatusCode::FORBIDDEN), Verdict::Refused);
-        assert_eq!(none.judge(StatusCode::BAD_GATEWAY), Verdict::Failed);
+        assert_eq!(none.classify(StatusCode::CREATED), StatusClass::Failed);
+        assert_eq!(none.classify(StatusCode::NOT_FOUND), StatusClass::Failed);
+        assert_eq!(none.classify(StatusCode::FORBIDDEN), StatusClass::Rejected);
+        assert_eq!(none.classify(StatusCode::BAD_GATEWAY), StatusClass::Failed);
     }
 
     #[test]
-    fn interim_responses_are_no_choice() {
+    fn interim_responses_cannot_be_stored() {
         assert!(Statuses::new(|status| status.as_u16() < 500).validate().is_err());
         assert!(
             Statuses::new(|status| status == StatusCode::SWITCHING_PROTOCOLS).validate().is_err()

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_or_empty_header_names_nobody() {
+    fn an_absent_or_empty_header_names_no_tenant() {
         for values in [&[][..], &[&b""[..]]] {
             assert_eq!(header("x-api-key")(&parts(values)), Tenant::Unknown);
             assert_eq!(header_sha256("x-api-key")(&parts(values)), Tenant::Unknown);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_or_unreadable_header_is_not_taken_for_nobodys() {
+    fn a_repeated_or_unreadable_header_is_invalid() {
         for values in [&[&b"a"[..], b"b"][..], &[b"a", b"a"], &[b"", b"a"]] {
             assert_eq!(header("x-api-key")(&parts(values)), Tenant::Invalid);
             assert_eq!(header_sha256("x-api-key")(&parts(values)), Tenant::Invalid);

@@ -61,7 +61,7 @@ pub fn derive_key<P: Serialize + ?Sized>(
     operation: &str,
     parameters: &P,
 ) -> Result<DerivedKey, Error> {
-    let message = "the parameters cannot be serialised to JSON";
+    let message = "the parameters cannot be serialized to JSON";
     let text = serde_json::to_string(parameters)
         .map_err(|source| Error::new(ErrorKind::InvalidInput, message).with_source(source))?;
     let Some(spelled) = canonical(&text) else {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_count_by_value() {
+    fn parameters_are_compared_by_value() {
         let one: HashMap<String, u32> = (0..40).map(|n| (n.to_string(), n)).collect();
         let again: HashMap<String, u32> = (0..40).rev().map(|n| (n.to_string(), n)).collect();
         assert_eq!(derive_key("o", &one).unwrap(), derive_key("o", &again).unwrap());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_no_json_are_an_error_and_not_a_guess() {
+    fn parameters_that_are_not_json_are_an_error() {
         let by_pair: HashMap<(u8, u8), u8> = HashMap::from([((1, 2), 3)]);
         assert_eq!(derive_key("o", &by_pair).unwrap_err().kind(), ErrorKind::InvalidInput);
         let mut deep = serde_json::json!(1);
@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_are_one_only_if_key_and_label_are(
+        fn derived_keys_are_equal_only_if_key_and_label_are(
             a in ("[ab#]{1,3}", "[ab#]{0,3}"), b in ("[ab#]{1,3}", "[ab#]{0,3}"),
         ) {
             let (one, other) = (child(&a.0, &a.1), child(&b.0, &b.1));

@@ -116,15 +116,15 @@ impl Scope {
         let mut segments = encoded.split('/');
         let names_operation =
             segments.next().is_some_and(|operation| !operation.is_empty() && is_encoded(operation));
-        let mut is_whole = names_operation;
+        let mut is_valid = names_operation;
         while let Some(segment) = segments.next() {
             let named = if segment == TENANT { segments.next() } else { Some(segment) };
-            is_whole &= named.is_some_and(is_encoded);
+            is_valid &= named.is_some_and(is_encoded);
         }
-        if !is_whole {
+        if !is_valid {
             let message = format!(
-                "`{encoded}` is no scope: segments are joined by `/`, in each of them `%`, `#` and `/` \
-                 are written `%25`, `%23` and `%2F`, and a tenant stands behind a segment `%t`"
+                "`{encoded}` is not an encoded scope: segments are joined by `/`, in each of them `%`, \
+                 `#` and `/` are written `%25`, `%23` and `%2F`, and a tenant follows a segment `%t`"
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -245,7 +245,7 @@ impl RecordKey {
     }
 
     /// Returns a key of this scope that no record has, because a caller's key is never empty.
-    pub(crate) fn nobodys(scope: &Scope) -> Result<Self, Error> {
+    pub(crate) fn unowned(scope: &Scope) -> Result<Self, Error> {
         if scope.operation().is_empty() {
             return Err(unnamed());
         }
@@ -253,10 +253,10 @@ impl RecordKey {
     }
 
     /// Parses the key of a record into its scope and the caller's key; `None` if it is not valid.
-    pub(crate) fn taken_apart(pk: &str) -> Option<(Self, &str, &str)> {
+    pub(crate) fn parse(pk: &str) -> Option<(Self, &str, &str)> {
         let (scope, key) = pk.split_once('#')?;
-        let is_whole = Scope::from_encoded(scope).is_ok() && !key.is_empty();
-        is_whole.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
+        let is_valid = Scope::from_encoded(scope).is_ok() && !key.is_empty();
+        is_valid.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
     }
 
     /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
@@ -266,15 +266,15 @@ impl RecordKey {
         if Self::is_of_part(pk) {
             return pk.find('#').map(|scope_len| Self { pk: pk.to_owned(), scope_len });
         }
-        Self::taken_apart(pk).map(|(key, _, _)| key)
+        Self::parse(pk).map(|(key, _, _)| key)
     }
 
     /// Returns the key of the part of an answer that `name` identifies:
     /// `scope/%p/owner#digest/number`.
     ///
-    /// No user's scope has a segment `%p`, because a user's `%` is encoded, so no record has such a
-    /// key. A role that may use the scope's longer ones (`scope/*#*`) may use it. `None` if the key
-    /// is longer than `max_bytes`.
+    /// No user's scope has a segment `%p`, because a user's `%` is encoded. So no record has such a
+    /// key. A role that may use longer scopes (`scope/*#*`) may use this key too. `None` if the key is
+    /// longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
         let mut pk = format!("{}/%p/{owner}", &self.pk[..self.scope_len]);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_encoded_scope_is_refused() {
+    fn an_invalid_encoded_scope_is_rejected() {
         let marks = ["%t", "%t/a", "a/%t", "a/%t/%t", "a/%t/b/%t", "a/%tb/c", "a/b%t/c"];
         let others = ["", "/a", "a#b", "a%", "a%2", "a%2f", "a%20b", "100%/day", "a/%p/5f"];
         for wrong in marks.into_iter().chain(others) {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_scopes_and_keys_do_not_meet() {
+    fn neighboring_scopes_and_keys_do_not_collide() {
         let pairs = [
             (Scope::new("a"), "b#c"),
             (Scope::new("a#b"), "c"),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_count_bytes_and_say_what_to_do() {
+    fn limits_count_bytes_and_name_the_fix() {
         let scope = Scope::new("s");
         let fits = "é".repeat((MAX_PARTITION_KEY_BYTES - 2) / 2);
         assert!(RecordKey::new(&scope, &fits, KeyForm::Verbatim, MAX_PARTITION_KEY_BYTES).is_ok());
@@ -408,13 +408,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_key_and_empty_operation_are_refused() {
+    fn an_empty_key_and_an_empty_operation_are_rejected() {
         assert!(RecordKey::new(&"s".into(), "", KeyForm::Verbatim, 100).is_err());
         assert!(RecordKey::new(&"".into(), "k", KeyForm::Verbatim, 100).is_err());
     }
 
     #[test]
-    fn parts_lie_inside_their_scope_and_meet_no_record() {
+    fn keys_of_parts_are_inside_their_scope_and_equal_no_record() {
         let scope = Scope::new("charge").tenant("tenant/7");
         let key = RecordKey::new(&scope, "k#1", KeyForm::Verbatim, 100).unwrap();
         let name = PartName { owner: OwnerId(0x5f), digest: &[0xab, 0x01], number: 12 };

@@ -12,7 +12,7 @@ use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Unreadable};
-use crate::answer::Answers;
+use crate::answer::AnswerRules;
 use crate::clock::{Clock, End};
 use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for Done {
 fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execution, Error> {
     let core = config.calls.core();
     let key = core.random_key(&config.calls.scope)?;
-    let (policy, answers) = (config.calls.policy.clone(), Answers::FUNCTION);
+    let (policy, answers) = (config.calls.policy.clone(), AnswerRules::FUNCTION);
     Execution::unprotected(core, CallContext::without_record(core, key, policy, deadline, answers))
 }
 

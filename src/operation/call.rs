@@ -14,7 +14,7 @@ use super::answer::{decode, encode_value};
 use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
-use crate::answer::{Answer, Answers, reason, to_json};
+use crate::answer::{Answer, AnswerRules, reason, to_json};
 use crate::clock::End;
 use crate::engine::acquire::acquire;
 use crate::engine::call::CallContext;
@@ -345,11 +345,17 @@ impl<Hook, Errors> Call<Hook, Errors> {
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
         let core = config.core();
         let key = core.record_key(&config.scope, &key, config.policy.key_form);
-        let fingerprint = fingerprint.map_err(fingerprint::unserialisable);
+        let fingerprint = fingerprint.map_err(fingerprint::unserializable);
         let identity = key.and_then(|key| Ok((key, fingerprint?)));
         let policy = config.policy.clone();
-        let call =
-            CallContext::new(core, &config.scope, identity, policy, deadline, Answers::FUNCTION)?;
+        let call = CallContext::new(
+            core,
+            &config.scope,
+            identity,
+            policy,
+            deadline,
+            AnswerRules::FUNCTION,
+        )?;
         Ok((config, call, hook))
     }
 }

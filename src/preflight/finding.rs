@@ -5,13 +5,13 @@ use std::fmt;
 /// The severity of a [`Finding`].
 ///
 /// ```
-/// use dynamodb_idempotency::Verdict;
+/// use dynamodb_idempotency::Severity;
 ///
-/// assert!(Verdict::Ok < Verdict::Warning && Verdict::Warning < Verdict::Error);
-/// assert_eq!(Verdict::Warning.as_str(), "warning");
+/// assert!(Severity::Ok < Severity::Warning && Severity::Warning < Severity::Error);
+/// assert_eq!(Severity::Warning.as_str(), "warning");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum Severity {
     /// Everything is correct.
     Ok,
     /// The crate works, but something is wrong or could not be checked.
@@ -20,13 +20,13 @@ pub enum Verdict {
     Error,
 }
 
-impl Verdict {
+impl Severity {
     /// `ok`, `warning` or `error`.
     ///
     /// ```
-    /// use dynamodb_idempotency::Verdict;
+    /// use dynamodb_idempotency::Severity;
     ///
-    /// assert_eq!(Verdict::Error.as_str(), "error");
+    /// assert_eq!(Severity::Error.as_str(), "error");
     /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -38,7 +38,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -49,11 +49,11 @@ impl fmt::Display for Verdict {
 /// Its text is one line: the result and, after a colon, the fix.
 ///
 /// ```
-/// use dynamodb_idempotency::{Finding, Verdict};
+/// use dynamodb_idempotency::{Finding, Severity};
 ///
 /// /// The lines for an operator.
 /// fn lines(findings: &[Finding]) -> Vec<String> {
-///     let wrong = findings.iter().filter(|finding| finding.verdict > Verdict::Ok);
+///     let wrong = findings.iter().filter(|finding| finding.severity > Severity::Ok);
 ///     wrong.map(|finding| format!("{}: {finding}", finding.subject)).collect()
 /// }
 /// ```
@@ -63,7 +63,7 @@ pub struct Finding {
     /// What was checked: `keys`, `time to live`, `records of payments` …
     pub subject: String,
     /// The severity.
-    pub verdict: Verdict,
+    pub severity: Severity,
     /// The result.
     pub detail: String,
     /// The fix, if one is needed.
@@ -73,15 +73,15 @@ pub struct Finding {
 impl Finding {
     pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         let (subject, detail) = (subject.into(), detail.into());
-        Self { subject, verdict: Verdict::Ok, detail, fix: None }
+        Self { subject, severity: Severity::Ok, detail, fix: None }
     }
 
     pub(crate) fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Warning, ..Self::ok(subject, detail) }
+        Self { severity: Severity::Warning, ..Self::ok(subject, detail) }
     }
 
     pub(crate) fn error(subject: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Error, ..Self::ok(subject, detail) }
+        Self { severity: Severity::Error, ..Self::ok(subject, detail) }
     }
 
     pub(crate) fn fix(self, fix: impl Into<String>) -> Self {

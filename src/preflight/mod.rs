@@ -1,19 +1,18 @@
-//! The checks at the start of a process, which `doctor` of the command line uses too, and opening
-//! the connection. Both send item requests only: DynamoDB allows an account ten
-//! `DescribeTimeToLive` requests per second, and a deployment can start a thousand processes at
-//! once.
+//! Checks a deployment at the start of a process, and opens the connection. `doctor` of the command
+//! line uses the checks too. Both send item requests only, because DynamoDB allows an account ten
+//! `DescribeTimeToLive` requests per second, and a deployment can start a thousand processes at once.
 
 pub(crate) mod finding;
 
 use futures_util::future;
 
-use crate::dynamodb::{Access, Look, Table};
+use crate::dynamodb::{Access, Inspection, Table};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
 use crate::key::{PartName, RecordKey, Scope};
 use crate::kill_switch::DISABLED_VARIABLE;
 use crate::policy::Outage;
-use crate::preflight::finding::{Finding, Verdict};
+use crate::preflight::finding::{Finding, Severity};
 use crate::record::{OwnerId, random_owner};
 
 /// The scope of a read without the scope of an operation.
@@ -40,7 +39,7 @@ impl Idempotency {
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// for finding in idempotency.preflight(["payments", "transfers"]).await? {
-    ///     println!("{:7} {}: {finding}", finding.verdict, finding.subject);
+    ///     println!("{:7} {}: {finding}", finding.severity, finding.subject);
     /// }
     /// # Ok(()) });
     /// ```
@@ -69,25 +68,25 @@ impl Idempotency {
         let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();
         let mut checks = Checks::new(&core.table);
         checks.records(&scopes).await?;
-        let Checks { mut findings, silence, .. } = checks;
-        if let Some(error) = silence {
+        let Checks { mut findings, no_response, .. } = checks;
+        if let Some(error) = no_response {
             if core.policy.outage != Outage::Open {
                 return Err(error);
             }
             findings.push(
                 Finding::warning("connection", error.in_full())
-                    .fix("handlers run without protection until it is back"),
+                    .fix("handlers run without protection until DynamoDB responds again"),
             );
         }
-        let reported = |verdict| {
-            let reported = findings.iter().filter(|finding| finding.verdict == verdict);
+        let reported = |severity| {
+            let reported = findings.iter().filter(|finding| finding.severity == severity);
             reported.map(Finding::to_string).collect::<Vec<_>>().join("; ")
         };
-        let errors = reported(Verdict::Error);
+        let errors = reported(Severity::Error);
         if !errors.is_empty() {
             return Err(Error::new(ErrorKind::Configuration, errors));
         }
-        let warnings = reported(Verdict::Warning);
+        let warnings = reported(Severity::Warning);
         if !warnings.is_empty() {
             tracing::warn!(table = core.table.name, "preflight: {warnings}");
         }
@@ -120,10 +119,10 @@ impl Idempotency {
         if self.core.is_disabled {
             return Ok(());
         }
-        let key = RecordKey::nobodys(&Scope::new(OWN_SCOPE))?;
+        let key = RecordKey::unowned(&Scope::new(OWN_SCOPE))?;
         match table.try_read(&key).await {
-            Look::Seen(()) | Look::Denied(_) | Look::Declined(_) => Ok(()),
-            Look::Wrong(error) | Look::Silent(error) => Err(error),
+            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => Ok(()),
+            Inspection::Misconfigured(error) | Inspection::NoResponse(error) => Err(error),
         }
     }
 }
@@ -133,11 +132,11 @@ pub(crate) struct Checks<'a> {
     pub(crate) table: &'a Table,
     pub(crate) findings: Vec<Finding>,
     /// DynamoDB did not respond, so further checks are skipped.
-    pub(crate) silence: Option<Error>,
+    pub(crate) no_response: Option<Error>,
 }
 
 /// The accesses that were tried, described in words, and the responses.
-type Looks = (&'static str, Vec<(Access, Look<()>)>);
+type AccessResults = (&'static str, Vec<(Access, Inspection<()>)>);
 
 /// All accesses to the records of a scope and to the parts of its large answers, whose leading keys
 /// differ.
@@ -148,11 +147,11 @@ struct Probes {
 
 impl Probes {
     fn new(scope: &Scope) -> Result<Self, Error> {
-        Ok(Self { unowned: random_owner()?, key: RecordKey::nobodys(scope)? })
+        Ok(Self { unowned: random_owner()?, key: RecordKey::unowned(scope)? })
     }
 
     /// Sends all requests concurrently.
-    async fn send(&self, table: &Table) -> Vec<Looks> {
+    async fn send(&self, table: &Table) -> Vec<AccessResults> {
         let name = PartName { owner: self.unowned, digest: &[], number: 0 };
         let part = self.key.part(&name, table.schema.max_key_bytes());
         let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
@@ -169,7 +168,7 @@ impl Probes {
 
 impl<'a> Checks<'a> {
     pub(crate) fn new(table: &'a Table) -> Self {
-        Self { table, findings: Vec::new(), silence: None }
+        Self { table, findings: Vec::new(), no_response: None }
     }
 
     /// Tries the requests that calls of these scopes send.
@@ -194,47 +193,51 @@ impl<'a> Checks<'a> {
     /// Without a scope, one read detects a missing table or other keys, but checks no permissions.
     async fn table_alone(&mut self) -> Result<(), Error> {
         const SUBJECT: &str = "records";
-        let look = self.table.try_read(&RecordKey::nobodys(&Scope::new(OWN_SCOPE))?).await;
-        match look {
-            Look::Wrong(_) | Look::Silent(_) => {
-                self.seen(SUBJECT, Access::Get.action(), look);
+        let result = self.table.try_read(&RecordKey::unowned(&Scope::new(OWN_SCOPE))?).await;
+        match result {
+            Inspection::Misconfigured(_) | Inspection::NoResponse(_) => {
+                self.response(SUBJECT, Access::Get.action(), result);
             }
-            Look::Seen(()) | Look::Denied(_) | Look::Declined(_) => self.findings.push(
-                Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
-                    .fix("name the scopes of your operations (on the command line by --scope)"),
-            ),
+            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => {
+                self.findings.push(
+                    Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
+                        .fix("name the scopes of your operations (on the command line: --scope)"),
+                )
+            }
         }
         Ok(())
     }
 
     /// Evaluates the accesses to a scope. Returns `false` if the other scopes would have the same
     /// finding.
-    fn may_use(&mut self, scope: &Scope, tried: Vec<Looks>) -> bool {
+    fn may_use(&mut self, scope: &Scope, tried: Vec<AccessResults>) -> bool {
         let (table, scope) = (self.table.name.clone(), scope.as_str());
         let subject = format!("records of {scope}");
-        for (what, looks) in tried {
+        for (what, results) in tried {
             let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-            for (access, look) in looks {
-                match look {
-                    Look::Denied(said) => {
+            for (access, result) in results {
+                match result {
+                    Inspection::Denied(said) => {
                         denied.push(access.action());
                         words = said;
                     }
-                    look @ (Look::Wrong(_) | Look::Silent(_)) => {
-                        self.seen(&subject, access.action(), look);
+                    result @ (Inspection::Misconfigured(_) | Inspection::NoResponse(_)) => {
+                        self.response(&subject, access.action(), result);
                         return false;
                     }
-                    look => is_whole &= self.seen(&subject, access.action(), look).is_some(),
+                    result => {
+                        is_whole &= self.response(&subject, access.action(), result).is_some()
+                    }
                 }
             }
             if !denied.is_empty() {
                 let actions = denied.join(", ");
                 let detail = format!(
-                    "the role may not do {actions} on {what} of `{scope}` in table `{table}`"
+                    "the role is not allowed {actions} on {what} of `{scope}` in table `{table}`"
                 );
                 self.findings.push(Finding::error(subject, detail).fix(format!(
                     "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
-                     where they are limited (DynamoDB says: {words})"
+                     if the policy limits them (DynamoDB says: {words})"
                 )));
                 return true;
             }
@@ -248,19 +251,26 @@ impl<'a> Checks<'a> {
     }
 
     /// Returns the response. Anything else becomes a finding, or is recorded as no response.
-    pub(crate) fn seen<T>(&mut self, subject: &str, action: &str, look: Look<T>) -> Option<T> {
+    pub(crate) fn response<T>(
+        &mut self,
+        subject: &str,
+        action: &str,
+        result: Inspection<T>,
+    ) -> Option<T> {
         let table = &self.table.name;
         let unchecked = format!("the {subject} of table `{table}` cannot be checked");
-        let finding = match look {
-            Look::Seen(seen) => return Some(seen),
-            Look::Silent(error) => {
-                self.silence = Some(error);
+        let finding = match result {
+            Inspection::Answered(seen) => return Some(seen),
+            Inspection::NoResponse(error) => {
+                self.no_response = Some(error);
                 return None;
             }
-            Look::Denied(said) => Finding::warning(subject, unchecked)
+            Inspection::Denied(said) => Finding::warning(subject, unchecked)
                 .fix(format!("grant {action} on the table (DynamoDB says: {said})")),
-            Look::Wrong(error) => Finding::error(subject, error.to_string()),
-            Look::Declined(error) => Finding::warning(subject, format!("{unchecked} now: {error}")),
+            Inspection::Misconfigured(error) => Finding::error(subject, error.to_string()),
+            Inspection::Failed(error) => {
+                Finding::warning(subject, format!("{unchecked} now: {error}"))
+            }
         };
         self.findings.push(finding);
         None

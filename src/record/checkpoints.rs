@@ -81,7 +81,7 @@ impl Checkpoint {
         let json = self.json(name, coder).map_err(|no_result| no_result.of(name))?;
         serde_json::from_str(&json).map_err(|source| {
             let message =
-                format!("the stored result of step `{name}` is not of the type asked for");
+                format!("the stored result of step `{name}` does not have the requested type");
             Error::new(ErrorKind::AnswerUnreadable, message).with_source(JsonFault::from(source))
         })
     }
@@ -98,7 +98,8 @@ impl Checkpoint {
                 let json = plain.strip_prefix(head(name).as_slice());
                 let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
                 json.map(Cow::Owned).ok_or_else(|| {
-                    let wrong = "what its AnswerCodec made of it is no result of its";
+                    let wrong =
+                        "its AnswerCodec decoded it to bytes that are not a result of this step";
                     NoResult::Unread(wrong.to_owned())
                 })
             }

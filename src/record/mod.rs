@@ -95,7 +95,7 @@ impl Record {
             _ => {
                 return Err(unknown(format!(
                     "the item under this key has no numeric `{}`: it is not a record of this \
-                     crate's",
+                     crate",
                     schema.name(Attribute::Format)
                 )));
             }
@@ -243,7 +243,7 @@ impl Fields<'_> {
             (State::Completed | State::Failed, Some(response)) => Stored::decode(response, owner)
                 .map(Some)
                 .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
-            (State::Completed, None) => Err(self.corrupt(Attribute::Response, "there")),
+            (State::Completed, None) => Err(self.corrupt(Attribute::Response, "present")),
             (State::Failed, None) | (State::Pending { .. } | State::Released, _) => Ok(None),
         }
     }
@@ -379,12 +379,14 @@ pub(crate) fn part_item(
 ///
 /// # Errors
 /// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
-#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools look for parts"))]
+#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
 pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
     let of = |attribute| item.get(schema.name(attribute));
     let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
     let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
-    expires_at.filter(|_| is_known).ok_or_else(|| unknown("it is no part of an answer".to_owned()))
+    expires_at
+        .filter(|_| is_known)
+        .ok_or_else(|| unknown("the item is not a part of an answer".to_owned()))
 }
 
 /// An item that was read under the key of a part of an answer.
@@ -454,7 +456,7 @@ pub(crate) fn completed_bytes(
     expires_at: i64,
 ) -> usize {
     let keys = schema.key_names().map(str::len).sum::<usize>() + claim.key.as_str().len();
-    let beside = match schema.keys() {
+    let partition_value = match schema.keys() {
         Keys::Partition { .. } => 0,
         Keys::Composite { value, .. } => value.len(),
     };
@@ -470,7 +472,7 @@ pub(crate) fn completed_bytes(
         (Attribute::Response, 1),
     ];
     let attributes = attributes.map(|(attribute, value)| schema.name(attribute).len() + value);
-    keys + beside + attributes.into_iter().sum::<usize>()
+    keys + partition_value + attributes.into_iter().sum::<usize>()
 }
 
 fn number_bytes(number: i64) -> usize {
@@ -478,7 +480,7 @@ fn number_bytes(number: i64) -> usize {
     digits_bytes(digits + usize::from(number < 0))
 }
 
-/// One byte for two digits, one more, and one for a sign; at most 21.
+/// One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
 fn digits_bytes(digits: usize) -> usize {
     (digits.div_ceil(2) + 2).min(21)
 }

@@ -101,7 +101,7 @@ fn a_record_of_format_1_still_decodes() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn records_round_trip() {
     let record = Record::decode(&schema(), pending()).unwrap();
     let claim = claim();
     assert_eq!(record.owner, claim.owner);
@@ -151,7 +151,7 @@ fn steps_of_another_shape_are_an_error_that_names_them() {
 }
 
 #[test]
-fn an_item_without_format_is_somebody_elses() {
+fn an_item_without_format_is_not_a_record() {
     let item = Item::from([("pk".to_owned(), AttributeValue::S("charge#k1".into()))]);
     let error = Record::decode(&schema(), item).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownRecord);

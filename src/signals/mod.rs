@@ -218,7 +218,7 @@ impl Signals {
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(clippy::disallowed_methods, reason = "what it measures decides nothing")]
+    #[expect(clippy::disallowed_methods, reason = "no decision depends on the measurement")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }

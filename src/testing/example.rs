@@ -15,14 +15,14 @@ use crate::engine::transaction::Transaction;
 use crate::error::{ConditionFailed, RunError, StepError};
 use crate::idempotency::Idempotency;
 
-type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+type ExampleResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Runs an example on its own sandbox. Not part of the API.
 ///
 /// # Panics
 /// If the example fails.
 #[track_caller]
-pub fn example(example: impl AsyncFnOnce(Sandbox, Idempotency) -> Ended) {
+pub fn example(example: impl AsyncFnOnce(Sandbox, Idempotency) -> ExampleResult) {
     let run = async {
         let sandbox = Sandbox::start().await?;
         let idempotency = sandbox.idempotency();
@@ -33,13 +33,13 @@ pub fn example(example: impl AsyncFnOnce(Sandbox, Idempotency) -> Ended) {
     assert!(ended.is_ok(), "{ended:?}");
 }
 
-/// Runs an example with an order whose owner died after the step `charge`. Not part of the API.
+/// Runs an example with an order that was abandoned after the step `charge`. Not part of the API.
 ///
 /// # Panics
 /// If the example fails.
 #[track_caller]
-pub fn abandoned_example(judge: impl FnOnce(Abandoned) -> Ended) {
-    example(async |sandbox, idempotency| judge(abandoned(&sandbox, &idempotency).await?));
+pub fn abandoned_example(check: impl FnOnce(Abandoned) -> ExampleResult) {
+    example(async |sandbox, idempotency| check(abandoned(&sandbox, &idempotency).await?));
 }
 
 async fn abandoned(
@@ -57,13 +57,13 @@ async fn abandoned(
     tokio::select! { ended = owner => drop(ended?), () = charged.notified() => {} }
     sandbox.clock().advance(Duration::from_secs(60));
     let seen = OnceLock::new();
-    let judge = async |abandoned: Abandoned| {
+    let hook = async |abandoned: Abandoned| {
         seen.get_or_init(|| abandoned);
         Ok::<_, StepError<io::Error>>(Reconciled::<String, _>::Refuse)
     };
-    let refused = order().reconcile(judge).run(async |_| -> Shipped { pending().await }).await;
+    let refused = order().reconcile(hook).run(async |_| -> Shipped { pending().await }).await;
     assert!(matches!(refused, Err(RunError::Idempotency(_))), "{refused:?}");
-    seen.into_inner().ok_or_else(|| "the hook was not asked".into())
+    seen.into_inner().ok_or_else(|| "the hook was not called".into())
 }
 
 /// Runs an example with a debit of 20 from an account that has 5. Not part of the API.

@@ -1,4 +1,4 @@
-//! The setup of the documentation's examples of messages.
+//! The setup of the documentation's examples about messages.
 
 use std::future::ready;
 
@@ -15,7 +15,7 @@ const EVENT: &str = r#"{"Records": [{
     "messageAttributes": {"Idempotency-Key": {"dataType": "String", "stringValue": "order-42"}}
 }]}"#;
 
-/// Runs an example with a queue's message about a payment of 1200. Not part of the API.
+/// Runs an example with an SQS message about a payment of 1200. Not part of the API.
 ///
 /// # Panics
 /// If the example fails.

@@ -43,7 +43,7 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// assert_eq!((stored.status(), stored.attempt), ("COMPLETED", 1));
 /// # Ok(()) });
 /// ```
-#[must_use = "nothing is written before one of its states is asked for"]
+#[must_use = "call a method such as `pending` to write the record"]
 pub struct SandboxRecord<'a> {
     sandbox: &'a Sandbox,
     scope: Scope,
@@ -192,7 +192,7 @@ impl<'a> SandboxRecord<'a> {
     /// The same as for [`pending`](Self::pending).
     pub async fn completed<T: Serialize + ?Sized>(&self, answer: &T) -> Result<(), Error> {
         let json = serde_json::to_string(answer).map_err(|source| {
-            Error::new(ErrorKind::InvalidInput, "the answer cannot be serialised to JSON")
+            Error::new(ErrorKind::InvalidInput, "the answer cannot be serialized to JSON")
                 .with_source(source)
         })?;
         let item = self.completed_item(Answer::Json(json.into()).readable()).await?;
@@ -318,7 +318,7 @@ impl<'a> SandboxRecord<'a> {
         // types.
         let written = Box::pin(put.set_item(Some(item)).send()).await;
         written.map(drop).map_err(|source| {
-            Error::new(ErrorKind::Unavailable, "the sandbox did not take the record")
+            Error::new(ErrorKind::Unavailable, "the sandbox could not write the record")
                 .with_source(source)
         })
     }

@@ -6,7 +6,7 @@ use dynamodb_idempotency::admin::{
     Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
 };
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, KeyForm, Scope, TableSchema, Verdict,
+    Attribute, ErrorKind, Finding, Idempotency, KeyForm, Scope, Severity, TableSchema,
 };
 
 use crate::support::raw::{self, Item, map, n, s, with};
@@ -96,7 +96,7 @@ async fn what_has_changed_since_is_never_released() {
         store.put(before.clone()).await;
         let record = seen(&idempotency, "k").await;
         store.put(after.clone()).await;
-        let released = idempotency.admin().release_in_spite(&record).await.unwrap();
+        let released = idempotency.admin().force_release(&record).await.unwrap();
         let Released::Changed(now) = released else { panic!("changed: {released:?}") };
         assert_eq!(now.owner, raw::text(&after, "owner"));
         assert_eq!(store.record("charge#k").await, after);
@@ -151,7 +151,7 @@ async fn an_owner_that_was_released_still_stores_what_it_did() {
     let (ran, ()) = tokio::join!(running, async {
         gate.reached().await;
         let record = seen(&idempotency, "k").await;
-        let released = idempotency.admin().release_in_spite(&record).await.unwrap();
+        let released = idempotency.admin().force_release(&record).await.unwrap();
         assert!(matches!(released, Released::Released));
         gate.open();
     });
@@ -243,12 +243,12 @@ async fn the_doctor_tells_a_clock_that_is_wrong() {
         let idempotency = store.tool(&Link::default().clock(LocalClock::off_by(seconds)));
         let findings = idempotency.admin().doctor(&[]).await.unwrap();
         let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
-        assert_eq!(clock.verdict, Verdict::Warning);
+        assert_eq!(clock.severity, Severity::Warning);
         assert!(clock.detail.contains(word), "{clock}");
     }
     let findings = store.tool(&Link::default()).admin().doctor(&[]).await.unwrap();
     let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
-    assert_eq!(clock.verdict, Verdict::Ok);
+    assert_eq!(clock.severity, Severity::Ok);
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn a_silent_store_is_an_error_among_the_doctors_findings() {
     let idempotency = builder.request_timeout(Duration::from_secs(1)).build().unwrap();
     let findings = idempotency.admin().doctor(&scopes).await.unwrap();
     let [finding] = &findings[..] else { panic!("one: {findings:?}") };
-    assert_eq!((&*finding.subject, finding.verdict), ("connection", Verdict::Error));
+    assert_eq!((&*finding.subject, finding.severity), ("connection", Severity::Error));
     assert!(finding.detail.contains("the request was lost"), "{finding}");
 }
 
@@ -284,7 +284,7 @@ async fn the_doctor_reports_a_time_to_live_on_another_attribute() {
     let store = Store::with_schema(schema).await;
     let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
     let finding = finding(&idempotency, "time to live").await;
-    assert_eq!(finding.verdict, Verdict::Warning);
+    assert_eq!(finding.severity, Severity::Warning);
     assert!(finding.detail.contains("on `ttl`"), "{finding}");
     assert!(finding.fix.as_ref().unwrap().contains("`expires_at`"), "{finding}");
 }
@@ -302,10 +302,10 @@ async fn the_doctor_names_the_action_to_grant_for_what_it_may_not_describe() {
             link.wire.every(operation, act);
             let idempotency = store.tool(&link);
             let described = finding(&idempotency, subject).await;
-            assert_eq!(described.verdict, Verdict::Warning);
+            assert_eq!(described.severity, Severity::Warning);
             assert!(described.to_string().contains(&words), "{described}");
             let records = finding(&idempotency, "records of charge").await;
-            assert_eq!(records.verdict, Verdict::Ok, "{records}");
+            assert_eq!(records.severity, Severity::Ok, "{records}");
         }
     }
 }

@@ -214,14 +214,14 @@ async fn calls_that_cannot_be_right() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let charge_of = || idempotency.operation("charge");
-    let unserialisable = std::collections::HashMap::from([((1, 2), 3)]);
+    let unserializable = std::collections::HashMap::from([((1, 2), 3)]);
     let tiny = Lease::Fixed(Duration::from_millis(1));
     for (case, operation) in [
         ("empty key", idempotency.operation("charge").key("")),
         ("long key", idempotency.operation("charge").key("k".repeat(2048 - 6))),
         ("long scope", idempotency.operation("c".repeat(2047)).key("k")),
         ("long tenant", charge_of().segment(&"#".repeat(1000)).key("k")),
-        ("payload", charge_of().key("k").payload(&unserialisable)),
+        ("payload", charge_of().key("k").payload(&unserializable)),
     ] {
         refused(case, operation, ErrorKind::InvalidInput).await;
     }

@@ -85,6 +85,6 @@ async fn a_repeat_writes_nothing() {
         assert_eq!(done.await.unwrap(), 1);
         link.wire.measure();
     }
-    // Of the second: what local engines say of a cancelled transaction.
+    // Of the second: what local engines say of a canceled transaction.
     assert!(link.wire.consumed() < f64::EPSILON);
 }

@@ -147,7 +147,7 @@ impl serde::Serialize for Unwritable {
 }
 
 #[tokio::test]
-async fn an_error_whose_serialisation_panics_is_kept_without_itself() {
+async fn an_error_whose_serialization_panics_is_kept_without_itself() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
     let operation = idempotency.operation("charge").key("k").replay_errors::<Unwritable>();

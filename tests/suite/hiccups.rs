@@ -134,7 +134,7 @@ impl Serialize for Grenade {
 }
 
 #[tokio::test]
-async fn a_result_whose_serialisation_panics_is_completed_without_its_answer() {
+async fn a_result_whose_serialization_panics_is_completed_without_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {

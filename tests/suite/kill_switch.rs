@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use dynamodb_idempotency::{
     AnswerCodec, CodecError, CommitError, ErrorKind, Failure, Idempotency, Outcome, Reconciled,
-    RunError, Transaction, TransactionError, Verdict,
+    RunError, Severity, Transaction, TransactionError,
 };
 
 use crate::support::effects::{count, debit};
@@ -281,7 +281,7 @@ async fn preflight_asks_nothing_and_says_so() {
     let (store, link) = (Store::open().await, Link::default());
     let findings = off(&store, &link).preflight(["charge"]).await.unwrap();
     let [finding] = &findings[..] else { panic!("one: {findings:?}") };
-    assert_eq!(finding.verdict, Verdict::Warning);
+    assert_eq!(finding.severity, Severity::Warning);
     assert!(finding.to_string().contains("IDEMPOTENCY_DISABLED"), "{finding}");
     nothing_was_sent(&link);
 }

@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, Outage, Scope, TableSchema, Verdict,
+    Attribute, ErrorKind, Finding, Idempotency, Outage, Scope, Severity, TableSchema,
 };
 
 use crate::support::raw::{self, s, with};
@@ -16,8 +16,8 @@ const DENIED: Act = Act::Answer(400, "AccessDeniedException");
 /// The findings of a preflight that lets the function go on, all but the good ones.
 async fn warnings(idempotency: &Idempotency) -> Vec<Finding> {
     let mut findings = idempotency.preflight(["payments"]).await.unwrap();
-    findings.retain(|finding| finding.verdict != Verdict::Ok);
-    assert!(findings.iter().all(|finding| finding.verdict == Verdict::Warning), "{findings:?}");
+    findings.retain(|finding| finding.severity != Severity::Ok);
+    assert!(findings.iter().all(|finding| finding.severity == Severity::Warning), "{findings:?}");
     findings
 }
 
@@ -43,7 +43,7 @@ async fn a_right_deployment_is_all_ok() {
         let findings = idempotency.preflight(["payments", "transfers"]).await.unwrap();
         let subjects: Vec<&str> = findings.iter().map(|finding| finding.subject.as_str()).collect();
         assert_eq!(subjects, ["records of payments", "records of transfers"]);
-        assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:?}");
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Ok), "{findings:?}");
         assert_eq!(link.wire.requests().len(), 10);
     }
 }
@@ -244,7 +244,7 @@ async fn a_silent_store_is_treated_as_the_policy_treats_an_outage() {
             let open = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
             let findings = preflight(open.build().unwrap()).await.unwrap();
             let [warning] = &findings[..] else { panic!("one warning: {findings:?}") };
-            assert_eq!((&*warning.subject, warning.verdict), ("connection", Verdict::Warning));
+            assert_eq!((&*warning.subject, warning.severity), ("connection", Severity::Warning));
         }
     }
 }

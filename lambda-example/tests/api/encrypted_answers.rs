@@ -53,9 +53,9 @@ fn an_answer_that_was_changed_is_refused() {
         assert!(codec.decode(PK, encoded[..at].to_vec()).is_err(), "cut at {at}");
     }
     // The other key's id before it.
-    let mut relabelled = encoded;
-    relabelled[..4].copy_from_slice(&2_u32.to_be_bytes());
-    assert!(codec.decode(PK, relabelled).is_err());
+    let mut relabeled = encoded;
+    relabeled[..4].copy_from_slice(&2_u32.to_be_bytes());
+    assert!(codec.decode(PK, relabeled).is_err());
 }
 
 #[test]

@@ -60,21 +60,21 @@ async fn eight_keys_at_once_are_all_paid() {
 /// Nothing but the crate stops it: a time-out ends nothing there.
 #[tokio::test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
-async fn one_that_overruns_its_deadline_is_stopped_while_its_neighbours_go_on() {
+async fn one_that_overruns_its_deadline_is_stopped_while_other_invocations_continue() {
     let deployment = Deployment::load();
     let environment = Environment::start(&deployment, &deployment.payments(), CONCURRENCY).await;
     let (key, note) = (unique("order"), unique("note"));
     let stuck = Order { amount: 1200, source: "tok_stuck", note: key.clone() };
     let stuck = environment.invoke(KIND.payment(Some(&key), &stuck), Duration::from_secs(1));
     // Each pays one order after the other, for longer than the first one's lease.
-    let neighbours = (1..CONCURRENCY).map(async |_| {
+    let others = (1..CONCURRENCY).map(async |_| {
         for _ in 0..3 {
             let payment = KIND.payment(Some(&unique("order")), &slow_order(&note));
             let answer = KIND.response(&environment.invoke(payment, TIMEOUT).await);
             assert_eq!((answer.status, answer.is_replayed()), (201, false), "{answer:?}");
         }
     });
-    let (stopped, _) = tokio::join!(stuck, join_all(neighbours));
+    let (stopped, _) = tokio::join!(stuck, join_all(others));
     let stopped = KIND.response(&stopped);
     stopped.assert_problem(503);
     assert!(stopped.body.contains("LeaseExpired"), "{stopped:?}");

@@ -1,4 +1,4 @@
-//! `SnapStart`: a function that is initialised once and started from its snapshot.
+//! `SnapStart`: a function that is initialized once and started from its snapshot.
 
 use std::time::Duration;
 

@@ -58,7 +58,7 @@ const SAMPLED_ABOVE: usize = 128 * 1024;
 /// Returns the compressed bytes of an answer, if they are fewer.
 pub(super) fn compress(answer: &Answer, tail: &[u8]) -> Option<Vec<u8>> {
     let body = answer.body();
-    if says_compressed(answer) {
+    if declares_compression(answer) {
         return None;
     }
     let expected = match sample(body) {
@@ -87,7 +87,7 @@ fn expected(bytes: usize, sample: &[u8]) -> Option<usize> {
     (shorter <= sample.len() / 16 * 15).then_some(expected)
 }
 
-fn says_compressed(answer: &Answer) -> bool {
+fn declares_compression(answer: &Answer) -> bool {
     let Answer::Http(HttpAnswer { headers, .. }) = answer else { return false };
     headers.iter().any(|(name, value)| {
         let value = value.to_ascii_lowercase();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_that_it_is_compressed_is_left_alone() {
+    fn an_answer_that_declares_compression_is_not_compressed() {
         let body = vec![b'x'; 4096];
         let tried = |name, value| compress(&http(name, value, &body), b"tail").is_some();
         for (name, value) in [
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_left_alone_however_large() {
+    fn an_incompressible_answer_of_any_size_is_stored_as_is() {
         for length in [100, 4096, SAMPLED_ABOVE, SAMPLED_ABOVE + 1, 1 << 20] {
             let noise = noise(length);
             assert_eq!(compress(&http("a", "b", &noise), b"tail"), None, "{length}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_comes_back_and_no_more_than_was_said() {
+    fn decompression_returns_exactly_the_declared_length() {
         let body = b"{\"id\":\"pay_1\",\"amount\":1200}".repeat(10_000);
         let compressed = compress(&http("a", "b", &body), b"tail").unwrap();
         let plain = [&body[..], b"tail"].concat();

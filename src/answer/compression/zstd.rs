@@ -51,7 +51,7 @@ pub(super) fn compress(pieces: &[&[u8]], expected: usize) -> Option<Vec<u8>> {
 pub(super) fn decompress(compressed: &[u8], plain: usize) -> Result<Vec<u8>, &'static str> {
     match zstd::bulk::decompress(compressed, plain) {
         Ok(bytes) if bytes.len() == plain => Ok(bytes),
-        Ok(_) => Err("it is shorter than it should be"),
-        Err(_) => Err("it cannot be decompressed to the length that it should have"),
+        Ok(_) => Err("it is shorter than the recorded length"),
+        Err(_) => Err("it cannot be decompressed to the recorded length"),
     }
 }

@@ -227,7 +227,7 @@ pub(crate) async fn nothing(
             let failure = match wire.last.take().and_then(|record| record.answer) {
                 None => None,
                 // Whatever becomes of reading it, nothing runs.
-                Some(stored) => wire.core.open_by(stored, call, budget).await?.if_to_be_had(),
+                Some(stored) => wire.core.open_by(stored, call, budget).await?.available(),
             };
             Ok(Acquisition::ReplayFailure(failure))
         }

@@ -8,15 +8,15 @@
 //! - Repeated members are all kept, in their order, because parsers differ in which one they use.
 //!
 //! The text is read once. The members of an object are written in the order in which they are read.
-//! Objects whose members are out of order are noted, and [`Writer::sorted`] copies the result once,
-//! in order. So the time is linear in the length of the text, whatever its depth.
+//! Objects whose members are out of order are recorded, and [`Writer::sorted`] copies the result once,
+//! in order. The time is therefore linear in the length of the text, whatever its depth.
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
-/// A text that is nested more deeply is not accepted: each level takes a part of the stack.
+/// The deepest nesting that is accepted, because each level uses a part of the stack.
 const MAX_DEPTH: usize = 128;
 
 /// The canonical form of `text`; `None` if it is not JSON or nested more than 128 levels deep.
@@ -216,7 +216,7 @@ impl Writer<'_> {
         self.input.get(self.at).copied()
     }
 
-    /// Goes on after the next byte if it is this one.
+    /// Skips the next byte if it is `byte`.
     #[inline(always)]
     fn accept(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.at += 1)
@@ -228,7 +228,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Goes on after this many bytes, which have another canonical form.
+    /// Skips `count` bytes and writes their canonical form instead.
     fn replace(&mut self, count: usize, canonical: &[u8]) {
         self.copy();
         self.out.extend_from_slice(canonical);

@@ -24,9 +24,9 @@ fn one_value_has_one_canonical_form() {
         ("\"\u{7f}\\u007f\\u0008\\n\"", "\"\u{7f}\u{7f}\\b\\n\""),
         (r#""\u001F""#, r#""\u001f""#),
         (r#""a b""#, r#""a b""#),
-        // A name that is a prefix of another, and one that goes on with a byte before the quote.
+        // A name that is a prefix of another, and one that continues with a byte that sorts before the quote.
         (r#"{"ab":1,"a":2,"":3,"a!":4}"#, r#"{"":3,"a!":4,"a":2,"ab":1}"#),
-        // Members change places while the end of the text is not copied yet.
+        // Members are reordered before the end of the text is copied.
         (r#"[{"c":1, "b":2,"a":3,"d":4},5]"#, r#"[{"a":3,"b":2,"c":1,"d":4},5]"#),
         (r#"{"b":{"d":1,"c":[ ]},"a":0}"#, r#"{"a":0,"b":{"c":[],"d":1}}"#),
     ] {
@@ -90,7 +90,7 @@ fn each_byte_is_copied_once_whatever_the_depth() {
         expected = format!(r#"{{"a":1,"b":{expected}}}"#);
     }
     assert_eq!(form(&text), expected);
-    // One object for each level and none twice: the copy follows each of them once.
+    // There is one object at each level, and each is copied once.
     let mut writer = Writer { input: text.as_bytes(), ..Writer::default() };
     writer.value(0).unwrap();
     writer.copy();

@@ -77,10 +77,10 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let found = parts.extensions.get().cloned();
         found.ok_or_else(|| {
-            tracing::error!("a handler needs an Execution, and its request has none");
-            let detail = "The handler needs an Execution, and this request has none: no idempotency \
-                          layer is around its route, the layer leaves its method alone, or it came \
-                          without a key where none is required.";
+            tracing::error!("a handler needs an Execution, but its request has none");
+            let detail = "The handler needs an Execution, but this request has none: its route has no \
+                          idempotency layer, the layer does not handle its method, or it has no key \
+                          and none is required.";
             Problem::new(ProblemKind::Misconfigured, detail)
         })
     }
@@ -122,7 +122,7 @@ impl Execution {
     ) -> Result<Response, CommitError> {
         let (head, body) = response.into_response().into_parts();
         let body = body.collect().await.map_err(|error| {
-            let reason = format!("the response's body ended with an error: {error}");
+            let reason = format!("reading the response's body failed: {error}");
             CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(reason))
         })?;
         let response = http::Response::from_parts(head, body.to_bytes());
@@ -138,7 +138,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Responds with the error's [problem](Problem). Details that are not for the client go to the log.
+/// Responds with the error's [problem](Problem). Details that the client must not see go to the log.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         problem::explain(None, &self).into_response()
@@ -206,7 +206,7 @@ impl<E: IntoResponse> IntoResponse for TransactionError<E> {
 fn in_handler(error: Error) -> Error {
     match error.kind() {
         ErrorKind::InvalidInput => {
-            let message = "the handler has called its Execution wrongly";
+            let message = "the handler called its Execution with invalid input";
             Error::new(ErrorKind::Configuration, message).with_source(error)
         }
         _ => error,

@@ -124,7 +124,7 @@ impl Kept {
         Self {
             status: head.status.as_u16(),
             headers: headers.collect(),
-            body: body.map_err(|error| format!("the response's body ended with an error: {error}")),
+            body: body.map_err(|error| format!("reading the response's body failed: {error}")),
             once,
         }
     }

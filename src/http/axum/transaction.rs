@@ -4,7 +4,7 @@ use ::axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
 use super::super::Http;
-use super::super::carried::{Carried, Whole};
+use super::super::handler_transaction::{HandlerTransaction, Whole};
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
 use crate::engine::transaction::Transaction;
@@ -64,7 +64,7 @@ impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
         let detail = "The handler needs a transaction, and no transaction layer is around its route: \
                       nothing was written.";
         let mut unlayered = Problem::new(ProblemKind::Misconfigured, detail).into_response();
-        unlayered.extensions_mut().insert(Carried::new(self.map(whole)));
+        unlayered.extensions_mut().insert(HandlerTransaction::new(self.map(whole)));
         unlayered
     }
 }

@@ -9,7 +9,7 @@
 //! use tower::ServiceExt;
 //!
 //! async fn book(event: String) {
-//!     println!("{event}"); // once an event, however often it is delivered
+//!     println!("{event}"); // once for each event, however often it is delivered
 //! }
 //!
 //! let inbox = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer()?;
@@ -222,7 +222,7 @@ impl SignedRequests for Webhook {
             Scheme::Github(secrets) => github(secrets, parts, body),
             Scheme::Standard(secrets) => standard(secrets, parts, body, now),
             Scheme::Other(is_signed) if is_signed(parts, body) => Ok(()),
-            Scheme::Other(_) => Err("it is not the sender's"),
+            Scheme::Other(_) => Err("Webhook::signed rejected it"),
         };
         verified.map_err(|reason| {
             tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_text_or_a_whole_number() {
+    fn an_id_is_a_string_or_a_whole_number() {
         let id = |body: &str| json_id("/event/id", body.as_bytes());
         assert_eq!(id(r#"{"event":{"id":"e"}}"#).as_deref(), Some("e"));
         assert_eq!(id(r#"{"event":{"id":42}}"#).as_deref(), Some("42"));

@@ -27,7 +27,7 @@ type Signature = CtOutput<Hmac<Sha256>>;
 /// The error says why a request counts as unsigned, for the log.
 type Verified = Result<(), &'static str>;
 
-const NO_MATCH: &str = "it is not of this body and these secrets";
+const NO_MATCH: &str = "it does not match this body and these secrets";
 
 /// The secrets of one endpoint. No output shows them.
 #[derive(Clone)]
@@ -62,11 +62,11 @@ impl Secrets {
         let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(secret.into())).collect();
         let wrong = match &keys {
             None => "a secret is not Base64",
-            Some(keys) if keys.is_empty() => "there is no secret",
+            Some(keys) if keys.is_empty() => "no secret is given",
             Some(keys) if keys.iter().any(Vec::is_empty) => "a secret is empty",
             Some(_) => "",
         };
-        let advice = "give the endpoint's signing secret, as the sender shows it";
+        let advice = "pass the endpoint's signing secret, as the sender shows it";
         let keys = keys.filter(|_| wrong.is_empty());
         Self { keys: keys.ok_or_else(|| format!("{setting}: {wrong}; {advice}")) }
     }
@@ -76,7 +76,7 @@ impl Secrets {
         self.keys.as_ref().map(drop).map_err(Clone::clone)
     }
 
-    fn have_signed(
+    fn verify(
         &self,
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
@@ -116,20 +116,20 @@ pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timesta
     };
     let (mut times, signatures) = (values("t"), values("v1"));
     let (Some(time), None) = (times.next(), times.next()) else {
-        return Err("it has no time, or several");
+        return Err("it does not have exactly one time");
     };
     // Stripe's libraries accept a time in the future.
     if now.since(seconds(time)?) > TOLERANCE {
         return Err("it is too old");
     }
-    secrets.have_signed(&[time.as_bytes(), b".", body], signatures.filter_map(from_hex))
+    secrets.verify(&[time.as_bytes(), b".", body], signatures.filter_map(from_hex))
 }
 
 /// `sha256=757107…`.
 pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
     let header = one_header(parts, "x-hub-signature-256")?;
     let signature = header.strip_prefix("sha256=").and_then(from_hex).ok_or("it is malformed")?;
-    secrets.have_signed(&[body], std::iter::once(signature))
+    secrets.verify(&[body], std::iter::once(signature))
 }
 
 /// The names of the headers of a delivery.
@@ -165,10 +165,10 @@ pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Times
     }
     let signed_at = seconds(time)?;
     if now.since(signed_at).max(signed_at.since(now)) > TOLERANCE {
-        return Err("it is too old, or of the future");
+        return Err("it is too old, or its time is in the future");
     }
     let signatures = signatures.split(' ').filter_map(|one| from_base64(one.strip_prefix("v1,")?));
-    secrets.have_signed(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)
+    secrets.verify(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)
 }
 
 /// Parses a time in seconds since 1970, which must consist of digits only.
@@ -183,8 +183,8 @@ fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str>
     let mut all = parts.headers.get_all(name).iter();
     match (all.next(), all.next()) {
         (Some(header), None) => header.to_str().map_err(|_| "it is malformed"),
-        (None, _) => Err("there is none"),
-        (Some(_), Some(_)) => Err("there are several"),
+        (None, _) => Err("its header is missing"),
+        (Some(_), Some(_)) => Err("its header is repeated"),
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
     const GITHUB: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
 
     #[test]
-    fn githubs_own_example_is_valid() {
+    fn the_example_in_githubs_documentation_is_valid() {
         let check = |secret, header, body: &str| {
             let parts = parts(&[("x-hub-signature-256", header)]);
             github(&text([secret]), &parts, body.as_bytes())
@@ -339,11 +339,11 @@ mod tests {
 
     /// `msg_1.1790000000.5` could be split into another id, time and body.
     #[test]
-    fn an_id_with_a_dot_is_refused() {
-        let key = b"a secret of the test's own".to_vec();
+    fn an_id_with_a_dot_is_rejected() {
+        let key = b"a secret".to_vec();
         let signature = sign(&key, &[b"msg.1.1790000000.{}"]).unwrap().into_bytes();
         let signature = format!("v1,{}", BASE64.encode(signature));
-        let secrets = text(["a secret of the test's own"]);
+        let secrets = text(["a secret"]);
         for (id, body, reason) in [("msg.1", "{}", "dot"), ("msg", "1790000000.{}", "old")] {
             let time = if id == "msg" { "1" } else { "1790000000" };
             let headers = [
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_digits_and_nothing_else() {
+    fn a_time_consists_of_digits() {
         assert_eq!(seconds("1790000000"), Ok(at(1_790_000_000)));
         for text in ["", "+1790000000", "-1", " 1", "1.5", "0x1", "99999999999999999999"] {
             assert!(seconds(text).is_err(), "{text}");
@@ -405,11 +405,11 @@ mod tests {
 
     /// Anyone could sign with an empty secret.
     #[test]
-    fn an_empty_secret_and_no_secret_sign_nothing() {
+    fn an_empty_secret_and_no_secret_verify_nothing() {
         let mac = Hmac::<Sha256>::new_from_slice(b"").unwrap().chain_update("x").finalize();
         let signature: [u8; 32] = mac.into_bytes().into();
         for secrets in [text([]), text([""]), text(["other", ""])] {
-            assert!(secrets.have_signed(&[b"x"], std::iter::once(signature)).is_err());
+            assert!(secrets.verify(&[b"x"], std::iter::once(signature)).is_err());
         }
     }
 }

@@ -164,7 +164,7 @@ async fn other_headers_do_not_count() {
 }
 
 #[tokio::test]
-async fn order_counts_among_parameters_of_one_name_only() {
+async fn only_the_order_of_parameters_with_one_name_matters() {
     everywhere(async |site| {
         let query = |query: &str| to(post("", "{}"), &format!("/payments?{query}"));
         assert!(are_same(&site, query("b=1&a=2&a=3"), query("a=2&b=1&a=3")).await);

@@ -59,7 +59,7 @@ async fn a_body_that_was_changed_does_not_go_out_with_the_length_that_it_had() {
 }
 
 #[tokio::test]
-async fn a_hook_that_changes_nothing_changes_no_byte() {
+async fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{}"];
     everywhere(async |site| {
         for (number, body) in bodies.into_iter().enumerate() {

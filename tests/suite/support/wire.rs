@@ -28,7 +28,7 @@ pub(crate) enum Act {
     LoseResponse,
     /// Nothing is sent; the caller sees this HTTP status with this DynamoDB error code.
     Answer(u16, &'static str),
-    /// Nothing is sent; the caller sees a transaction that was cancelled for these reasons, the
+    /// Nothing is sent; the caller sees a transaction that was canceled for these reasons, the
     /// record's first.
     Cancel(&'static [&'static str]),
     /// Sends it when the gate opens.

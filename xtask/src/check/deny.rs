@@ -1,4 +1,4 @@
-//! cargo-deny: licences, bans, sources, and known vulnerabilities.
+//! cargo-deny: licenses, bans, sources, and known vulnerabilities.
 
 use std::time::Duration;
 

@@ -35,9 +35,9 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
             );
             is_whole = false;
         }
-        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            if !list.lines().any(|file| file == licence) {
-                println!("    {package}: {licence} is missing");
+        for license in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            if !list.lines().any(|file| file == license) {
+                println!("    {package}: {license} is missing");
                 is_whole = false;
             }
         }

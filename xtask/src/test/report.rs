@@ -28,7 +28,7 @@ struct Counts {
 impl Report {
     /// Takes a line of output; most of them mean nothing here.
     pub(super) fn read(&mut self, line: &str) {
-        let line = without_colour(line);
+        let line = without_color(line);
         if let Some(target) = running(&line) {
             self.targets.push(target);
         } else if let (Some(counts), Some(target)) = (result(&line), self.targets.last_mut()) {
@@ -110,11 +110,11 @@ fn result(line: &str) -> Option<Counts> {
 }
 
 /// Cargo paints `Running` when our own output is a terminal: `ESC [ ... m`.
-fn without_colour(line: &str) -> String {
+fn without_color(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        plain.push_str(part.split_once('m').map_or(part, |(_colour, text)| text));
+        plain.push_str(part.split_once('m').map_or(part, |(_color, text)| text));
     }
     plain
 }
@@ -185,9 +185,9 @@ error: test failed, to rerun pass `--test suite`";
     }
 
     #[test]
-    fn colours_do_not_matter() {
+    fn the_color_of_a_line_is_ignored() {
         let line = "\u{1b}[1m\u{1b}[92m     Running\u{1b}[0m \
                     tests/suite.rs (target/debug/deps/suite-01)\n";
-        assert_eq!(running(&without_colour(line)).unwrap().name, "suite");
+        assert_eq!(running(&without_color(line)).unwrap().name, "suite");
     }
 }

@@ -57,10 +57,10 @@ pub(super) fn chart(title: &str, unit: &str, bars: &[Bar]) -> Result<String> {
     let placed = (0..rows).filter_map(|place| Some((place, bar_at(place)?)));
     // Not a `Histogram`: that one draws its bars in another order each time.
     chart.draw_series(placed.clone().map(|(place, bar)| {
-        let colour = if bar.is_ours { OURS } else { OTHERS };
+        let color = if bar.is_ours { OURS } else { OTHERS };
         let top = if place == last { SegmentValue::Last } else { SegmentValue::Exact(place + 1) };
         let corners = [(0.0, SegmentValue::Exact(place)), (bar.value, top)];
-        let mut bar = Rectangle::new(corners, colour.filled());
+        let mut bar = Rectangle::new(corners, color.filled());
         bar.set_margin(4, 4, 0, 0);
         bar
     }))?;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crate_has_a_colour_of_its_own() {
+    fn the_crate_has_its_own_color() {
         let mut bars = bars(&[1.0, 2.0, 3.0]);
         bars[1].is_ours = false;
         bars[2].is_ours = false;

@@ -48,14 +48,14 @@ pub(super) fn draw(rows: &[Row]) -> Result<String> {
         .x_label_formatter(&|bytes| size(from_f64(*bytes)))
         .y_label_formatter(&|dollars| format!("${dollars}"))
         .draw()?;
-    for (kind, way, colour, is_dashed, label) in LINES {
+    for (kind, way, color, is_dashed, label) in LINES {
         let is_of_it = |row: &&Row| row.kind == kind && row.way == way;
         let points = rows.iter().filter(is_of_it);
         let mut points: Vec<(f64, f64)> =
             points.filter_map(|row| Some((to_f64(row.bytes), row.replay?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let style = colour.stroke_width(2);
-        let dots = points.clone().into_iter().map(|point| Circle::new(point, 3, colour.filled()));
+        let style = color.stroke_width(2);
+        let dots = points.clone().into_iter().map(|point| Circle::new(point, 3, color.filled()));
         chart.draw_series(dots)?;
         let (line, dash, gap) = if is_dashed {
             (chart.draw_series(DashedLineSeries::new(points, DASH, GAP, style))?, DASH, GAP)

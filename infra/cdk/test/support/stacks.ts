@@ -1,7 +1,7 @@
 /** The stack of `lambda-example` by SAM and by CDK, for the same settings. */
 
 import { App } from "aws-cdk-lib";
-import { Template as Synthesised } from "aws-cdk-lib/assertions";
+import { Template as Synthesized } from "aws-cdk-lib/assertions";
 import { BUNDLING_STACKS } from "aws-cdk-lib/cx-api";
 import * as fs from "node:fs";
 import * as path from "node:path";
@@ -46,14 +46,14 @@ export function cdkStack(context: { readonly [key: string]: string }): PaymentsS
 export type Tool = "SAM" | "CDK";
 export const TOOLS: readonly Tool[] = ["SAM", "CDK"];
 
-const synthesised = new Map<string, Template>();
+const synthesized = new Map<string, Template>();
 
 /** The resources that this tool deploys with these settings. */
 export function resources(tool: Tool, context: { readonly [key: string]: string }): { [id: string]: Resource } {
   if (tool === "SAM") return deployed(sam(context), parameters(context));
   const key = JSON.stringify(context);
-  const known = synthesised.get(key) ?? (Synthesised.fromStack(cdkStack(context)).toJSON() as Template);
-  synthesised.set(key, known);
+  const known = synthesized.get(key) ?? (Synthesized.fromStack(cdkStack(context)).toJSON() as Template);
+  synthesized.set(key, known);
   return deployed(known);
 }
 

@@ -19,29 +19,30 @@ use crate::engine::transaction::{OnConditionFailed, Transaction};
 /// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Shared, because extensions are cloned but a transaction is taken once.
+/// A handler's transaction in the extensions of its response. It is shared, because extensions are cloned
+/// but the transaction is taken once.
 #[derive(Clone)]
-pub(super) struct Carried(Arc<Mutex<Load>>);
+pub(super) struct HandlerTransaction(Arc<Mutex<Slot>>);
 
-struct Load(Option<Transaction<Response<Whole>>>);
+struct Slot(Option<Transaction<Response<Whole>>>);
 
-impl Carried {
+impl HandlerTransaction {
     #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "axum's handlers return them"))]
     pub(super) fn new(transaction: Transaction<Response<Whole>>) -> Self {
-        Self(Arc::new(Mutex::new(Load(Some(transaction)))))
+        Self(Arc::new(Mutex::new(Slot(Some(transaction)))))
     }
 
-    fn taken_from<B>(response: &mut Response<B>) -> Option<Transaction<Response<Whole>>> {
-        let Self(load) = response.extensions_mut().remove()?;
-        load.lock().unwrap_or_else(PoisonError::into_inner).0.take()
+    fn take<B>(response: &mut Response<B>) -> Option<Transaction<Response<Whole>>> {
+        let Self(slot) = response.extensions_mut().remove()?;
+        slot.lock().unwrap_or_else(PoisonError::into_inner).0.take()
     }
 }
 
-impl Drop for Load {
+impl Drop for Slot {
     fn drop(&mut self) {
         if self.0.is_some() {
             tracing::error!(
-                "a handler needs a transaction, and no transaction layer is around its route"
+                "a handler returned a transaction, but its route has no transaction layer: nothing was written"
             );
         }
     }
@@ -56,17 +57,17 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    let Some(carried) = Carried::taken_from(&mut response) else {
+    let Some(transaction) = HandlerTransaction::take(&mut response) else {
         return Transaction::nothing_executed(
             read(config, response).await.unwrap_or_else(|broken| broken),
         );
     };
-    let Transaction { response, items, on_condition_failed, nothing_executed } = carried;
+    let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
     match read(config, response).await {
         Ok(response) => Transaction {
             response,
             items,
-            on_condition_failed: on_condition_failed.map(at_once),
+            on_condition_failed: on_condition_failed.map(synchronous),
             nothing_executed,
         },
         Err(broken) => Transaction::nothing_executed(broken),
@@ -78,10 +79,10 @@ pub(super) async fn passed<B>(config: &Http, mut response: Response<B>) -> Respo
 where
     B: Body,
 {
-    let Some(carried) = Carried::taken_from(&mut response) else {
+    let Some(transaction) = HandlerTransaction::take(&mut response) else {
         return response.map(Either::Left);
     };
-    let Transaction { response, items, .. } = carried;
+    let Transaction { response, items, .. } = transaction;
     let response = match read(config, response).await {
         Ok(response) => pass_transaction(config, Transaction::new(response).items(items)),
         Err(broken) => broken,
@@ -103,21 +104,21 @@ where
         Ok(body) => Ok(Response::from_parts(head, body.to_bytes().into())),
         Err(error) => {
             let error = error.into();
-            tracing::error!(%error, "the body of a handler's response ended with an error");
-            Err(cannot_be_sent(config, "its body ended with an error, and nothing was written"))
+            tracing::error!(%error, "the body of a handler's response failed");
+            Err(cannot_be_sent(config, "reading its body failed, and nothing was written"))
         }
     }
 }
 
 /// Reads the answer to a failed condition synchronously. A body that is not available at once is
 /// treated as missing.
-fn at_once(
+fn synchronous(
     answer: OnConditionFailed<Response<Whole>>,
 ) -> OnConditionFailed<Response<answer::Body>> {
     Box::new(move |failed| {
         let (head, body) = answer(failed)?.into_parts();
         let Some(Ok(body)) = body.collect().now_or_never() else {
-            tracing::error!("the answer for a failed condition has no whole body");
+            tracing::error!("the body of the answer for a failed condition is not in memory");
             return None;
         };
         Some(Response::from_parts(head, body.to_bytes().into()))
