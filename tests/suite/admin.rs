@@ -285,7 +285,7 @@ async fn the_doctor_reports_a_time_to_live_on_another_attribute() {
     let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
     let finding = finding(&idempotency, "time to live").await;
     assert_eq!(finding.severity, Severity::Warning);
-    assert!(finding.detail.contains("on `ttl`"), "{finding}");
+    assert!(finding.detail.contains("on for `ttl`"), "{finding}");
     assert!(finding.fix.as_ref().unwrap().contains("`expires_at`"), "{finding}");
 }
 

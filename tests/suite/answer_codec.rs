@@ -722,7 +722,7 @@ async fn one_steps_result_does_not_open_as_anothers_nor_as_an_answer() {
     let answer = [b"\x02\0\0\0\x20".as_slice(), &sealed].concat();
     let completed = raw::completed("charge#k", "");
     store.put(with(completed, "response", AttributeValue::B(Blob::new(answer)))).await;
-    is_refused(&store, &idempotency, "is no answer").await;
+    is_refused(&store, &idempotency, "are not an answer").await;
     assert_eq!(runs.count(), 1);
 }
 
