@@ -134,14 +134,11 @@ impl Execution {
     /// be stored leaves the reason.
     async fn place(&self, answer: Answer, until: End) -> (Stored, Option<i64>) {
         let Inner { core, claim, .. } = &*self.inner;
-        let stamp = core.table.clock.moment().stamp();
         // While DynamoDB's time is not known, no part can be written.
-        let parts = stamp.map(|stamp| PartsPlan {
-            owner: claim.owner,
-            expires_at: self.end().parts_expire_at(stamp),
-            time: self.time_for_parts(until),
-        });
-        let in_parts = parts.as_ref().map(|plan| plan.expires_at);
+        let stamp = core.table.clock.moment().stamp();
+        let in_parts = stamp.map(|stamp| self.end().parts_expire_at(stamp));
+        let (owner, time) = (claim.owner, self.time_for_parts(until));
+        let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
         match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
             Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
             Ok(stored) => (stored, None),
