@@ -58,6 +58,10 @@ where
         "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
          any, such as us-east-1"
             .to_owned()
+    } else if says(&error, "endpoint must contain scheme").is_some() {
+        "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
+         https://, and so must an endpoint set in code"
+            .to_owned()
     } else {
         "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
          valid endpoint and the table's name"

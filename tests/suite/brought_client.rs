@@ -201,6 +201,21 @@ async fn a_missing_region_is_reported_with_and_without_an_endpoint() {
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }
 
+#[tokio::test]
+async fn an_endpoint_without_a_scheme_is_reported_with_the_setting() {
+    let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
+    for endpoint in ["127.0.0.1:8000", "localhost:8000"] {
+        let client = Client::from_conf(config(&store, &link).endpoint_url(endpoint).build());
+        let idempotency = Idempotency::new(client, store.table());
+        let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
+        let error = error.idempotency().expect("an error of the crate");
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        let advice = "AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or https://";
+        assert!(error.to_string().contains(advice), "{error:#?}");
+    }
+    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
+}
+
 /// Time-outs of the SDK need a runtime, once they begin.
 #[test]
 fn it_is_made_where_no_runtime_is() {

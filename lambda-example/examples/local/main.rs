@@ -225,7 +225,7 @@ fn print_welcome(address: &str, endpoint: &str) {
     println!("{slow} &\n{slow}");
     // The card network takes its time, so that there is a half-way to die at.
     println!("{}", pay("order-44", 1200, "tok_slow", " -H 'x-playground: crash'"));
-    println!("\nA record, by the command line (cargo install --path cli):\n");
+    println!("\nA record, by the command line of the README:\n");
     println!(
         "AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local idempotency --endpoint-url {endpoint} \
          --region us-east-1 --table {RECORDS} show payments order-42\n"

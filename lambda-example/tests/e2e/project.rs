@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// that the workspace has built is installed already. And `cargo lambda` gets a port that is free.
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
-    "install --path cli"|"install --git "*" dynamodb-idempotency-cli") ;;
+    "install --git "*" dynamodb-idempotency-cli") ;;
     "install "*) echo "not an installation of the command line: $*" >&2; exit 2 ;;
     "lambda watch"*|"lambda invoke"*)
         action="$2"; shift 2
