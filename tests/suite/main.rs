@@ -23,6 +23,8 @@ mod commit_doubt;
 mod conditions;
 mod deployment;
 mod derived_keys;
+#[cfg(all(unix, feature = "desk"))]
+mod desk;
 mod dropped;
 mod events;
 mod expired_leases;

@@ -11,6 +11,7 @@ use crate::project::{Project, Running};
 
 const MESSAGES: &str = "docs/guide/messages.md";
 const OPERATE: &str = "docs/guide/operate.md";
+const TESTING: &str = "docs/guide/testing.md";
 const AXUM: &str = "docs/guide/axum.md";
 const ENCRYPT: &str = "docs/guide/encrypt-answers.md";
 const LOCALLY: &str = "docs/guide/run-locally.md";
@@ -87,6 +88,60 @@ fn the_whole_server_runs_with_the_dependencies_of_its_page() {
     let project = Project::new(&deployment, "fn main() {}", &block(AXUM, heading, "toml"));
     project.write("examples/server.rs", &program(AXUM, heading));
     project.run("cargo run --example server");
+}
+
+/// The tests of a server that needs nothing of Lambda, and those of a function.
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn the_tests_of_the_testing_page_run_with_its_dependencies() {
+    let deployment = Deployment::load();
+    let tests = block(TESTING, "Testing", "toml");
+    let server = "[dependencies]\naxum = \"0.8\"\n\
+                  dynamodb-idempotency = { git = \"URL of this repository\", \
+                  default-features = false, features = [\"axum\", \"compression\", \"from-env\"] }\n";
+    let project = Project::new(&deployment, "fn main() {}", &format!("{server}\n{tests}"));
+    for (example, heading) in
+        [("first", "Testing"), ("second_attempt", "A second attempt"), ("http", "HTTP handlers")]
+    {
+        project.write(&format!("examples/{example}.rs"), &program(TESTING, heading));
+        project.run(&format!("cargo run --example {example}"));
+    }
+}
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn the_tests_of_a_consumer_run_with_its_dependencies() {
+    let deployment = Deployment::load();
+    let dependencies = block(MESSAGES, "Messages and events", "toml");
+    let tests = block(TESTING, "Testing", "toml");
+    let dependencies = format!("{dependencies}\n{tests}serde_json = \"1\"\n");
+    let project = Project::new(&deployment, "fn main() {}", &dependencies);
+    project.write("examples/consumer.rs", &program(MESSAGES, "Testing a consumer"));
+    project.run("cargo run --example consumer");
+}
+
+/// Prints whether its credentials are accepted.
+const SIGNED: &str = r#"
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), dynamodb_idempotency::Error> {
+    let idempotency = dynamodb_idempotency::Idempotency::from_env().await?;
+    println!("{:?}", idempotency.create_table().await);
+    Ok(())
+}
+"#;
+
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn a_profile_that_needs_the_feature_desk_is_reported_with_its_name() {
+    let dependencies = block("README.md", "Use it", "toml");
+    let project = Project::new(&Deployment::load(), SIGNED, &dependencies);
+    project.write("config", "[profile desk]\ncredential_process = /bin/false\n");
+    let setup = setup();
+    let (variables, _) = setup.split_once("cargo install").expect("an installation");
+    let shell = "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY\n\
+                 AWS_PROFILE=desk AWS_CONFIG_FILE=config cargo run";
+    let printed = project.run(&format!("{variables}{shell}"));
+    assert!(printed.contains("enable the feature `desk`"), "{printed}");
 }
 
 #[test]
