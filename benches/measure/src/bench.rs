@@ -12,6 +12,7 @@ mod memory;
 mod parts;
 mod pictures;
 mod share;
+mod smoke;
 mod sockets;
 mod tls;
 
@@ -47,7 +48,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if options.charts || options.smoke {
         pictures::draw(&mut document)?;
-        return document.save();
+        document.save()?;
+        return if options.smoke { smoke::run(&workspace) } else { Ok(()) };
     }
     let machine = machine::described(options)?;
     if let Some(folder) = &options.bootstraps {

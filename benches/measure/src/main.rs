@@ -40,7 +40,7 @@ struct BenchOptions {
     /// Draw the charts again from the page's tables, and measure nothing
     #[arg(long)]
     charts: bool,
-    /// Check within seconds that the page is read and the charts are generated: into target/smoke
+    /// Check within seconds that each program runs and the charts are drawn: into target/smoke
     #[arg(long)]
     smoke: bool,
     /// Use the existing programs, and build nothing

@@ -1,4 +1,6 @@
 //! Allocations of each case, and the memory of a call that waits, as JSON.
+//!
+//! `allocations [CALLS]`: so many of each case, and so many that wait.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -16,29 +18,32 @@ use tokio::sync::Semaphore;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Calls per measurement.
-const TIMES: usize = 50;
+const TIMES: u32 = 50;
 /// Calls that wait at the same time.
 const WAITING: u32 = 10_000;
 
 fn main() -> Result<()> {
+    let calls = std::env::args().nth(1).map(|calls| calls.parse::<u32>()).transpose()?;
+    let (times, waiting) = (calls.unwrap_or(TIMES), calls.unwrap_or(WAITING));
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut rows = Vec::new();
     for case in runtime.block_on(cases::all())? {
-        let (ours, bare) = (count(&runtime, &case.ours)?, count(&runtime, &case.bare)?);
+        let (ours, bare) =
+            (count(&runtime, &case.ours, times)?, count(&runtime, &case.bare, times)?);
         rows.push(json!({ "name": case.name, "ours": ours, "bare": bare }));
     }
-    let waiting = runtime.block_on(waiting())?;
+    let waiting = runtime.block_on(wait(waiting))?;
     println!("{}", json!({ "cases": rows, "bytes_per_waiting_call": waiting }));
     Ok(())
 }
 
 /// Per call: how often memory is asked for, and for how much.
-fn count(runtime: &Runtime, prepare: &Prepare) -> Result<Value> {
+fn count(runtime: &Runtime, prepare: &Prepare, times: u32) -> Result<Value> {
     for _ in 0..3 {
         runtime.block_on(prepare())?;
     }
     let (mut calls, mut bytes) = (0, 0);
-    for _ in 0..TIMES {
+    for _ in 0..times {
         let work = prepare();
         let region = Region::new(ALLOCATOR);
         runtime.block_on(work)?;
@@ -46,18 +51,19 @@ fn count(runtime: &Runtime, prepare: &Prepare) -> Result<Value> {
         calls += change.allocations + change.reallocations;
         bytes += change.bytes_allocated;
     }
-    Ok(json!({ "allocations": calls / TIMES, "bytes": bytes / TIMES }))
+    let times = times as usize;
+    Ok(json!({ "allocations": calls / times, "bytes": bytes / times }))
 }
 
 /// Bytes for each of many calls with keys of their own whose handlers are at work: the task, the
 /// future in it, and all that the call holds.
-async fn waiting() -> Result<usize> {
+async fn wait(waiting: u32) -> Result<usize> {
     let idempotency = Idempotency::new(Canned::applied().client(), "idempotency");
     let gate: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
     let started: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
-    let mut tasks = Vec::with_capacity(WAITING as usize);
+    let mut tasks = Vec::with_capacity(waiting as usize);
     let region = Region::new(ALLOCATOR);
-    for n in 0..WAITING {
+    for n in 0..waiting {
         let idempotency = idempotency.clone();
         tasks.push(tokio::spawn(async move {
             let operation = idempotency.operation("payments").key(format!("order-{n}"));
@@ -68,10 +74,10 @@ async fn waiting() -> Result<usize> {
             operation.run(handler).await
         }));
     }
-    drop(started.acquire_many(WAITING).await?);
+    drop(started.acquire_many(waiting).await?);
     let change = region.change();
     let live = (change.bytes_allocated - change.bytes_deallocated)
-        .checked_div(WAITING as usize)
+        .checked_div(waiting as usize)
         .context("no call waits")?;
     gate.close();
     for task in tasks {

@@ -1,5 +1,7 @@
 //! The pure parts of a call, timed: key, fingerprint, record, decision, stored answer. As JSON.
 //!
+//! `parts [TURNS]`: 25 without an argument.
+//!
 //! Criterion is not used: its dependencies enable features of crates that the AWS SDK uses, so every
 //! contributor would build the SDK again. Median and spread are sufficient here.
 
@@ -32,11 +34,12 @@ struct Part {
 }
 
 fn main() -> Result<()> {
+    let turns = std::env::args().nth(1).map_or(Ok(TURNS), |turns| turns.parse())?;
     let parts: Vec<Part> =
         [key(), fingerprint(), record()?, answer()?].into_iter().flatten().collect();
     let repeats: Vec<u32> = parts.iter().map(|part| repeats(&part.run)).collect();
-    let mut nanos = vec![Vec::with_capacity(TURNS); parts.len()];
-    for _ in 0..TURNS {
+    let mut nanos = vec![Vec::with_capacity(turns); parts.len()];
+    for _ in 0..turns {
         for ((part, repeats), nanos) in parts.iter().zip(&repeats).zip(&mut nanos) {
             nanos.push((part.run)(*repeats).as_secs_f64() * 1e9 / f64::from(*repeats));
         }

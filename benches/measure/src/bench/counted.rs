@@ -15,8 +15,11 @@ const CALLS: u64 = 20;
 pub(super) struct Allocations(Value);
 
 pub(super) fn allocations(workspace: &Workspace) -> Result<Allocations> {
-    let said = output(&mut Command::new(program(workspace, PLAIN, "allocations")))?;
-    Ok(Allocations(serde_json::from_str(&said)?))
+    allocations_by(&mut Command::new(program(workspace, PLAIN, "allocations")))
+}
+
+pub(super) fn allocations_by(program: &mut Command) -> Result<Allocations> {
+    Ok(Allocations(serde_json::from_str(&output(program)?)?))
 }
 
 impl Allocations {

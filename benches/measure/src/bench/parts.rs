@@ -23,6 +23,14 @@ pub(super) fn table(workspace: &Workspace) -> Result<String> {
     Ok(table)
 }
 
+/// One turn of each part.
+pub(super) fn smoke(workspace: &Workspace, profile: &str) -> Result<()> {
+    let printed = output(Command::new(program(workspace, profile, "parts")).arg("1"))?;
+    let parts: Vec<Value> = serde_json::from_str(&printed)?;
+    ensure!(!parts.is_empty(), "the program `parts` has printed no part");
+    parts.iter().try_for_each(|part| row(part, part).map(drop))
+}
+
 /// The row of one part, with cargo's default profile and with the profile `release`.
 fn row(part: &Value, deployed: &Value) -> Result<String> {
     let name = part["name"].as_str().context("no name")?;

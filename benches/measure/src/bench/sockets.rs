@@ -186,6 +186,30 @@ pub(super) fn measure(
     Ok(Sockets { labels: sides.iter().map(|side| side.label).collect(), zipped, results, cold })
 }
 
+/// One call of each case and side, and one start of each side.
+pub(super) fn smoke(workspace: &Workspace, profile: &str, server: &Server) -> Result<()> {
+    let program = program(workspace, profile, "end-to-end").to_string_lossy().into_owned();
+    for argument in [OURS, "bare", "bare-threads"] {
+        let side = Side {
+            argument,
+            label: argument,
+            command: vec![program.clone()],
+            has_cache: argument == OURS,
+            warm_up_factor: 1,
+            zipped: None,
+        };
+        for case in CASES.iter().filter(|case| case.name != CACHED || side.has_cache) {
+            let printed = output(side.run(server.endpoint(), case.name).args(["1", "1", "1"]))?;
+            let result: Value = serde_json::from_str(&printed)?;
+            ensure!(result["cpu_us"].is_number(), "{argument}, {}: {printed}", case.name);
+        }
+        for start in ["cold", "starts"] {
+            output(side.run(server.endpoint(), start).args(["1", "0", "1"]))?;
+        }
+    }
+    Ok(())
+}
+
 impl Side {
     pub(super) fn run(&self, endpoint: &str, case: &str) -> Command {
         let mut program = Command::new(&self.command[0]);
