@@ -15,6 +15,7 @@ mod package;
 pub(crate) mod promise;
 mod senders;
 mod wheel;
+mod words;
 
 use std::process::Command;
 
@@ -50,6 +51,8 @@ enum Action {
     OpenApi,
     /// The recorded webhooks.
     Senders,
+    /// No private words.
+    Words,
     /// What a set of features promises not to depend on.
     Promise(&'static Promise),
     /// Which crates the core has.
@@ -164,7 +167,9 @@ fn checks(features: &[String]) -> Vec<Check> {
     let links = Check { name: "links".into(), action: Action::Links };
     let house = Check { name: "house".into(), action: Action::House };
     let commands = Check { name: "commands".into(), action: Action::Commands };
-    let mut checks = vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, house];
+    let words = Check { name: "words".into(), action: Action::Words };
+    let mut checks =
+        vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, house, words];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
@@ -213,6 +218,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         Action::House => house::check(workspace),
         Action::OpenApi => openapi::check(workspace),
         Action::Senders => senders::check(workspace),
+        Action::Words => words::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
         Action::CoreCrates => promise::check_core_crates(workspace),
         Action::SharedBuild => promise::check_shared_build(workspace),
