@@ -27,8 +27,8 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// A new payment: each run of the handler makes another one. The ledger has one a key all the
-    /// same, because a payment is committed with its answer.
+    /// A new payment. Each run of the handler creates another one. The ledger still has one for each key,
+    /// because a payment is committed with its answer.
     pub(crate) fn new(tenant: &str, order: &Order) -> Result<Self, Error> {
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         Ok(Self {

@@ -97,8 +97,8 @@ impl Encoded {
         Some(Self::new(codec, plain_bytes, bytes))
     }
 
-    /// Applies the user's codec. It encodes the header too, so that nobody without the codec can
-    /// change how the bytes are read.
+    /// Applies the user's codec. It encodes the header too, so that how the bytes are read cannot be
+    /// changed without the codec.
     pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Self, Unstorable> {
         let (plain_bytes, plain) = (self.plain_bytes, self.with_header());
         drop(self);

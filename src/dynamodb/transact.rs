@@ -177,7 +177,7 @@ impl Table {
                 (Transacted::TokenUsed(error), true)
             }
             "TransactionInProgressException" => {
-                let message = "an earlier try of the transaction is still under way";
+                let message = "an earlier try of the transaction is still in flight";
                 (Transacted::NotApplied(unavailable(message, error)), true)
             }
             "ValidationException" if is_refused => {

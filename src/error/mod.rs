@@ -148,7 +148,7 @@ pub enum ErrorKind {
 #[cfg(feature = "http")]
 impl ErrorKind {
     /// Whether the client may read the message of this error. Other messages go to the log only.
-    pub(crate) const fn is_told(self) -> bool {
+    pub(crate) const fn is_public(self) -> bool {
         match self {
             Self::InvalidInput
             | Self::Mismatch
@@ -464,14 +464,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_in_json_tells_its_place_and_quotes_nothing() {
-        for (text, told) in [
+    fn a_fault_in_json_names_its_position_and_quotes_nothing() {
+        for (text, message) in [
             (r#"{"n": "secret"}"#, "it has another shape, at line 1, column 14"),
             (r#"{"secret": "#, "it ends too early, at line 1, column 11"),
             ("{secret", "it is not JSON, at line 1, column 2"),
         ] {
             let fault = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(text);
-            assert_eq!(JsonFault::from(fault.unwrap_err()).to_string(), told);
+            assert_eq!(JsonFault::from(fault.unwrap_err()).to_string(), message);
         }
         let tree = serde_json::from_value::<u8>("secret".into()).unwrap_err();
         assert_eq!(JsonFault::from(tree).to_string(), "it has another shape");

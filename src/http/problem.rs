@@ -289,7 +289,7 @@ impl From<&Error> for Problem {
             }
             ErrorKind::Configuration => (ProblemKind::Misconfigured, None),
         };
-        let reason = error.kind().is_told().then(|| error.to_string().into());
+        let reason = error.kind().is_public().then(|| error.to_string().into());
         let detail = reason.unwrap_or("The reason is in the server's log.".into());
         Self { kind, detail, retry_after }
     }

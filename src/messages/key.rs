@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_from_what_is_no_key() {
+    fn a_missing_key_differs_from_an_invalid_key() {
         let payload = br#"{"f":1.5,"big":18446744073709551616,"t":true,"o":{},"l":["k"],"z":null}"#;
         for pointer in ["/x", "/o/x", "/l/1", "/z"] {
             assert!(matches!(member(payload, pointer), Err(NoKey::Missing(_))), "{pointer}");

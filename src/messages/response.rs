@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_told_the_first_and_its_state_is_passed_on() {
+    fn a_stream_gets_the_first_failure_and_its_state() {
         let state = RawValue::from_string(r#"{"count":1.0}"#.into()).unwrap();
         assert_eq!(
             json(report(Reporting::First, vec![Some(id("5")), None], 4, Some(state))),

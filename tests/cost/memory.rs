@@ -98,7 +98,7 @@ async fn the_measured_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_answer_takes_two_and_a_half_times_its_size_or_what_may_be_stored_at_the_most() {
+async fn a_large_answer_takes_at_most_two_and_a_half_times_its_size_or_the_largest_storable_one() {
     let store = Store::open_in_real_time().await;
     let mut measured = tokio::process::Command::new(std::env::current_exe().unwrap());
     measured.args(["--exact", "memory::the_measured_process", "--ignored", "--nocapture"]);

@@ -1,5 +1,5 @@
-//! Answers in parts: where they are, what becomes of them when something fails half-way, and who
-//! may still get them.
+//! Answers in parts: where they are stored, what a failure between two parts leaves, and which calls can
+//! still read them.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -334,7 +334,7 @@ async fn parts_of_a_renewed_lease_stay_as_long_as_their_record() {
 }
 
 #[tokio::test]
-async fn an_answer_beside_its_record_is_found_by_whoever_stores_in_records() {
+async fn an_answer_in_parts_is_found_by_a_call_that_stores_answers_in_records() {
     let (store, runs) = (Store::open().await, Runs::default());
     run(&store.idempotency(), &runs).await.unwrap();
     let policy = |policy: Policy| policy.large_answers(LargeAnswers::InRecord);

@@ -171,7 +171,7 @@ async fn an_answer_of_a_kilobyte_or_less_costs_no_unit_and_no_request_more() {
 }
 
 #[tokio::test]
-async fn replaying_a_large_answer_costs_an_eighth_at_the_most() {
+async fn replaying_a_large_answer_costs_at_most_an_eighth() {
     let bench = Bench { store: Store::open().await };
     for kind in Kind::ALL {
         for bytes in [100 * KIB, 390 * KIB] {

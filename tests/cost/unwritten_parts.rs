@@ -83,7 +83,7 @@ async fn a_hooks_answer_goes_into_its_record() {
     assert_eq!(runs.count(), 0);
 }
 
-/// A lease that nobody renews is no longer than it is, however long the completion may take.
+/// A fixed lease is not extended, however long the completion takes.
 #[tokio::test]
 async fn a_fixed_lease_bounds_the_time_for_parts() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());

@@ -118,7 +118,7 @@ async fn dangers_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_release_without_an_answer_says_that_nobody_knows() {
+async fn a_release_without_a_response_reports_an_unknown_outcome() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let idempotency = store.over(&link);
     for act in [Act::LoseRequest, Act::LoseResponse, Act::SERVER_ERROR] {

@@ -327,7 +327,7 @@ async fn an_answer_that_was_copied_under_another_key_does_not_open() {
 }
 
 #[tokio::test]
-async fn who_has_no_codec_is_told_what_to_do() {
+async fn a_call_without_the_codec_gets_an_error_that_names_the_fix() {
     for way in [Way::Small, Way::Compressed, Way::InParts] {
         let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
         way.call(&store, &strict(&store, &mask), &runs).await;
@@ -669,7 +669,7 @@ async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<Stri
 }
 
 #[tokio::test]
-async fn a_step_whose_result_cannot_be_encoded_is_done_all_the_same() {
+async fn a_step_whose_result_cannot_be_encoded_is_still_done() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     mask.encoding(Does::Fail);

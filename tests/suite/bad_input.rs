@@ -143,7 +143,7 @@ async fn a_record_of_an_unknown_format() {
 }
 
 #[tokio::test]
-async fn somebody_elses_item() {
+async fn an_item_of_another_program_is_not_understood() {
     not_understood("only a key", raw::key("charge#k")).await;
     let other = with(raw::key("charge#k"), "total", n(12));
     not_understood("another application's", with(other, "expires_at", n(1))).await;

@@ -126,7 +126,7 @@ impl Intercept for Strict {
 }
 
 #[tokio::test]
-async fn the_clients_interceptors_see_no_call_that_nobody_made() {
+async fn the_clients_interceptors_see_only_calls_that_were_made() {
     let (store, link, strict) =
         (Store::open_in_real_time().await, Link::default(), Strict::default());
     let client = Client::from_conf(config(&store, &link).interceptor(strict.clone()).build());
@@ -157,7 +157,7 @@ impl Intercept for Failing {
 }
 
 #[tokio::test]
-async fn an_interceptor_that_fails_is_told_as_the_sdk_tells_it() {
+async fn a_failing_interceptor_is_reported_as_the_sdk_reports_it() {
     let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let client = Client::from_conf(config(&store, &link).interceptor(Failing).build());
     let idempotency = Idempotency::new(client, store.table());

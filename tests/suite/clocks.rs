@@ -68,7 +68,7 @@ async fn error_of_the_stamp(store: &Store, idempotency: &Idempotency, key: &str)
 }
 
 #[tokio::test]
-async fn an_owner_whose_clock_is_off_stamps_its_lease_anew_before_it_runs() {
+async fn an_owner_with_a_wrong_clock_corrects_its_lease_before_it_runs() {
     for seconds in [-TEN_MINUTES, TEN_MINUTES] {
         let store = Store::open().await;
         let link = Link::default().clock(LocalClock::off_by(seconds));
@@ -158,7 +158,7 @@ async fn without_the_stores_time_the_tolerance_is_a_margin() {
 }
 
 #[tokio::test]
-async fn without_the_stores_time_a_run_takes_two_requests_all_the_same() {
+async fn without_the_stores_time_a_run_still_takes_two_requests() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     link.wire.drop_date();
     let idempotency = store.over(&link);
@@ -249,7 +249,7 @@ async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_read
     }
 }
 
-/// The process dies before it hears of its first write.
+/// The process stops before it gets the response of its first write.
 #[tokio::test]
 async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer_than_the_lease() {
     let (store, runs) = (Store::open().await, Runs::default());
@@ -330,7 +330,7 @@ async fn a_start_that_warms_teaches_the_time() {
 
 /// Its first read has no answer, so nothing is stamped by its clock.
 #[tokio::test]
-async fn a_process_that_never_hears_of_the_store_writes_nothing() {
+async fn a_process_without_a_response_of_the_store_writes_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency =
         store.starting(&link).request_timeout(Duration::from_millis(200)).build().unwrap();

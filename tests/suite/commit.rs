@@ -531,7 +531,7 @@ async fn a_missing_table_of_a_transaction_is_among_those_that_are_named() {
 }
 
 #[tokio::test]
-async fn a_missing_permission_is_told_at_once() {
+async fn a_missing_permission_is_reported_at_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::Answer(400, "AccessDeniedException"));

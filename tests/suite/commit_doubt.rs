@@ -134,7 +134,7 @@ async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_n
 
 /// The request is still in flight when the record is released.
 #[tokio::test]
-async fn a_late_copy_of_one_that_was_given_up_never_lands() {
+async fn a_delayed_request_of_a_commit_that_was_given_up_is_rejected() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
@@ -157,7 +157,7 @@ enum Then {
 /// "rejected" could do something else, and the first try could be applied in addition. So the call
 /// first makes sure that the first try can no longer be applied.
 #[tokio::test]
-async fn a_refusal_with_a_try_in_doubt_is_told_once_that_try_cannot_land() {
+async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied() {
     for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
     {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
@@ -208,7 +208,7 @@ async fn a_refusal_with_a_try_in_doubt_is_told_once_that_try_cannot_land() {
 
 /// The first try was executed, and the later one was refused by what it has left.
 #[tokio::test]
-async fn a_refusal_after_a_try_that_landed_is_told_as_success() {
+async fn a_rejection_after_an_applied_try_is_reported_as_success() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
@@ -231,7 +231,7 @@ async fn a_refusal_after_a_try_that_landed_is_told_as_success() {
 
 /// Of a record that was abandoned and taken over, the same.
 #[tokio::test]
-async fn a_late_copy_does_not_land_in_a_record_that_was_given_back() {
+async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.over(&link);
@@ -252,7 +252,7 @@ async fn a_late_copy_does_not_land_in_a_record_that_was_given_back() {
 
 /// Nothing that would keep it from landing is confirmed either.
 #[tokio::test]
-async fn a_refusal_with_a_try_in_doubt_and_no_release_is_not_told_as_nothing_happened() {
+async fn without_a_release_a_rejection_with_a_try_in_doubt_is_reported_as_unknown() {
     for says_so in [true, false] {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
         let idempotency = hasty(&store, &link);
@@ -401,7 +401,7 @@ async fn the_attempt_that_takes_over_commits_once_for_both() {
 }
 
 /// If no record exists, a delayed acquisition would create a PENDING record, and a delayed commit would
-/// be applied to it, after its caller was told that it never will.
+/// be applied to it after its call reported that the commit was not applied.
 #[tokio::test]
 async fn no_late_acquisition_lets_one_land_that_was_given_up() {
     let (store, link) = (Store::open().await, Link::without_retries());

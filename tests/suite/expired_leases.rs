@@ -189,7 +189,7 @@ async fn a_repeat_of_a_handler_that_was_stopped_meets_an_abandoned_operation() {
 }
 
 /// A commit whose request or response is in flight when the lease of its handler expires.
-async fn commit_under_way(
+async fn commit_in_flight(
     act: fn(Gate) -> Act,
     while_held: impl AsyncFn(&Store),
 ) -> (Store, Result<Outcome<String>, RunError<Infallible>>) {
@@ -214,8 +214,8 @@ async fn commit_under_way(
 }
 
 #[tokio::test]
-async fn a_commit_that_has_landed_as_the_lease_ends_is_the_answer() {
-    let (store, result) = commit_under_way(Act::HoldResponse, async |store| {
+async fn a_commit_that_was_applied_when_the_lease_expires_is_the_answer() {
+    let (store, result) = commit_in_flight(Act::HoldResponse, async |store| {
         let landed = async {
             while status(&store.record("charge#k").await) != "COMPLETED" {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -229,8 +229,8 @@ async fn a_commit_that_has_landed_as_the_lease_ends_is_the_answer() {
 }
 
 #[tokio::test]
-async fn a_commit_that_has_not_landed_as_the_lease_ends_leaves_the_record_pending() {
-    let (store, result) = commit_under_way(Act::HoldRequest, async |_| {}).await;
+async fn a_commit_that_was_not_applied_when_the_lease_expires_leaves_the_record_pending() {
+    let (store, result) = commit_in_flight(Act::HoldRequest, async |_| {}).await;
     assert_eq!(kind(result), ErrorKind::LeaseExpired);
     assert_eq!(status(&store.record("charge#k").await), "PENDING");
     assert_eq!(store.counted("effect").await, 0);

@@ -20,7 +20,7 @@ fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
 }
 
 #[tokio::test]
-async fn a_released_failure_leaves_a_record_in_nobodys_hands() {
+async fn a_released_failure_leaves_a_record_without_an_owner() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for run in 1..=3 {
@@ -289,7 +289,7 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
 
 /// The record is undone under a fresh owner id, with the previous attempt number.
 #[tokio::test]
-async fn what_was_taken_over_and_not_executed_is_given_back_and_does_not_count() {
+async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
     let kept = with(raw::failed("charge#k"), "response", raw::answer("json", "{\"run\":1}"));
     for planted in [kept, raw::failed("charge#k"), raw::abandoned("charge#k")] {
         let (store, runs) = (Store::open().await, Runs::default());

@@ -23,7 +23,7 @@ async fn lease_left(store: &Store) -> i64 {
 
 /// Takes one renewal of the shortest renewed lease, a second.
 #[tokio::test]
-async fn a_renewal_by_a_clock_that_was_set_forward_is_stamped_anew() {
+async fn a_renewal_by_a_clock_that_was_set_forward_is_corrected() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     // Or else it would be stopped by that clock.
     let goes_on = LeaseExpired::Continue;

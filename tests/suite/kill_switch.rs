@@ -139,7 +139,7 @@ async fn a_second_commit_is_refused() {
 
 /// It may be applied after all.
 #[tokio::test]
-async fn a_commit_that_nobody_waits_for_is_unknown() {
+async fn the_outcome_of_a_dropped_commit_is_unknown() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     let run = idempotency.operation("charge").key("k").run(async |execution| {

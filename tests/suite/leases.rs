@@ -195,7 +195,7 @@ fn slow_requests(link: &Link, operations: &[&'static str], seconds: i64) -> impl
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_on_the_way_is_stamped_anew_before_anything_runs() {
+async fn a_lease_that_expired_in_flight_is_corrected_before_the_handler_runs() {
     for slow in [vec!["PutItem"], vec!["PutItem", "UpdateItem"]] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let lease = Lease::Fixed(Duration::from_secs(20));

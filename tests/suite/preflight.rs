@@ -91,7 +91,7 @@ async fn warming_up_takes_one_request_whatever_its_answer() {
 }
 
 #[tokio::test]
-async fn what_keeps_the_connection_closed_is_told_by_warming_up() {
+async fn warming_up_reports_why_the_connection_cannot_be_opened() {
     let missing = Store::without_table(TableSchema::default()).await;
     let error = missing.idempotency().warm().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
@@ -191,8 +191,8 @@ async fn missing_permissions_on_records_are_reported_together() {
         }
         let message = stopped(&store.over(&link)).await;
         for operation in ["GetItem", "PutItem", "UpdateItem"] {
-            let is_told = message.contains(&format!("dynamodb:{operation}"));
-            assert_eq!(is_told, denied.contains(&operation), "{message}");
+            let names_operation = message.contains(&format!("dynamodb:{operation}"));
+            assert_eq!(names_operation, denied.contains(&operation), "{message}");
         }
         assert!(message.contains("`payments#*`") && message.contains("as the test requested"));
     }

@@ -38,7 +38,7 @@ fn gone_after_a_read(store: &Store, link: &Link) -> Idempotency {
 }
 
 #[tokio::test]
-async fn nobody_runs_unprotected_beside_an_owner_that_its_read_has_shown() {
+async fn no_call_runs_unprotected_after_its_read_showed_an_owner() {
     let (link, runs) = (Link::without_retries(), Runs::default());
     let store = with_record(raw::pending("charge#k")).await;
     let process = gone_after_a_read(&store, &link);
@@ -52,7 +52,7 @@ async fn nobody_runs_unprotected_beside_an_owner_that_its_read_has_shown() {
 }
 
 #[tokio::test]
-async fn nobody_runs_unprotected_what_its_read_has_shown_to_be_over() {
+async fn no_call_runs_unprotected_after_its_read_showed_a_finished_record() {
     for (record, payload) in [
         (raw::failed("charge#k"), ""),
         (raw::abandoned("charge#k"), ""),

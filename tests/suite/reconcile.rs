@@ -290,7 +290,7 @@ async fn of_many_hooks_at_once_one_is_heard() {
     assert_eq!(asked.counts(), (20, 0));
 }
 
-/// What becomes of a call whose hook has found an answer when, meanwhile, this is written.
+/// The outcome of a call whose hook returns an answer while `change` writes the record.
 async fn meanwhile<Fut: Future<Output = ()> + Send>(
     store: &Store,
     asked: &Asked,

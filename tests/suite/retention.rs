@@ -17,7 +17,7 @@ fn past() -> i64 {
 }
 
 #[tokio::test]
-async fn a_finished_record_past_its_retention_runs_anew() {
+async fn a_finished_record_past_its_retention_runs_again() {
     for record in [raw::completed("charge#k", "\"old\""), raw::failed("charge#k")] {
         let (store, runs) = (Store::open().await, Runs::default());
         let record = with(record, "attempt", n(7));
@@ -86,7 +86,7 @@ async fn of_50_that_find_an_expired_answer_one_runs() {
 }
 
 #[tokio::test]
-async fn an_answer_that_somebody_renewed_meanwhile_is_replayed() {
+async fn an_answer_that_another_call_renewed_meanwhile_is_replayed() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let old = raw::completed("charge#k", "\"old\"");
     store.put(with(old, "expires_at", n(past()))).await;

@@ -67,7 +67,7 @@ async fn with_retries_switched_off_nothing_is_lost_and_nothing_runs_twice() {
 }
 
 #[tokio::test]
-async fn with_retries_switched_off_a_throttled_call_is_told_to_come_again() {
+async fn without_sdk_retries_a_throttled_call_gets_a_retryable_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = retrying(&store, &link, RetryConfig::disabled());
     let on = || idempotency.operation("charge").key("k");

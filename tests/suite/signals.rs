@@ -58,7 +58,7 @@ fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -
 }
 
 #[tokio::test]
-async fn a_first_call_is_quiet_and_the_others_are_told() {
+async fn a_first_call_is_logged_at_debug_and_other_calls_at_info() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let idempotency = store.idempotency();
     charge(operation(&idempotency), &runs).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_first_call_is_quiet_and_the_others_are_told() {
 }
 
 #[tokio::test]
-async fn a_first_run_is_told_like_the_others_where_that_is_chosen() {
+async fn first_runs_are_logged_at_info_if_configured() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let idempotency = store.builder(&Link::without_retries()).log_first_runs(true).build().unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
@@ -106,7 +106,7 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
 
 /// A release whose response is lost is retried and finds the record of the next owner.
 #[tokio::test]
-async fn a_release_that_has_happened_is_told_as_one() {
+async fn an_applied_release_is_reported_as_a_release() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let (link, retry, next) = (Link::without_retries(), Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::LoseResponse);
@@ -181,7 +181,7 @@ async fn failures_tell_what_they_leave() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_by_what_the_policy_makes_of_it() {
+async fn the_outcome_of_an_outage_depends_on_the_policy() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let listener = Listener::start();
     let closed = store.over(&link);
@@ -203,7 +203,7 @@ async fn an_outage_is_told_by_what_the_policy_makes_of_it() {
 }
 
 #[tokio::test]
-async fn an_abandoned_operation_is_told_by_who_judges_it() {
+async fn the_outcome_of_an_abandoned_operation_names_who_decided() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let idempotency = store.idempotency();
     store.put(raw::abandoned("charge#k")).await;
@@ -222,7 +222,7 @@ async fn an_abandoned_operation_is_told_by_who_judges_it() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_is_told() {
+async fn a_dropped_call_is_reported() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
     let (idempotency, gate) = (store.idempotency(), Gate::default());
     tokio::select! {
@@ -233,7 +233,7 @@ async fn a_dropped_call_is_told() {
 }
 
 #[tokio::test]
-async fn commits_and_transactions_are_told_like_any_other() {
+async fn commits_and_transactions_are_reported_like_other_calls() {
     let (store, listener) = (Store::open().await, Listener::start());
     let idempotency = store.idempotency();
     let committing = operation(&idempotency).run(async |execution| {
@@ -298,7 +298,7 @@ async fn what_a_handler_logs_is_inside_the_span_of_its_call() {
 }
 
 #[tokio::test]
-async fn each_request_to_dynamodb_is_told_and_measured() {
+async fn each_request_to_dynamodb_is_logged_and_measured() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(&Link::default()).report_capacity(true).build().unwrap();
     let listener = Listener::start();
@@ -329,7 +329,7 @@ async fn capacity_is_not_asked_for_unless_that_is_chosen() {
 }
 
 #[tokio::test]
-async fn the_size_of_an_answer_is_told_before_and_after_compression() {
+async fn the_size_of_an_answer_is_measured_before_and_after_compression() {
     let (store, listener) = (Store::open().await, Listener::start());
     let idempotency = store.idempotency();
     let run = operation(&idempotency).run(async |_| Ok::<_, String>("x".repeat(50_000)));

@@ -14,8 +14,8 @@ use crate::support::{Link, Runs, Store, charge, executed, replayed};
 
 const THREE_DAYS: i64 = 3 * 24 * 3600;
 
-/// The network between a machine and the store. When the machine goes on elsewhere, what it sends by
-/// the old connections reaches nobody, and nobody tells it so.
+/// The network between a machine and the store. After the machine is restored elsewhere, data on its old
+/// connections is lost without an error.
 struct Network {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -101,7 +101,7 @@ fn process(store: &Store, network: &Network, link: &Link) -> Idempotency {
 }
 
 #[tokio::test]
-async fn no_request_goes_by_a_connection_of_before_the_snapshot() {
+async fn no_request_uses_a_connection_from_before_the_snapshot() {
     let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let (network, link) = (Network::to(&store).await, Link::default());
     let idempotency = process(&store, &network, &link);
@@ -156,7 +156,7 @@ async fn no_answer_goes_into_the_snapshot() {
 }
 
 #[tokio::test]
-async fn hooks_that_are_registered_twice_are_told_before_the_snapshot() {
+async fn hooks_that_are_registered_twice_are_reported_before_the_snapshot() {
     let store = Store::open_in_real_time().await;
     let idempotency = store.idempotency();
     let (hooks, others) = (idempotency.snapshot_hooks(), idempotency.clone().snapshot_hooks());

@@ -123,7 +123,7 @@ async fn every_write_works_with_other_names() {
 }
 
 #[tokio::test]
-async fn a_table_of_somebody_elses_is_not_touched() {
+async fn a_table_of_another_application_is_not_changed() {
     let store = Store::with_schema(TableSchema::default().partition_key("id")).await;
     let client = store.client(&Link::default());
     let error = Idempotency::new(client, store.table()).create_table().await.unwrap_err();

@@ -506,7 +506,7 @@ async fn one_that_never_gets_through_has_not_happened() {
 }
 
 #[tokio::test]
-async fn a_late_copy_changes_nothing() {
+async fn a_delayed_request_changes_nothing() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let (idempotency, gate) = (store.over(&link), Gate::default());
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
@@ -562,8 +562,8 @@ async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
     }
 }
 
-/// A try may still be under way when another request's record is met: it asks for no record, and there is
-/// one for as long as it can be late.
+/// A try may be in flight when the call finds another request's record. The try requires that no record
+/// exists, and the record exists for as long as the try can be delayed.
 #[tokio::test]
 async fn a_try_in_doubt_can_land_no_more_once_a_record_was_seen() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());

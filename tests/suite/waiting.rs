@@ -103,8 +103,8 @@ async fn a_mismatch_does_not_wait() {
     assert_eq!(link.wire.requests(), ["PutItem"]);
 }
 
-/// The owner that was waited for is gone, the takeover's response is lost, and so is every look at
-/// what became of it.
+/// The owner has stopped, the response of the takeover is lost, and so is the response of every read that
+/// could resolve the doubt.
 #[tokio::test]
 async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());

@@ -34,7 +34,7 @@ pub(crate) struct Caller {
 pub(crate) struct Plan {
     lease: Lease,
     in_progress: InProgress,
-    /// What becomes of a handler that works for longer than its lease.
+    /// What happens to a handler that runs longer than its lease.
     lease_expired: LeaseExpired,
     work: Duration,
     /// The handler fails before it has any effect.

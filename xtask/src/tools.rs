@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_of_another_version_is_told() {
+    fn a_tool_of_another_version_is_reported() {
         let old = Tool { program: "sh", test: &["-c", "exit 1"], name: "sh 99" };
         let absent = Tool { program: "no-such-program", test: &[], name: "a program" };
         let message = missing(&[old, absent]).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_in_sizes_of_the_answer() {
+    fn memory_is_reported_in_percent_of_the_answer() {
         let printed = "running\nmemory Random 399360: 221 % to store, 104 % to replay\nok";
         let table = memory_table(printed).unwrap();
         assert!(table.ends_with("| 390 KB random bytes | 2.2 × | 1.0 × |\n"), "{table}");

@@ -179,7 +179,7 @@ async fn what_a_proxy_stands_before_is_asked_through_it() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn an_unreachable_endpoint_is_an_error() {
     for command in COMMANDS {
         let target = ["--endpoint-url", "http://127.0.0.1:9", "--table", "table"];
         let ended = run(&[&target[..], command].concat()).await;

@@ -51,7 +51,7 @@ async fn the_table_that_create_table_makes_is_well() {
 }
 
 #[tokio::test]
-async fn scopes_that_are_not_named_are_told() {
+async fn missing_scopes_are_reported() {
     let store = Store::open().await;
     let findings = store.json(&["doctor"]).await;
     assert_eq!(of(&findings, "records")["verdict"], "warning");
@@ -82,7 +82,7 @@ async fn no_table_is_an_error_for_pipelines() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_for_pipelines() {
+async fn an_unreachable_endpoint_fails_a_pipeline() {
     let store = Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
     let sick = store.run(&["--json", "doctor"]).await;
     assert_eq!(sick.code, 1, "{sick:?}");

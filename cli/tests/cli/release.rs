@@ -62,7 +62,7 @@ async fn a_record_past_its_retention_is_not_dangerous() {
 }
 
 #[tokio::test]
-async fn nobody_to_ask_means_no() {
+async fn without_a_terminal_nothing_is_released() {
     let store = Store::open().await;
     let item = abandoned("payments#k", 60);
     store.put(item.clone()).await;
@@ -80,7 +80,7 @@ async fn nobody_to_ask_means_no() {
 /// At a terminal it is asked, and takes nothing but a yes for one.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn somebody_at_a_terminal_is_asked() {
+async fn a_person_at_a_terminal_is_asked() {
     let store = Store::open().await;
     let item = abandoned("payments#k", 60);
     for typed in ["n\n", "\n", "yes please\n", ""] {
@@ -214,19 +214,19 @@ async fn nothing_is_released_without_the_audit_line_that_is_asked_for() {
 async fn a_closed_output_neither_skips_the_release_nor_hides_a_failure() {
     let store = Store::open().await;
     store.put(abandoned("payments#k", 60)).await;
-    let (code, err) = store.run_for_nobody(&["release", "payments", "k", "--yes"]).await;
+    let (code, err) = store.run_without_reader(&["release", "payments", "k", "--yes"]).await;
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(store.is_released("payments#k").await);
 
     store.put(pending("payments#k")).await;
-    let (code, err) = store.run_for_nobody(&["release", "payments", "k", "--yes"]).await;
+    let (code, err) = store.run_without_reader(&["release", "payments", "k", "--yes"]).await;
     assert!(code == 4 && err.contains("lease is live"), "{code}: {err}");
-    let (code, _) = store.run_for_nobody(&["show", "payments", "none"]).await;
+    let (code, _) = store.run_without_reader(&["show", "payments", "none"]).await;
     assert_eq!(code, 3);
-    let (code, _) = Store::without_table().await.run_for_nobody(&["doctor"]).await;
+    let (code, _) = Store::without_table().await.run_without_reader(&["doctor"]).await;
     assert_eq!(code, 1);
     let watch = ["watch", "payments", "k", "--follow", "--timeout", "0s", "--interval", "1ms"];
-    let (code, err) = store.run_for_nobody(&watch).await;
+    let (code, err) = store.run_without_reader(&watch).await;
     assert!(code == 7 && err.contains("has not ended"), "{code}: {err}");
 }
 

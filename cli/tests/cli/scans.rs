@@ -27,7 +27,7 @@ fn keys(stuck: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn stuck_lists_what_nobody_holds_the_longest_first() {
+async fn stuck_lists_abandoned_records_oldest_first() {
     let store = filled().await;
     let stuck = store.json(&["stuck"]).await;
     assert_eq!(keys(&stuck), ["old", "young"]);
@@ -158,7 +158,7 @@ async fn a_scope_has_what_is_below_it_and_nothing_beside_it() {
 }
 
 #[tokio::test]
-async fn what_a_scan_costs_is_told_before_it_begins() {
+async fn the_cost_of_a_scan_is_shown_before_it_starts() {
     let store = filled().await;
     for command in [&["stuck"][..], &["stats"], &["find", "--hash", "0123456789abcdef"]] {
         let estimate = [command, &["--estimate"]].concat();

@@ -84,7 +84,7 @@ async fn it_ends_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_unknown_key_is_told_the_scopes_that_exist() {
+async fn for_an_unknown_key_the_existing_scopes_are_listed() {
     let store = Store::open().await;
     let empty = store.run(&["show", "payments", "k"]).await;
     assert!(empty.error(3).contains("no scope was found"), "{empty:?}");

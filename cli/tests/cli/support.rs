@@ -188,7 +188,7 @@ impl Store {
 
     /// As [`run`](Self::run), for a reader that has closed its end.
     #[cfg(unix)]
-    pub(crate) async fn run_for_nobody(&self, args: &[&str]) -> (i32, String) {
+    pub(crate) async fn run_without_reader(&self, args: &[&str]) -> (i32, String) {
         let table = ["--endpoint-url", &self.endpoint, "--table", &self.table];
         with_a_closed_output(&[&table[..], args].concat()).await
     }

@@ -23,7 +23,7 @@ import { Watch } from "./watch";
 /** A lease ends 2 s after it; the queue's visibility timeout is six times as long. */
 const TIMEOUT = Duration.seconds(30);
 
-/** Less than its API waits (an HTTP API 30 s, a REST API 29 s): the client hears of the end. */
+/** Less than its API waits (an HTTP API 30 s, a REST API 29 s): the client gets the timeout error. */
 const API_TIMEOUT = Duration.seconds(25);
 
 /** Where cdk runs, as where the tests do, is this package's own folder. */

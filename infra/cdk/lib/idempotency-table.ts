@@ -47,7 +47,7 @@ export interface IdempotencyTableProps {
   readonly pointInTimeRecovery?: boolean;
 
   /**
-   * What becomes of the table when it leaves the stack.
+   * What happens to the table when it is removed from the stack.
    *
    * @default RemovalPolicy.RETAIN - a lost table is a second payment for each key in it
    */

@@ -171,8 +171,8 @@ async fn the_function_pays_once_and_replays() {
     assert_eq!(first["statusCode"], 201, "{first}");
     assert_eq!(first["cookies"], json!(["visits=1"]));
 
-    let spelled_anew = ORDER.replace(' ', "");
-    let again = function.invoke(event("k", &spelled_anew)).await;
+    let reformatted = ORDER.replace(' ', "");
+    let again = function.invoke(event("k", &reformatted)).await;
     assert_eq!(again["statusCode"], 201);
     assert_eq!(again["body"], first["body"]);
     assert_eq!(again["headers"]["idempotency-replayed"], "true");

@@ -88,7 +88,7 @@ async fn one_that_overruns_its_deadline_is_stopped_while_other_invocations_conti
 /// The example's functions run on one thread, which is enough on demand.
 #[tokio::test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
-async fn a_function_of_one_thread_is_told_what_to_change_where_invocations_come_at_once() {
+async fn a_function_with_one_thread_reports_what_to_change_for_concurrent_invocations() {
     let deployment = Deployment::load();
     for function in [deployment.payments(), deployment.payment_events()] {
         for (concurrency, warnings) in [(1, 0), (CONCURRENCY, 1)] {

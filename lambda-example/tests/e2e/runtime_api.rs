@@ -40,8 +40,8 @@ struct Shared {
     waiting: AtomicUsize,
     events: mpsc::UnboundedSender<Invocation>,
     next: tokio::sync::Mutex<mpsc::UnboundedReceiver<Invocation>>,
-    /// By the ids of their requests: who waits for the answers.
-    under_way: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    /// The receivers of the answers, by request id.
+    in_flight: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     snapshot: watch::Sender<Snapshot>,
 }
 
@@ -96,7 +96,7 @@ impl Environment {
             waiting: AtomicUsize::new(0),
             events,
             next: tokio::sync::Mutex::new(next),
-            under_way: Mutex::default(),
+            in_flight: Mutex::default(),
             snapshot: watch::Sender::new(Snapshot::Ahead),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
@@ -142,7 +142,7 @@ impl Environment {
     pub async fn invoke_until(&self, event: Value, deadline: SystemTime) -> Value {
         let id = unique("request");
         let (sender, answer) = oneshot::channel();
-        self.shared.under_way.lock().expect("no panic").insert(id.clone(), sender);
+        self.shared.in_flight.lock().expect("no panic").insert(id.clone(), sender);
         let invocation = Invocation { id, event, deadline };
         self.shared.events.send(invocation).expect("a server");
         tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").expect("a server")
@@ -208,7 +208,7 @@ async fn response(
     Path(id): Path<String>,
     body: Bytes,
 ) -> StatusCode {
-    let invocation = shared.under_way.lock().expect("no panic").remove(&id);
+    let invocation = shared.in_flight.lock().expect("no panic").remove(&id);
     let answer = serde_json::from_slice(&body).expect("a JSON answer");
     invocation
         .expect("an invocation that has no answer yet")

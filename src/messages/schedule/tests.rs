@@ -110,7 +110,7 @@ fn after_a_stop_what_runs_may_end_and_nothing_starts() {
 }
 
 #[test]
-fn what_is_cut_off_is_told_from_what_never_ran() {
+fn a_message_that_was_cut_off_differs_from_one_that_never_ran() {
     let mut schedule = Schedule::new([of("a"), of("a"), plain()]);
     assert_eq!(all(&mut schedule), [0, 2]);
     schedule.ended(2, true);

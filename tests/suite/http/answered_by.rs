@@ -28,7 +28,7 @@ async fn answered(http: Http, request: http::Request<Bytes>) -> Option<AnsweredB
 }
 
 #[tokio::test]
-async fn a_layer_above_is_told_who_has_answered() {
+async fn a_layer_above_sees_what_answered() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let http = || store.over(&link).http("pay");
     let problem = |kind| Some(AnsweredBy::Problem(kind));
@@ -88,7 +88,7 @@ async fn a_reconcile_hooks_answer_is_the_hooks() {
         })
     };
     for (key, word) in [("a", Reconciled::Completed as Judge), ("b", Reconciled::Failed)] {
-        // Somebody has begun this very request, and vanished.
+        // Another call started this request and did not complete it.
         let gate = crate::support::Gate::default();
         let held = gate.clone();
         let handler = tower::service_fn(move |_: Request| {
@@ -111,7 +111,7 @@ async fn a_reconcile_hooks_answer_is_the_hooks() {
 }
 
 #[tokio::test]
-async fn functions_are_told_too() {
+async fn lambda_functions_see_what_answered() {
     let (store, runs) = (Store::open().await, Runs::default());
     let handler = service_fn(move |_: lambda_http::Request| {
         let run = runs.add();

@@ -45,7 +45,7 @@ async fn a_handler_takes_its_execution_as_an_argument() {
 }
 
 #[tokio::test]
-async fn who_has_no_execution_is_told_why() {
+async fn a_handler_without_an_execution_gets_the_reason() {
     let store = Store::open_in_real_time().await;
     let http = || store.idempotency().http("pay").key_required(false);
     let router = Router::new()

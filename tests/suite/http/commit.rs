@@ -1,4 +1,4 @@
-//! A committed response is what the client gets, whatever becomes of its handler.
+//! The client gets the committed response, however its handler ends.
 
 use bytes::Bytes;
 use dynamodb_idempotency::{CommitError, ErrorKind, Execution, InvalidTransaction};

@@ -90,7 +90,7 @@ async fn a_repeat_takes_an_expired_lease_over_and_its_answer_counts() {
 }
 
 #[tokio::test]
-async fn who_lost_the_lease_to_one_that_still_runs_is_told_so() {
+async fn a_call_that_lost_its_lease_to_a_running_owner_reports_it() {
     everywhere(async |site| {
         let gate = Gate::default();
         let api = attempts(&site, site.http(), &gate).await;

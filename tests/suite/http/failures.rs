@@ -49,7 +49,7 @@ async fn a_failure_that_is_kept_is_replayed_as_it_was() {
 
 /// A failed request must not be reported as completed.
 #[tokio::test]
-async fn a_failure_that_cannot_be_read_is_a_failure_all_the_same() {
+async fn a_failure_that_cannot_be_read_is_still_a_failure() {
     everywhere(async |site| {
         let api = site.answering(keeping(&site, Failure::Replay), unavailable).await;
         api.send(post("k", "{}")).await;

@@ -39,7 +39,7 @@ fn retry_after(response: &Response<Bytes>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_repeat_is_told_when_to_come_back() {
+async fn a_repeat_gets_a_time_to_retry() {
     everywhere(async |site| {
         let gate = Gate::default();
         let api = held(&site, site.http(), &gate).await;

@@ -166,7 +166,7 @@ async fn a_server_has_a_lease_that_is_renewed() {
 
 /// By a machine that was frozen half-way.
 #[tokio::test]
-async fn a_handler_whose_lease_ends_is_stopped_and_its_client_is_told() {
+async fn a_handler_whose_lease_expires_is_stopped_and_its_client_gets_an_error() {
     everywhere(async |site: Site| {
         let (link, after) = (site.link.clone(), Runs::default());
         let counted = after.clone();

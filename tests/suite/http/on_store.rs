@@ -89,7 +89,7 @@ async fn a_failure_that_is_kept_is_changed_as_well() {
     .await;
 }
 
-/// Whether the client hears of it from the handler or from the table.
+/// Both when the client gets the response of the handler and when it gets the stored one.
 #[tokio::test]
 async fn a_committed_response_is_changed_as_well() {
     for act in [Act::Deliver, Act::LoseResponse] {

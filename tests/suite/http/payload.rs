@@ -85,7 +85,7 @@ async fn bytes_count_as_base64() {
 }
 
 #[tokio::test]
-async fn a_request_with_too_large_an_answer_is_completed_and_repeats_are_told_why() {
+async fn a_request_with_a_too_large_answer_is_completed_and_repeats_get_the_reason() {
     let (store, runs) = (Store::open().await, Runs::default());
     let body = Body::Text("x".repeat(6_300_000));
     let function = answering(store.idempotency().http("pay"), &runs, 201, body);

@@ -69,7 +69,7 @@ async fn a_refusal_is_not_stored_and_the_key_takes_a_mended_request() {
 
 /// A failed precondition is not replayed to a repeat whose validator matches now.
 #[tokio::test]
-async fn a_failed_precondition_is_judged_anew() {
+async fn a_failed_precondition_is_evaluated_again() {
     everywhere(async |site| {
         let runs = site.runs.clone();
         let api = site.serve(site.http(), move |request| {

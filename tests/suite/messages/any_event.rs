@@ -53,9 +53,9 @@ async fn a_repeat_gets_the_first_answer() {
     let event = json!({"file": "a.csv", "n": 9_007_199_254_740_993_u64});
     let first = invoke_in(&service, &event, context.clone()).await.unwrap();
     assert_eq!(first, json!({"run": 1, "deadline": context.deadline}));
-    let spelled_anew: Value =
+    let reformatted: Value =
         serde_json::from_str(r#"{"n":9007199254740993, "file":"a.csv"}"#).unwrap();
-    assert_eq!(invoke(&service, &spelled_anew).await, first);
+    assert_eq!(invoke(&service, &reformatted).await, first);
     assert_eq!(invoke(&service, &json!({"file": "b.csv"})).await["run"], 2);
     assert_eq!(link.wire.requests(), ["PutItem"; 5]);
     let stored = format!("{{\"run\":1,\"deadline\":{}}}", context.deadline);

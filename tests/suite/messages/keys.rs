@@ -68,7 +68,7 @@ async fn both_messages_of_the_documented_event_run() {
 }
 
 #[tokio::test]
-async fn a_message_without_a_key_fails_unless_told_otherwise() {
+async fn a_message_without_a_key_fails_by_default() {
     for (policy, failed, runs) in [
         (MissingKey::Fail, vec!["1", "2"], 1),
         (MissingKey::Acknowledge, vec![], 1),

@@ -73,7 +73,7 @@ async fn a_hundred_stream_records_of_distinct_keys_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn no_more_requests_than_the_limit_are_under_way() {
+async fn no_more_requests_than_the_limit_are_in_flight() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let first = Gate::default();
     for _ in 0..10 {

@@ -52,7 +52,7 @@ async fn a_kafka_partition_stops_at_its_first_failure_and_the_invocation_fails()
 }
 
 #[tokio::test]
-async fn kafka_can_be_told_each_record_that_is_not_done() {
+async fn every_failed_record_can_be_reported_to_kafka() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service =
         store.idempotency().kafka("book").partial_response(true).handler(noting(&ran)).unwrap();

@@ -35,7 +35,7 @@ async fn exactly_those_that_failed_are_reported() {
 }
 
 #[tokio::test]
-async fn a_message_that_comes_again_is_done_without_running() {
+async fn a_redelivered_message_is_acknowledged_without_running() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for id in ["1", "1", "another id of what the producer sent twice"] {
@@ -46,7 +46,7 @@ async fn a_message_that_comes_again_is_done_without_running() {
 }
 
 #[tokio::test]
-async fn a_failed_message_runs_again_when_it_comes_again() {
+async fn a_failed_message_runs_again_when_it_is_redelivered() {
     let (store, ran) = (Store::open().await, Ran::default());
     let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
     for _ in 0..2 {

@@ -118,7 +118,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
 
 /// As a consumer outside of Lambda asks: whether its offset may be committed.
 #[tokio::test]
-async fn a_call_that_cannot_read_the_steps_is_told_to_try_again() {
+async fn a_call_that_cannot_read_the_steps_gets_a_retryable_error() {
     for number in 0..3 {
         let (store, ran) = (Store::open().await, Ran::default());
         let (why, writer, reader) = writers_and_readers(&store).into_iter().nth(number).unwrap();

@@ -31,7 +31,7 @@ async fn the_lease_ends_with_the_invocation_that_brought_the_message() {
 
 /// The first takes, by its clock, all the time that there was for starting.
 #[tokio::test]
-async fn what_gets_no_turn_in_time_is_reported_and_runs_when_it_comes_again() {
+async fn a_message_without_time_to_run_is_reported_and_runs_when_redelivered() {
     let (store, ran) = (Store::open().await, Ran::default());
     let clock = LocalClock::default();
     let link = Link::default().clock(clock.clone());
@@ -56,7 +56,7 @@ async fn what_gets_no_turn_in_time_is_reported_and_runs_when_it_comes_again() {
 
 /// A hanging handler would have Lambda end the function, and bring all of the batch back.
 #[tokio::test]
-async fn a_handler_that_does_not_end_is_cut_off_and_takes_nobody_with_it() {
+async fn a_handler_that_does_not_return_is_cut_off_alone() {
     let (store, ran) = (Store::open().await, Ran::default());
     let noted = ran.clone();
     let service = store

@@ -142,7 +142,7 @@ async fn across_partition_keys_one_runs_once_in_all_deliveries() {
 
 /// Whichever of its requests the store does not serve, from whichever one on.
 #[tokio::test]
-async fn none_is_told_as_done_that_the_store_does_not_have() {
+async fn no_message_is_reported_as_done_without_its_record() {
     let acts = [Act::LoseRequest, Act::LoseResponse, Act::SERVER_ERROR, Act::THROTTLE];
     for (operation, act) in ["PutItem", "UpdateItem", "GetItem"]
         .iter()

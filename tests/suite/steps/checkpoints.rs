@@ -1,4 +1,4 @@
-//! What a step costs and stores, whatever becomes of its requests.
+//! What a step costs and stores when its requests fail or are delayed.
 
 use dynamodb_idempotency::{Attribute, TableSchema};
 
@@ -66,7 +66,7 @@ async fn a_lost_response_to_a_step_stores_it_once() {
 
 /// A delayed write of the first step must not remove later steps.
 #[tokio::test]
-async fn a_late_copy_of_a_step_changes_nothing() {
+async fn a_delayed_write_of_a_step_changes_nothing() {
     let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
     let gates = [Gate::default(), Gate::default()];
     for gate in &gates {

@@ -6,7 +6,7 @@ use crate::support::effects::count;
 
 use super::*;
 
-/// The handler is to see what becomes of its steps.
+/// The handler continues after its lease, so that the test sees the results of its steps.
 fn goes_on(policy: Policy) -> Policy {
     policy.lease_expired(LeaseExpired::Continue)
 }

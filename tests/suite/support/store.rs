@@ -51,7 +51,7 @@ impl Link {
         link
     }
 
-    /// Lets time pass, by the caller's clocks as by what it hears of the store's.
+    /// Lets time pass on the caller's clocks and on the store's.
     pub(crate) fn let_pass(&self, seconds: i64) {
         self.clock.live(seconds);
         self.freeze(seconds);

@@ -129,7 +129,7 @@ fn an_unconfirmed_answer_need_not_be_the_stored_one() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_a_violation() {
+fn a_key_without_a_record_is_a_violation() {
     let findings = check(&gather(["k7".to_owned()], vec![], vec![], HashMap::new()));
     assert_eq!(findings.violations.len(), 1);
 }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_more_or_less_is_told() {
+    fn an_added_or_removed_crate_is_reported() {
         let tree =
             "dynamodb-idempotency v0.1.0 (/w)\nserde v1.0.0\nserde v1.0.0 (*)\nsha2 v0.11.0\n";
         assert!(differences("# Names\nserde\nsha2\n", tree).is_empty());
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tests_would_build_again_is_told() {
+    fn crates_that_the_tests_would_build_twice_are_reported() {
         let example = "0 lambda-example v0.1.0\n1 aws-sdk-dynamodb v1.136.0 rt-tokio\n\
                        2 tokio v1.54.1 net,rt\n1 serde v1.0.0 std\n";
         let same = " aws-sdk-dynamodb v1.136.0 rt-tokio\n tokio v1.54.1 net,rt (*)\n";
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_for_one_pool_alone_is_told_but_for_its_own() {
+    fn crates_built_only_for_one_pool_are_reported_except_its_own() {
         let tests =
             " rustls v0.23.46 ring\n tokio v1.54.1 net\n tokio-macros v2.0.0 (proc-macro) \n";
         let one_pool = "rustls v0.23.46 aws_lc_rs\ncmake v0.1.0 \ntokio v1.54.1 net (*)\n";

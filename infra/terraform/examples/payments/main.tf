@@ -147,7 +147,7 @@ resource "aws_lambda_function" "payments" {
   handler          = "bootstrap"
   architectures    = ["arm64"]
   memory_size      = 512
-  # Seconds. Less than its API waits (an HTTP API 30 s): the client hears of the end.
+  # Seconds. Less than its API waits (an HTTP API 30 s): the client gets the timeout error.
   timeout = 25
   publish = true
 
