@@ -15,6 +15,7 @@ use futures::FutureExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::support::effects::{count, debit};
+use crate::support::panicking::{PanickingError, PanicsWhenDropped};
 use crate::support::{Act, Link, Runs, Store, kind, raw};
 
 /// Its serialization panics.
@@ -37,19 +38,7 @@ impl<'de> Deserialize<'de> for Unreadable {
     }
 }
 
-/// Its text panics.
-#[derive(Debug)]
-struct Mute;
-
-impl fmt::Display for Mute {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        panic!("user code")
-    }
-}
-
-impl std::error::Error for Mute {}
-
-/// The panic goes on in the caller.
+/// Asserts that the panic continues in the caller.
 async fn panics<F: Future>(call: F) {
     let panic = AssertUnwindSafe(call).catch_unwind().await.err().expect("a panic");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"user code"));
@@ -222,7 +211,7 @@ impl AnswerCodec for Broken {
     fn encode(&self, _: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
         match self {
             Self::Encode => panic!("user code"),
-            Self::EncodeError => Err(Mute.into()),
+            Self::EncodeError => Err(PanickingError.into()),
             Self::Decode | Self::DecodeError => Ok(plain),
         }
     }
@@ -230,7 +219,7 @@ impl AnswerCodec for Broken {
     fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
         match self {
             Self::Decode => panic!("user code"),
-            Self::DecodeError => Err(Mute.into()),
+            Self::DecodeError => Err(PanickingError.into()),
             Self::Encode | Self::EncodeError => Ok(encoded),
         }
     }
@@ -299,29 +288,6 @@ async fn a_steps_result_whose_deserialization_panics_stays_stored() {
     panics(attempt()).await;
     panics(attempt()).await;
     assert_eq!(effects.count(), 1);
-}
-
-/// A future that returns at once, and whose destructor panics.
-pub(crate) struct PanicsWhenDropped<T>(Option<T>);
-
-impl<T> PanicsWhenDropped<T> {
-    pub(crate) const fn returns(value: T) -> Self {
-        Self(Some(value))
-    }
-}
-
-impl<T: Unpin> Future for PanicsWhenDropped<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
-        self.0.take().map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl<T> Drop for PanicsWhenDropped<T> {
-    fn drop(&mut self) {
-        panic!("user code");
-    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Runs the commands that the pages give.
+//! Runs the commands in the pages.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ const AXUM: &str = "docs/guide/axum.md";
 const ENCRYPT: &str = "docs/guide/encrypt-answers.md";
 const LOCALLY: &str = "docs/guide/run-locally.md";
 
-/// The commands of a block: up to the one that serves, and those after it.
+/// Splits the commands of a block after the one that starts the server.
 fn split<'a>(block: &'a str, server: &str) -> (String, Vec<&'a str>) {
     let lines: Vec<_> = block.lines().filter(|line| !line.is_empty()).collect();
     let at = lines.iter().position(|line| line.starts_with(server)).expect("a server");
@@ -43,7 +43,7 @@ fn the_quick_start_answers_201_and_then_replays_it() {
         assert_eq!(answer.contains("idempotency-replayed: true\r\n"), is_replayed, "{answer}");
         assert!(answer.ends_with("\r\n\r\npaid"), "{answer}");
     }
-    // This is the key that the page about operation looks for.
+    // The commands of the page about operation show this key.
     let found = project.run(&(setup() + &block(OPERATE, "Operate", "sh")));
     assert!(found.matches("order-42").count() >= 2, "{found}");
 }
@@ -57,7 +57,7 @@ fn consumer(deployment: &Deployment) -> Project {
     project
 }
 
-/// What the README sets, and its table.
+/// The commands of the README that set the environment and create the table.
 fn setup() -> String {
     let shell = block("README.md", "Use it", "sh");
     let (setup, _) = split(&shell, "cargo lambda watch");
@@ -69,8 +69,12 @@ fn setup() -> String {
 #[ignore = "needs a deployment: cargo xtask e2e"]
 fn the_queue_consumer_handles_a_message_once() {
     let project = consumer(&Deployment::load());
-    let shell = block(MESSAGES, "Try it", "sh");
-    let (serve, invocations) = split(&shell, "cargo lambda watch");
+    handles_its_batch_once(&project, &block(MESSAGES, "Try it", "sh"), "cargo lambda watch");
+}
+
+/// Sends the batch of the page twice to the consumer that `shell` serves by the command `server`.
+fn handles_its_batch_once(project: &Project, shell: &str, server: &str) {
+    let (serve, invocations) = split(shell, server);
     let [invoke] = invocations[..] else { panic!("one invocation: {invocations:?}") };
     let running = project.start(&(setup() + &serve));
     for _ in 0..2 {
@@ -146,22 +150,15 @@ fn a_profile_that_needs_the_feature_desk_is_reported_with_its_name() {
 
 #[test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
-fn a_function_of_ones_own_runs_under_the_runtime_interface_emulator() {
+fn a_users_function_runs_under_the_runtime_interface_emulator() {
     let deployment = Deployment::load();
     let project = consumer(&deployment);
     project.link_target(&deployment);
     let shell = block(LOCALLY, "The Lambda Runtime Interface Emulator", "sh");
-    let (serve, invocations) = split(&shell, "aws-lambda-rie");
-    let [invoke] = invocations[..] else { panic!("one invocation: {invocations:?}") };
-    let running = project.start(&(setup() + &serve));
-    for _ in 0..2 {
-        assert_eq!(project.run(invoke).trim(), r#"{"batchItemFailures":[]}"#);
-    }
-    let log = running.log();
-    assert_eq!(log.matches("5 to acme").count(), 1, "{log}");
+    handles_its_batch_once(&project, &shell, "aws-lambda-rie");
 }
 
-/// A command in the clone of a contributor.
+/// A shell command in this repository.
 fn in_clone(shell: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-euc", shell]).current_dir(ROOT).stdin(Stdio::null());
@@ -174,7 +171,7 @@ fn log() -> PathBuf {
 
 #[tokio::test]
 #[ignore = "needs Java and Maven: cargo xtask e2e"]
-async fn dynamodb_local_starts_by_the_commands_of_its_page() {
+async fn dynamodb_local_starts_with_the_commands_of_its_page() {
     let [address, _] = free_addresses();
     let shell = block(LOCALLY, "DynamoDB Local", "sh");
     assert!(shell.contains("-port 8000"), "{shell}");
@@ -186,7 +183,7 @@ async fn dynamodb_local_starts_by_the_commands_of_its_page() {
 
 #[test]
 #[ignore = "builds an example: cargo xtask e2e"]
-fn the_playground_starts_by_the_command_of_the_readme() {
+fn the_playground_starts_with_the_command_of_the_readme() {
     let [address, _] = free_addresses();
     let shell = block("README.md", "Try it", "sh");
     let shell = format!("{} -- --port {}", shell.trim_end(), address.port());
@@ -197,7 +194,7 @@ fn the_playground_starts_by_the_command_of_the_readme() {
 
 #[test]
 #[ignore = "builds an example: cargo xtask e2e"]
-fn the_encrypted_example_runs_by_the_command_of_its_page() {
+fn the_encrypted_example_runs_with_the_command_of_its_page() {
     let shell = block(ENCRYPT, "Encrypt: an `AnswerCodec`", "sh");
     let output = in_clone(&shell).output().expect("a shell");
     let text = String::from_utf8_lossy(&output.stdout);

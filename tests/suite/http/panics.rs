@@ -21,8 +21,8 @@ use super::event::{Kind, response};
 use super::function::Function;
 use super::message::{is_replay, post, problem};
 use super::site::everywhere;
-use crate::panics::PanicsWhenDropped;
 use crate::support::effects::{count, debit};
+use crate::support::panicking::{PanickingError, PanicsWhenDropped};
 use crate::support::{Link, Runs, Store, raw};
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_handler_that_panics_has_failed() {
 
 #[tokio::test]
 async fn a_hook_that_panics_changes_nothing() {
-    type Answer = Result<Reconciled<Response<Bytes>, Response<Bytes>>, Mute>;
+    type Answer = Result<Reconciled<Response<Bytes>, Response<Bytes>>, PanickingError>;
     everywhere(async |site| {
         site.store.put(raw::abandoned(&site.pk("k"))).await;
         let before = site.item("k").await;
@@ -65,7 +65,8 @@ async fn a_hook_that_panics_changes_nothing() {
         {
             let http = site.http().fingerprint(|_, _| Fingerprint::builder().finish());
             let http = http.reconcile(move |_: Abandoned| async move {
-                let answer: Answer = if is_error { Err(Mute) } else { panic!("user code") };
+                let answer: Answer =
+                    if is_error { Err(PanickingError) } else { panic!("user code") };
                 answer
             });
             let api = site.paying(http).await;
@@ -76,18 +77,6 @@ async fn a_hook_that_panics_changes_nothing() {
     .await;
 }
 
-/// An error whose text panics.
-#[derive(Debug)]
-struct Mute;
-
-impl fmt::Display for Mute {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        panic!("user code")
-    }
-}
-
-impl std::error::Error for Mute {}
-
 /// A body that panics, or ends with an error whose text does.
 struct Broken {
     is_error: bool,
@@ -95,13 +84,13 @@ struct Broken {
 
 impl http_body::Body for Broken {
     type Data = Bytes;
-    type Error = Mute;
+    type Error = PanickingError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Mute>>> {
-        if self.is_error { Poll::Ready(Some(Err(Mute))) } else { panic!("user code") }
+    ) -> Poll<Option<Result<Frame<Bytes>, PanickingError>>> {
+        if self.is_error { Poll::Ready(Some(Err(PanickingError))) } else { panic!("user code") }
     }
 }
 

@@ -1,12 +1,13 @@
-//! Support for all tests: a store, a connection to it that can be cut, clocks that can be wrong, and
+//! Support for all tests: a store, a connection to it that can be interrupted, clocks that can be wrong, and
 //! records written by hand.
 //!
 //! - [`Store`] is one table of the engine under test: DynamoDB Local at `DYNAMODB_ENDPOINT`, or
 //!   else an embedded engine inside the test's own runtime.
 //! - [`Link`] is how one caller reaches it: its [`Wire`] counts requests and can lose, delay or
-//!   answer them; its [`LocalClock`] can be off.
+//!   answer them; its [`LocalClock`] can be wrong.
 //! - [`made_up_time`] advances time only while no task can make progress.
-//! - [`Gate`] stops a request or a handler until the test lets it go on.
+//! - [`Gate`] blocks a request or a handler until the test opens it.
+//! - [`panicking`] has user code that panics.
 //! - [`raw`] has the record layout of `docs/protocol.md`, without the crate's code.
 
 pub(crate) mod access;
@@ -16,6 +17,7 @@ pub(crate) mod gate;
 pub(crate) mod listener;
 pub(crate) mod local_clock;
 pub(crate) mod made_up_time;
+pub(crate) mod panicking;
 pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod wire;

@@ -1,0 +1,40 @@
+//! User code that panics.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// An error whose `Display` panics.
+#[derive(Debug)]
+pub(crate) struct PanickingError;
+
+impl fmt::Display for PanickingError {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("user code")
+    }
+}
+
+impl std::error::Error for PanickingError {}
+
+/// A future that returns at once, and whose destructor panics.
+pub(crate) struct PanicsWhenDropped<T>(Option<T>);
+
+impl<T> PanicsWhenDropped<T> {
+    pub(crate) const fn returns(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Unpin> Future for PanicsWhenDropped<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        self.0.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<T> Drop for PanicsWhenDropped<T> {
+    fn drop(&mut self) {
+        panic!("user code");
+    }
+}
