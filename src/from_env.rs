@@ -17,9 +17,9 @@ use crate::idempotency::{Builder, Idempotency};
 /// The environment variable that names the table.
 ///
 /// ```
-/// assert_eq!(dynamodb_idempotency::TABLE_VARIABLE, "IDEMPOTENCY_TABLE");
+/// assert_eq!(dynamodb_idempotency::TABLE_ENV, "IDEMPOTENCY_TABLE");
 /// ```
-pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
+pub const TABLE_ENV: &str = "IDEMPOTENCY_TABLE";
 
 impl Idempotency {
     /// The table named by `IDEMPOTENCY_TABLE`, with region, credentials and endpoint as the AWS SDK
@@ -60,9 +60,9 @@ impl Idempotency {
     /// # Errors
     /// As `from_env`.
     pub async fn builder_from_env() -> Result<Builder, Error> {
-        let table = std::env::var(TABLE_VARIABLE).unwrap_or_default();
+        let table = std::env::var(TABLE_ENV).unwrap_or_default();
         if table.is_empty() {
-            let message = format!("set {TABLE_VARIABLE} to the name of the idempotency table");
+            let message = format!("set {TABLE_ENV} to the name of the idempotency table");
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(Self::builder(Client::new(&sdk_config_loader().load().await), table))

@@ -14,7 +14,7 @@ use crate::engine::cache::Cache;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
-use crate::kill_switch::{self, DISABLED_VARIABLE};
+use crate::kill_switch::{self, DISABLED_ENV};
 use crate::policy::Policy;
 use crate::schema::TableSchema;
 use crate::signals::{Log, LogKey};
@@ -86,7 +86,8 @@ impl Idempotency {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
-    /// use dynamodb_idempotency::{Idempotency, KeyForm};
+    /// use dynamodb_idempotency::policy::KeyForm;
+    /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::builder(client, "idempotency")
     ///     .policy(|policy| policy.key_form(KeyForm::Sha256))
@@ -140,7 +141,8 @@ impl fmt::Debug for Idempotency {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::signals::LogKey;
-/// use dynamodb_idempotency::{Idempotency, TableSchema, Takeover};
+/// use dynamodb_idempotency::policy::Takeover;
+/// use dynamodb_idempotency::{Idempotency, TableSchema};
 ///
 /// let idempotency = Idempotency::builder(client, "shared")
 ///     .schema(TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK"))
@@ -204,7 +206,8 @@ impl Builder {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
-    /// use dynamodb_idempotency::{Idempotency, Takeover};
+    /// use dynamodb_idempotency::policy::Takeover;
+    /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::builder(client, "idempotency")
     ///     .policy(|policy| policy.takeover(Takeover::Reject))
@@ -280,21 +283,21 @@ impl Builder {
         self
     }
 
-    /// Logs the end of a first run at INFO, like the end of every other call. Default: `false`.
+    /// Logs the end of a first run at INFO, like the end of every other call.
     ///
     /// By default first runs end at DEBUG, so that a function that logs at INFO is silent as long
-    /// as nothing repeats. With `true` the log has one line for each call. A metric filter can then
+    /// as nothing repeats. With this setting the log has one line for each call. A metric filter can then
     /// count first runs and replays.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
-    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs(true).build()?;
+    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs().build()?;
     /// # Ok(()) });
     /// ```
-    pub fn log_first_runs(mut self, log: bool) -> Self {
-        self.log.first_runs = log;
+    pub fn log_first_runs(mut self) -> Self {
+        self.log.first_runs = true;
         self
     }
 
@@ -308,7 +311,7 @@ impl Builder {
     /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). This includes
     /// instances of an older deployment while a newer one with a codec rolls out. Answers stored
     /// before the codec was added stay readable; see
-    /// [`accept_plain_answers`](Self::accept_plain_answers).
+    /// [`reject_plain_answers`](Self::reject_plain_answers).
     ///
     /// ```
     /// use aws_sdk_dynamodb::Client;
@@ -323,14 +326,13 @@ impl Builder {
         self
     }
 
-    /// Sets whether answers and steps that no [codec](Self::answer_codec) wrote are read. Default:
-    /// `true`.
+    /// Rejects answers and steps that no [codec](Self::answer_codec) wrote.
     ///
-    /// Only for use with a codec. The default lets you add a codec while the table holds older
-    /// answers.
+    /// Only for use with a codec. By default they are read, so that you can add a codec while the
+    /// table holds older answers.
     ///
-    /// With `false` a repeat of such an answer gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Choose `false` if
+    /// A repeat of such an answer gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Choose this if
     /// others can write to the table, as soon as the last plain answer is past its retention.
     /// Otherwise they could replace an encoded answer with a plain one.
     ///
@@ -341,16 +343,16 @@ impl Builder {
     /// fn coded(client: Client, codec: impl AnswerCodec + 'static) -> Result<Idempotency, Error> {
     ///     Idempotency::builder(client, "idempotency")
     ///         .answer_codec(codec)
-    ///         .accept_plain_answers(false)
+    ///         .reject_plain_answers()
     ///         .build()
     /// }
     /// ```
-    pub fn accept_plain_answers(mut self, accept: bool) -> Self {
-        self.coding.rejects_plain = !accept;
+    pub fn reject_plain_answers(mut self) -> Self {
+        self.coding.rejects_plain = true;
         self
     }
 
-    /// Reports the capacity units of each request. Default: `false`.
+    /// Reports the capacity units of each request.
     ///
     /// DynamoDB returns them with each response, at the cost of some bytes but no units. They
     /// appear as [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event.
@@ -359,11 +361,11 @@ impl Builder {
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
-    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity(true).build()?;
+    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity().build()?;
     /// # Ok(()) });
     /// ```
-    pub fn report_capacity(mut self, report: bool) -> Self {
-        self.report_capacity = report;
+    pub fn report_capacity(mut self) -> Self {
+        self.report_capacity = true;
         self
     }
 
@@ -371,7 +373,7 @@ impl Builder {
     ///
     /// No request is sent to the table, and no call is rejected. Commits and transactions are
     /// written without the crate's record. Default: the value of the variable
-    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_VARIABLE).
+    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
     ///
     /// For tests of handlers, and for an emergency in which running twice is better than not
     /// running. The crate logs a warning when it is built, and one for each call.
@@ -381,7 +383,7 @@ impl Builder {
     /// use dynamodb_idempotency::Outcome;
     ///
     /// // In a test of a handler that is not about idempotency.
-    /// let off = sandbox.builder().disabled(true).build()?;
+    /// let off = sandbox.builder().disabled().build()?;
     /// for _ in 0..2 {
     ///     let operation = off.operation("charge").key("order-42");
     ///     let outcome = operation.run_with_outcome(async |_| Ok::<_, std::io::Error>(1200)).await?;
@@ -389,8 +391,23 @@ impl Builder {
     /// }
     /// # Ok(()) });
     /// ```
-    pub fn disabled(mut self, disabled: bool) -> Self {
-        self.disabled = disabled;
+    pub fn disabled(mut self) -> Self {
+        self.disabled = true;
+        self
+    }
+
+    /// Keeps idempotency on, whatever the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV)
+    /// says.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").enabled().build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn enabled(mut self) -> Self {
+        self.disabled = false;
         self
     }
 
@@ -401,7 +418,7 @@ impl Builder {
     ///
     /// An answer is kept until its retention ends, by the wall clock or the monotonic clock,
     /// whichever is first. It is used only for the same fingerprint. If this process runs an
-    /// operation again ([`Completed::Execute`](crate::Completed::Execute)), it drops the answer.
+    /// operation again ([`Completed::Execute`](crate::policy::Completed::Execute)), it drops the answer.
     /// The cache does not notice when another process changes a finished record (runs it again, or
     /// deletes it by hand).
     ///
@@ -452,8 +469,7 @@ impl Builder {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         if self.coding.rejects_plain && self.coding.codec.is_none() {
-            let message =
-                "accept_plain_answers(false) needs an answer_codec: no answer could be read";
+            let message = "reject_plain_answers() needs an answer_codec: no answer could be read";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let cache = (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
@@ -465,7 +481,7 @@ impl Builder {
             tracing::warn!(
                 table = self.table,
                 "idempotency is switched OFF: handlers run for every repeat \
-                 ({DISABLED_VARIABLE}, or Builder::disabled)"
+                 ({DISABLED_ENV}, or Builder::disabled)"
             );
         }
         let snapshot = Arc::<Snapshot>::default();

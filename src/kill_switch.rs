@@ -7,23 +7,23 @@
 /// [`Builder::disabled`](crate::Builder::disabled).
 ///
 /// ```
-/// use dynamodb_idempotency::DISABLED_VARIABLE;
+/// use dynamodb_idempotency::DISABLED_ENV;
 ///
 /// /// The environment of a function.
 /// fn variables(off: bool) -> Vec<(&'static str, &'static str)> {
-///     if off { vec![(DISABLED_VARIABLE, "true")] } else { Vec::new() }
+///     if off { vec![(DISABLED_ENV, "true")] } else { Vec::new() }
 /// }
 /// assert_eq!(variables(true), [("IDEMPOTENCY_DISABLED", "true")]);
 /// ```
-pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
+pub const DISABLED_ENV: &str = "IDEMPOTENCY_DISABLED";
 
 /// Returns whether the environment switches idempotency off.
 pub(crate) fn is_set() -> bool {
-    let value = std::env::var_os(DISABLED_VARIABLE).unwrap_or_default();
+    let value = std::env::var_os(DISABLED_ENV).unwrap_or_default();
     let value = value.to_string_lossy();
     is_yes(&value).unwrap_or_else(|| {
         tracing::error!(
-            "{DISABLED_VARIABLE} is `{value}`, which is neither true nor false: idempotency stays on. Set it to `true` or `false`"
+            "{DISABLED_ENV} is `{value}`, which is neither true nor false: idempotency stays on. Set it to `true` or `false`"
         );
         false
     })

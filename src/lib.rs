@@ -60,8 +60,8 @@
 //! # Cost
 //!
 //! Answers of up to 10 MB are stored. They are compressed, and split into parts, if that is
-//! cheaper: see [`Compression`] and [`LargeAnswers`]. A buffered response of Lambda holds 6 MB,
-//! which is about 4.5 MB of a binary body. [`Acquire`] reduces the cost of traffic that consists
+//! cheaper: see [`Compression`](policy::Compression) and [`LargeAnswers`](policy::LargeAnswers). A buffered response of Lambda holds 6 MB,
+//! which is about 4.5 MB of a binary body. [`FirstRequest`](policy::FirstRequest) reduces the cost of traffic that consists
 //! mostly of repeats, and [`Builder::local_cache`] that of many repeats in one process.
 //! `docs/cost.md` has the figures.
 //!
@@ -154,7 +154,7 @@ mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;
-mod policy;
+pub mod policy;
 mod preflight;
 mod record;
 mod schema;
@@ -178,17 +178,14 @@ pub use crate::error::{
 };
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
-pub use crate::from_env::{TABLE_VARIABLE, sdk_config_loader};
+pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
 #[cfg(any(feature = "event", feature = "http"))]
 pub use crate::future::ResponseFuture;
 pub use crate::idempotency::{Builder, Idempotency};
+pub use crate::key::Scope;
 pub use crate::key::derived::{DerivedKey, derive_key};
-pub use crate::key::{KeyForm, Scope};
-pub use crate::kill_switch::DISABLED_VARIABLE;
+pub use crate::kill_switch::DISABLED_ENV;
 pub use crate::operation::{Call, Operation, Outcome, Unset};
-pub use crate::policy::{
-    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
-    Outage, Policy, Takeover, Unconfirmed,
-};
+pub use crate::policy::Policy;
 pub use crate::preflight::finding::{Finding, Severity};
 pub use crate::schema::{Attribute, TableSchema};

@@ -66,7 +66,8 @@
 /// A compile error points at the argument that it is about.
 ///
 /// ```
-/// use dynamodb_idempotency::{Failure, Idempotency, RunError, StepError, idempotent};
+/// use dynamodb_idempotency::policy::Failure;
+/// use dynamodb_idempotency::{Idempotency, RunError, StepError, idempotent};
 ///
 /// struct Shop { idempotency: Idempotency }
 ///

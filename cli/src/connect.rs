@@ -62,7 +62,7 @@ pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency,
     let client = Client::new(&config);
     let builder = Idempotency::builder(client, table).schema(schema(target));
     // Switching idempotency off affects handlers; this program always reads the records.
-    let builder = builder.disabled(false);
+    let builder = builder.enabled();
     Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
 }
 

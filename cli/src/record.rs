@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dynamodb_idempotency::admin::{Admin, Danger, Select, StoredAnswer, StoredRecord, StoredState};
-use dynamodb_idempotency::{Error, KeyForm, Scope};
+use dynamodb_idempotency::policy::KeyForm;
+use dynamodb_idempotency::{Error, Scope};
 use serde_json::{Value, json};
 
 use crate::args::Key;

@@ -19,7 +19,7 @@ static RUNTIME: LazyLock<Runtime> =
 /// Switched off: what is searched is how events are read. A message without a key runs then.
 static IDEMPOTENCY: LazyLock<Idempotency> = LazyLock::new(|| {
     let config = Config::builder().behavior_version(BehaviorVersion::latest()).build();
-    let builder = Idempotency::builder(Client::from_conf(config), "none").disabled(true);
+    let builder = Idempotency::builder(Client::from_conf(config), "none").disabled();
     builder.build().expect("a configuration")
 });
 
@@ -37,7 +37,7 @@ pub fn event(input: &[u8]) {
 }
 
 fn each_rule<R: Send + 'static>(event: &JsonEvent, consumer: impl Fn(&'static str) -> Consumer<R>) {
-    let consumer = || consumer("fuzz").partial_response(true);
+    let consumer = || consumer("fuzz").report_each();
     let by_source = [
         consumer(),
         consumer().key(MessageKey::json("/id")),
@@ -93,7 +93,7 @@ fn delivered<R: Send + 'static>(
     let seen = Arc::new(Mutex::new(Vec::new()));
     let see = Arc::clone(&seen);
     let mut service = consumer
-        .malformed(FailureAction::Report)
+        .on_malformed(FailureAction::Report)
         .handler(move |message: Message<_>, _| {
             let message = (message.key().map(str::to_owned), message.payload().to_vec());
             see.lock().unwrap_or_else(PoisonError::into_inner).push(message);

@@ -143,7 +143,7 @@ async fn show(payments: &Payments, parts: &Parts, id: &str) -> Result<Response<B
 /// Refuses a request that has changed nothing: its idempotency key stays free.
 fn refuse(parts: &Parts, status: StatusCode, code: &str) -> Result<Response<Body>, Error> {
     if let Some(execution) = parts.extensions.get::<Execution>() {
-        execution.nothing_executed();
+        execution.discard();
     }
     reply(status, &json!({"error": {"code": code}}))
 }

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
     }
     // Each call is a line, and the dashboard's share of replays is of all calls.
     let builder = Idempotency::builder_from_env().await?;
-    let idempotency = builder.log_first_runs(true).build()?;
+    let idempotency = builder.log_first_runs().build()?;
     // Called where the function starts from snapshots (SnapStart), and nowhere else.
     let snapshots = Arc::new(idempotency.snapshot_hooks());
     idempotency.preflight([PAYMENTS_SCOPE, TRANSFERS_SCOPE]).await?;

@@ -53,7 +53,7 @@ pub(crate) async fn transfer(
         Err(code) => {
             let refusal = json!({"error": {"code": code}});
             let response = reply(StatusCode::UNPROCESSABLE_ENTITY, &refusal)?;
-            return Ok(Transaction::nothing_executed(response));
+            return Ok(Transaction::discard(response));
         }
     };
     let Transfer { from, to, amount } = &transfer;

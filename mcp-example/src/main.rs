@@ -8,13 +8,13 @@
 use std::error::Error;
 
 use dynamodb_idempotency::testing::Sandbox;
-use dynamodb_idempotency::{Idempotency, TABLE_VARIABLE};
+use dynamodb_idempotency::{Idempotency, TABLE_ENV};
 use mcp_example::Shop;
 use rmcp::{ServiceExt as _, transport};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (idempotency, _sandbox) = if std::env::var_os(TABLE_VARIABLE).is_some() {
+    let (idempotency, _sandbox) = if std::env::var_os(TABLE_ENV).is_some() {
         (Idempotency::from_env().await?, None)
     } else {
         let sandbox = Sandbox::start().await?;

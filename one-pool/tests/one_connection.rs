@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::Client;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
-use dynamodb_idempotency::{Idempotency, TABLE_VARIABLE, sdk_config_loader};
+use dynamodb_idempotency::{Idempotency, TABLE_ENV, sdk_config_loader};
 use http::Request;
 use lambda_http::{Body, Response, Service, service_fn};
 use one_pool::Store;
@@ -100,7 +100,7 @@ async fn through_from_env() {
     let mut child = Command::new(this);
     child
         .args(["--exact", "in_an_environment", "--ignored", "--nocapture"])
-        .env(TABLE_VARIABLE, TABLE)
+        .env(TABLE_ENV, TABLE)
         .env("AWS_ENDPOINT_URL_DYNAMODB", store.endpoint())
         .env("AWS_REGION", "us-east-1")
         .env("AWS_ACCESS_KEY_ID", "test")

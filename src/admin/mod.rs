@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use dynamodb_idempotency::admin::Released;
-//! use dynamodb_idempotency::{Error, Idempotency, KeyForm, Scope};
+//! use dynamodb_idempotency::policy::KeyForm;
+//! use dynamodb_idempotency::{Error, Idempotency, Scope};
 //!
 //! async fn unstick(idempotency: &Idempotency) -> Result<(), Error> {
 //!     let admin = idempotency.admin();
@@ -61,7 +62,8 @@ impl Idempotency {
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::admin::Admin;
-/// use dynamodb_idempotency::{Error, KeyForm, Scope};
+/// use dynamodb_idempotency::policy::KeyForm;
+/// use dynamodb_idempotency::{Error, Scope};
 ///
 /// async fn attempts(admin: Admin<'_>, order: &str) -> Result<u32, Error> {
 ///     let record = admin.record(&Scope::new("payments"), order, KeyForm::Verbatim).await?;
@@ -86,7 +88,8 @@ impl Admin<'_> {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
-    /// use dynamodb_idempotency::{KeyForm, Scope};
+    /// use dynamodb_idempotency::policy::KeyForm;
+    /// use dynamodb_idempotency::Scope;
     ///
     /// sandbox.record("payments", "order-42").completed("re_1").await?;
     /// let admin = idempotency.admin();

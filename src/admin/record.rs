@@ -36,7 +36,7 @@ use crate::signals::hashed_key;
 pub struct StoredRecord {
     /// The scope, encoded; [`Scope::from_encoded`](crate::Scope::from_encoded) reads it.
     pub scope: String,
-    /// The key in its stored form: with [`KeyForm::Sha256`](crate::KeyForm::Sha256), the hash.
+    /// The key in its stored form: with [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256), the hash.
     pub key: String,
     /// The state of its operation.
     pub state: StoredState,

@@ -24,10 +24,10 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// The codec transforms everything that the crate stores as an answer: functions' results, HTTP
 /// responses, committed answers, answers of a reconcile hook, failures that are kept, and the results
 /// of [steps](crate::Execution::step). It does not transform keys, scopes, names of steps, times
-/// and the SHA-256 of the request. To hide keys, use [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+/// and the SHA-256 of the request. To hide keys, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
 /// An answer is compressed before it is encoded, so its length in the table reveals something about
-/// its content. If that matters, choose [`Compression::Off`](crate::Compression::Off). The codec's
+/// its content. If that matters, choose [`Compression::Off`](crate::policy::Compression::Off). The codec's
 /// output is stored, billed, and counted for
 /// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
 ///
@@ -164,7 +164,7 @@ pub(crate) struct Coder<'a> {
 const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: pass the one \
                         that wrote it to Builder::answer_codec";
 const PLAIN: &str =
-    "it was stored without an AnswerCodec, and Builder::accept_plain_answers is off";
+    "it was stored without an AnswerCodec, and Builder::reject_plain_answers is off";
 const PANICKED: &str = "it panicked";
 
 impl Coder<'_> {

@@ -13,7 +13,7 @@ pub(crate) mod http {
     pub(crate) const BODY_FAILED: &str = "its body ended with an error";
     pub(crate) const INVALID: &str = "it is not a valid HTTP response";
     pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";
-    pub(crate) const STORED_PANICKED: &str = "Http::stored panicked";
+    pub(crate) const STORED_PANICKED: &str = "Http::store_if panicked";
     pub(crate) const STREAMED: &str =
         "it is longer than Policy::max_answer_bytes, and was sent as it arrived";
 }

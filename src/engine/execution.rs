@@ -32,7 +32,7 @@ use crate::signals::Ending;
 ///
 /// async fn import(execution: Execution, rows: &[u32]) -> Result<usize, String> {
 ///     if rows.is_empty() {
-///         execution.nothing_executed(); // refused: the key stays free
+///         execution.discard(); // refused: the key stays free
 ///         return Err("no rows".to_owned());
 ///     }
 ///     println!("attempt {} by {}", execution.attempt(), execution.owner());
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// What there was to replay of the record that was taken over.
     pub(crate) failure: Option<AttributeValue>,
-    /// False if it runs without a record: under [`Outage::Open`](crate::Outage::Open), or a message
+    /// False if it runs without a record: under [`Outage::Open`](crate::policy::Outage::Open), or a message
     /// without a key.
     is_protected: bool,
     /// What it comes to if all goes well.
@@ -93,7 +93,7 @@ impl Execution {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let charge = || idempotency.operation("charge").policy(|policy| {
     ///     policy.failure(Failure::Retain { max_attempts: 3 })
@@ -137,7 +137,7 @@ impl Execution {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use std::time::Duration;
     ///
-    /// use dynamodb_idempotency::Lease;
+    /// use dynamodb_idempotency::policy::Lease;
     ///
     /// let left = idempotency
     ///     .operation("charge")
@@ -158,7 +158,7 @@ impl Execution {
     }
 
     /// Whether a renewal, a step or a commit found that another execution owns the key. By default
-    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)) the handler is stopped then and does not
+    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then and does not
     /// see it, but a task that it has spawned does. A handler that goes on sees it too. If the
     /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
     ///
@@ -166,7 +166,8 @@ impl Execution {
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
-    /// use dynamodb_idempotency::{ErrorKind, LeaseExpired};
+    /// use dynamodb_idempotency::policy::LeaseExpired;
+    /// use dynamodb_idempotency::ErrorKind;
     ///
     /// let record = sandbox.record("charge", "order-42");
     /// let ran = idempotency
@@ -189,7 +190,7 @@ impl Execution {
     }
 
     /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
-    /// is [`Outage::Open`](crate::Outage::Open), for a message without a key that runs all the
+    /// is [`Outage::Open`](crate::policy::Outage::Open), for a message without a key that runs all the
     /// same, and if idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
@@ -234,7 +235,7 @@ impl Execution {
     ///
     /// A record that an earlier attempt has left is not released but restored: a failure that is
     /// kept, an operation whose owner died, [steps](Self::step). The key is then still for the same
-    /// request, and this attempt does not count for [`Failure::Retain`](crate::Failure::Retain). If
+    /// request, and this attempt does not count for [`Failure::Retain`](crate::policy::Failure::Retain). If
     /// this execution has stored steps, those have happened: the record is kept as FAILED.
     ///
     /// ```
@@ -245,7 +246,7 @@ impl Execution {
     ///     .operation("charge")
     ///     .key("order-42")
     ///     .run_with_outcome(async |execution| {
-    ///         execution.nothing_executed();
+    ///         execution.discard();
     ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())
     ///     })
     ///     .await?;
@@ -254,7 +255,7 @@ impl Execution {
     /// assert_eq!(record.status(), "RELEASED");
     /// # Ok(()) });
     /// ```
-    pub fn nothing_executed(&self) {
+    pub fn discard(&self) {
         self.inner.nothing_executed.store(true, Ordering::Relaxed);
     }
 }

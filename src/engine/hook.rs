@@ -67,9 +67,9 @@ pub struct Abandoned {
 pub enum Reconciled<T, E> {
     /// It was completed, with this answer. The answer is stored: this call and every repeat get it.
     Completed(T),
-    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::Failure)
-    /// decides about the next call: it runs again under [`Release`](crate::Failure::Release) and
-    /// while [`Retain`](crate::Failure::Retain) has attempts left; otherwise it gets the failure.
+    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
+    /// decides about the next call: it runs again under [`Release`](crate::policy::Failure::Release) and
+    /// while [`Retain`](crate::policy::Failure::Retain) has attempts left; otherwise it gets the failure.
     Failed(E),
     /// Its effect does not exist: run it again, from the first step that is not done.
     Execute,

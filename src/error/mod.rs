@@ -86,7 +86,7 @@ pub enum ErrorKind {
     /// **Look at the failure; use a new key to try again.** Nothing ran now.
     Failed,
     /// An earlier owner's lease expired without an answer, and the policy is
-    /// [`Takeover::Reject`](crate::Takeover::Reject) or the reconcile hook returned
+    /// [`Takeover::Reject`](crate::policy::Takeover::Reject) or the reconcile hook returned
     /// [`Refuse`](crate::Reconciled::Refuse). **Check whether its effect exists; release the record
     /// to let it run again.** Nothing ran now.
     Abandoned,
@@ -95,9 +95,9 @@ pub enum ErrorKind {
     /// owner's answer.
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
-    /// ([`LeaseExpired::Stop`](crate::LeaseExpired::Stop)). **All or part of its effect may have
+    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may have
     /// happened. Retry with the same key**, and use a longer lease. The record did not change: when
-    /// the lease has expired by DynamoDB's clock, [`Takeover`](crate::Takeover) or the hook decides
+    /// the lease has expired by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the hook decides
     /// about a repeat.
     LeaseExpired,
     /// The invocation's deadline has passed or is too near for the operation. **Retry.** Nothing
@@ -112,7 +112,7 @@ pub enum ErrorKind {
     /// The outcome of a completion, commit or transaction is unknown. **Retry with the same key.**
     ///
     /// - The handler ran, and its completion was not confirmed (only under
-    ///   [`Unconfirmed::Error`](crate::Unconfirmed::Error)). Its effect has probably happened. If
+    ///   [`Unconfirmed::Error`](crate::policy::Unconfirmed::Error)). Its effect has probably happened. If
     ///   the completion was not applied, the handler runs again once the lease has expired.
     /// - A commit or a transaction was not confirmed. DynamoDB applied all of it or nothing, and a
     ///   repeat finds out which.
@@ -136,7 +136,7 @@ pub enum ErrorKind {
     AnswerUnavailable,
     /// An earlier attempt stored [steps](crate::Execution::step) whose results this program cannot
     /// read: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails, or
-    /// [`accept_plain_answers`](crate::Builder::accept_plain_answers) rejects them. The operation
+    /// [`reject_plain_answers`](crate::Builder::reject_plain_answers) rejects them. The operation
     /// is **not** done. **Retry: a process that has the codec continues it.** Nothing ran, and the
     /// record did not change.
     StepsUnreadable,

@@ -263,8 +263,8 @@ pub enum CommitError {
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, or
     ///   rejected it while an earlier try was still unconfirmed. The crate failed the attempt
     ///   instead. Nothing was written, and nothing will be. The next call runs, unless the failure
-    ///   is final: under [`Failure::Replay`](crate::Failure::Replay), and on the last attempt of
-    ///   [`Failure::Retain`](crate::Failure::Retain).
+    ///   is final: under [`Failure::Replay`](crate::policy::Failure::Replay), and on the last attempt of
+    ///   [`Failure::Retain`](crate::policy::Failure::Retain).
     /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB cannot be reached. It
     ///   applied all of the commit or nothing, and a repeat with the same key finds out which.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had already returned.

@@ -304,7 +304,7 @@ pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Respons
             tracing::error!(
                 operation,
                 panic,
-                "Http::problem panicked: the default problem is sent"
+                "Http::render_problem panicked: the default problem is sent"
             );
             problem.to_response()
         }

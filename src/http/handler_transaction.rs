@@ -58,9 +58,7 @@ where
     B::Error: Into<BoxError>,
 {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
-        return Transaction::nothing_executed(
-            read(config, response).await.unwrap_or_else(|broken| broken),
-        );
+        return Transaction::discard(read(config, response).await.unwrap_or_else(|broken| broken));
     };
     let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
     match read(config, response).await {
@@ -70,7 +68,7 @@ where
             on_condition_failed: on_condition_failed.map(synchronous),
             nothing_executed,
         },
-        Err(broken) => Transaction::nothing_executed(broken),
+        Err(broken) => Transaction::discard(broken),
     }
 }
 

@@ -33,7 +33,7 @@ use crate::user_code;
 /// concurrency limit below. A request that waits for a slot holds its key, under its lease.
 ///
 /// A load-shedding layer belongs below this one too. When it rejects a request, call
-/// [`nothing_executed`](crate::Execution::nothing_executed), as `docs/guide/axum.md` shows:
+/// [`discard`](crate::Execution::discard), as `docs/guide/axum.md` shows:
 /// otherwise the rejection counts as a failed attempt.
 ///
 /// The handler runs in a separate task, so a client that disconnects, or a timeout layer above,
@@ -291,7 +291,7 @@ where
         request.extensions_mut().insert(execution.clone());
         async move {
             if let Err(error) = ready(&mut inner).await {
-                execution.nothing_executed();
+                execution.discard();
                 return Err(error);
             }
             let (head, body) = user_code::run_or_resume(inner.call(request)).await?.into_parts();

@@ -31,10 +31,10 @@
 //!    `Idempotency-Replayed: true`. A status that says that the request was rejected before
 //!    anything was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic
 //!    of the handler is a failure: by default nothing is stored, and the next request runs again.
-//!    [`Http::stored`] has the table.
+//!    [`Http::store_if`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
 //! 7. A handler that rejects a request without doing anything calls
-//!    [`nothing_executed`](crate::Execution::nothing_executed), which frees the key.
+//!    [`discard`](crate::Execution::discard), which frees the key.
 //! 8. A request whose handler died runs again when its lease has expired, or a hook decides:
 //!    [`Http::reconcile`].
 //! 9. The crate's own responses are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
@@ -238,7 +238,7 @@ impl Http {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let http = idempotency
     ///     .http("payments")
@@ -305,17 +305,16 @@ impl Http {
         self
     }
 
-    /// Sets whether a request without a key is rejected with 400. Default: `true`.
-    ///
-    /// With `false` such a request passes through without any protection.
+    /// Lets a request without a key pass through, without any protection. By default it is rejected
+    /// with 400.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// let http = idempotency.http("payments").key_required(false);
+    /// let http = idempotency.http("payments").key_optional();
     /// # Ok(()) });
     /// ```
-    pub fn key_required(mut self, required: bool) -> Self {
-        self.key_required = required;
+    pub fn key_optional(mut self) -> Self {
+        self.key_required = false;
         self
     }
 
@@ -404,7 +403,7 @@ impl Http {
     /// | 5xx, and any other status | a failure |
     ///
     /// `|status| status.as_u16() >= 200` stores all responses, as Stripe does. Interim responses
-    /// (1xx) are not answers: storing them is a configuration error. If `stored` panics, the
+    /// (1xx) are not answers: storing them is a configuration error. If the function panics, the
     /// request counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
@@ -414,10 +413,10 @@ impl Http {
     /// // A later request may find what this one did not.
     /// let http = idempotency
     ///     .http("payments")
-    ///     .stored(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);
+    ///     .store_if(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);
     /// # }
     /// ```
-    pub fn stored(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+    pub fn store_if(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.statuses = Statuses::new(stored);
         self
     }
@@ -430,14 +429,14 @@ impl Http {
     /// use bytes::Bytes;
     /// use http::Response;
     ///
-    /// let http = idempotency.http("payments").problem(|problem| {
+    /// let http = idempotency.http("payments").render_problem(|problem| {
     ///     let mut response = Response::new(Bytes::from(problem.title()));
     ///     *response.status_mut() = problem.status();
     ///     response
     /// });
     /// # }
     /// ```
-    pub fn problem(
+    pub fn render_problem(
         mut self,
         renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
@@ -512,17 +511,17 @@ impl Http {
         self
     }
 
-    /// Sends an answer as it arrives if its body is too large to be stored. Default: `false`.
+    /// Sends an answer as it arrives if its body is too large to be stored.
     ///
     /// A body is too large if it exceeds [`max_answer_bytes`](crate::Policy::max_answer_bytes).
-    /// With `false` it is first read to its end, whatever its length. In both cases the request is
+    /// By default it is first read to its end, whatever its length. In both cases the request is
     /// completed with the reason instead of the answer: the first client gets the answer, repeats
     /// get [`ProblemKind::AnswerUnavailable`], and the handler never runs again.
     ///
-    /// With `true` the record is completed as soon as the body is too large, before its first byte
+    /// With this setting the record is completed as soon as the body is too large, before its first byte
     /// is sent, and about `max_answer_bytes` of it are held in memory. If the body fails after
     /// that, the client's connection breaks, as it would without this crate. A response whose
-    /// status is not stored ([`stored`](Self::stored)) frees its key, or counts as a failure, at
+    /// status is not stored ([`store_if`](Self::store_if)) frees its key, or counts as a failure, at
     /// the same moment.
     ///
     /// This setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
@@ -533,12 +532,12 @@ impl Http {
     /// let layer = idempotency
     ///     .http("reports")
     ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
-    ///     .stream_large_answers(true)
+    ///     .stream_large_answers()
     ///     .layer()?;
     /// # Ok(()) });
     /// ```
-    pub fn stream_large_answers(mut self, stream: bool) -> Self {
-        self.stream_large = stream;
+    pub fn stream_large_answers(mut self) -> Self {
+        self.stream_large = true;
         self
     }
 

@@ -149,7 +149,7 @@ impl ProblemKind {
 /// use dynamodb_idempotency::http::Problem;
 /// use http::Response;
 ///
-/// /// For [`Http::problem`](dynamodb_idempotency::http::Http::problem): one more header.
+/// /// For [`Http::render_problem`](dynamodb_idempotency::http::Http::render_problem): one more header.
 /// fn render(problem: &Problem) -> Response<Bytes> {
 ///     println!("{} {}: {}", problem.status(), problem.title(), problem.type_uri());
 ///     let mut response = problem.to_response();

@@ -39,7 +39,8 @@ impl Statuses {
     /// Checks the chosen statuses.
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.stores_interim {
-            let message = "Http::stored selects 1xx statuses: an interim response cannot be stored";
+            let message =
+                "Http::store_if selects 1xx statuses: an interim response cannot be stored";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(())

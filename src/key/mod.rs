@@ -186,7 +186,7 @@ fn encode_segment(into: &mut String, segment: &str) {
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::KeyForm;
+/// use dynamodb_idempotency::policy::KeyForm;
 ///
 /// // An e-mail address must not appear in the table's keys.
 /// let operation = idempotency

@@ -72,7 +72,7 @@ impl Http {
                     let request = Request::from_parts(parts, body);
                     async move {
                         if let Err(error) = ready(&mut inner).await {
-                            execution.nothing_executed();
+                            execution.discard();
                             return Err(error);
                         }
                         let answered = user_code::run_or_resume(inner.call(request)).await;

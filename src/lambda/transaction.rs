@@ -92,7 +92,7 @@ impl Http {
                                 }
                                 Err(reason) => {
                                     let problem = cannot_be_sent(&lambdas, &reason);
-                                    Transaction::nothing_executed(problem)
+                                    Transaction::discard(problem)
                                 }
                             })
                         };

@@ -141,7 +141,7 @@ entries! {
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-/// use dynamodb_idempotency::Failure;
+/// use dynamodb_idempotency::policy::Failure;
 /// use dynamodb_idempotency::messages::{FailureAction, MessageKey};
 ///
 /// let service = idempotency
@@ -149,7 +149,7 @@ entries! {
 ///     .key(MessageKey::json("/payment_id"))
 ///     .concurrency(20)
 ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-///     .exhausted(FailureAction::Acknowledge)
+///     .on_exhausted(FailureAction::Acknowledge)
 ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
 /// # }
 /// ```
@@ -225,12 +225,12 @@ impl<R> Consumer<R> {
 
     /// Changes the inherited policy for these messages.
     ///
-    /// [`Failure::Retain`](crate::Failure::Retain) counts the attempts of a message across its
-    /// deliveries; see [`exhausted`](Self::exhausted).
+    /// [`Failure::Retain`](crate::policy::Failure::Retain) counts the attempts of a message across its
+    /// deliveries; see [`on_exhausted`](Self::on_exhausted).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let consumer = idempotency
     ///     .sqs("payments")
@@ -317,11 +317,11 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets whether failed messages are reported individually (`batchItemFailures`).
+    /// Fails the whole invocation for a failed message, instead of [reporting
+    /// it](Self::report_each).
     ///
-    /// With `false` a failed message fails the whole invocation. Default: `true` for SQS, Kinesis
-    /// and DynamoDB Streams, `false` for Kafka. SNS, EventBridge and S3 only support failing the
-    /// invocation.
+    /// The default for Kafka; SQS, Kinesis and DynamoDB Streams report each message by default. SNS,
+    /// EventBridge and S3 only support failing the invocation.
     ///
     /// **Individual reports need `FunctionResponseTypes: [ReportBatchItemFailures]` in the event
     /// source mapping.** Without it, Lambda treats every response as success, and failed messages
@@ -330,11 +330,25 @@ impl<R> Consumer<R> {
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// // The event source mapping of this queue has no `ReportBatchItemFailures`.
-    /// let consumer = idempotency.sqs("payments").partial_response(false);
+    /// let consumer = idempotency.sqs("payments").report_batch();
     /// # Ok(()) });
     /// ```
-    pub fn partial_response(mut self, partial: bool) -> Self {
-        self.0.partial_response = partial;
+    pub fn report_batch(mut self) -> Self {
+        self.0.partial_response = false;
+        self
+    }
+
+    /// Reports failed messages individually (`batchItemFailures`). The opposite of
+    /// [`report_batch`](Self::report_batch), which says what the source needs.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// // Provisioned pollers, whose mapping has `ReportBatchItemFailures`.
+    /// let consumer = idempotency.kafka("payments").report_each();
+    /// # Ok(()) });
+    /// ```
+    pub fn report_each(mut self) -> Self {
+        self.0.partial_response = true;
         self
     }
 
@@ -361,10 +375,10 @@ impl<R> Consumer<R> {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
-    /// let consumer = idempotency.sqs("payments").malformed(FailureAction::Acknowledge);
+    /// let consumer = idempotency.sqs("payments").on_malformed(FailureAction::Acknowledge);
     /// # Ok(()) });
     /// ```
-    pub fn malformed(mut self, action: FailureAction) -> Self {
+    pub fn on_malformed(mut self, action: FailureAction) -> Self {
         self.0.malformed = action;
         self
     }
@@ -376,31 +390,31 @@ impl<R> Consumer<R> {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
-    /// let consumer = idempotency.sqs("payments").mismatched(FailureAction::Acknowledge);
+    /// let consumer = idempotency.sqs("payments").on_mismatch(FailureAction::Acknowledge);
     /// # Ok(()) });
     /// ```
-    pub fn mismatched(mut self, action: FailureAction) -> Self {
+    pub fn on_mismatch(mut self, action: FailureAction) -> Self {
         self.0.mismatched = action;
         self
     }
 
     /// Sets what happens to a message without attempts left. Default: [`FailureAction::Report`].
     ///
-    /// Applies under [`Failure::Retain`](crate::Failure::Retain) and
-    /// [`Failure::Replay`](crate::Failure::Replay); the record stays FAILED.
+    /// Applies under [`Failure::Retain`](crate::policy::Failure::Retain) and
+    /// [`Failure::Replay`](crate::policy::Failure::Replay); the record stays FAILED.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Failure;
+    /// use dynamodb_idempotency::policy::Failure;
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
     /// let consumer = idempotency
     ///     .sqs("payments")
     ///     .policy(|policy| policy.failure(Failure::Retain { max_attempts: 5 }))
-    ///     .exhausted(FailureAction::Acknowledge);
+    ///     .on_exhausted(FailureAction::Acknowledge);
     /// # Ok(()) });
     /// ```
-    pub fn exhausted(mut self, action: FailureAction) -> Self {
+    pub fn on_exhausted(mut self, action: FailureAction) -> Self {
         self.0.exhausted = action;
         self
     }
@@ -409,7 +423,7 @@ impl<R> Consumer<R> {
 impl Consumer<SqsMessage> {
     /// Opens the envelope of messages and takes key, payload and fingerprint from its content.
     ///
-    /// A message without the envelope is [`malformed`](Self::malformed).
+    /// A message without the envelope is [`on_malformed`](Self::on_malformed).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {

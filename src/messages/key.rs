@@ -90,7 +90,7 @@ impl<R> MessageKey<R> {
     /// | Kafka | cluster ARN (or the bootstrap servers, sorted), topic, partition, offset |
     /// | SNS | `MessageId` |
     /// | EventBridge | `source`, `id` |
-    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::KeyForm::Sha256) |
+    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256) |
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {

@@ -53,13 +53,13 @@
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB
-//! Streams, or call [`partial_response(false)`](Consumer::partial_response): otherwise Lambda
+//! Streams, or call [`report_batch()`](Consumer::partial_response): otherwise Lambda
 //! treats every response as success. For Kafka, that setting needs provisioned pollers. It is
 //! therefore off by default, and the invocation fails as a whole; messages that are done do not run
 //! again.
 //!
-//! [`Failure::Retain`](crate::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts
-//! in the record, across deliveries. When all are used, [`exhausted`](Consumer::exhausted) decides
+//! [`Failure::Retain`](crate::policy::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts
+//! in the record, across deliveries. When all are used, [`on_exhausted`](Consumer::on_exhausted) decides
 //! whether the message is acknowledged or left to the dead-letter queue.
 //!
 //! For JSON events that are not messages, see [`event`](crate::event).

@@ -28,7 +28,7 @@ pub enum MissingKey {
 /// use dynamodb_idempotency::messages::FailureAction;
 ///
 /// // A message that no consumer can read must not block its shard.
-/// let consumer = idempotency.kinesis("clicks").malformed(FailureAction::Acknowledge);
+/// let consumer = idempotency.kinesis("clicks").on_malformed(FailureAction::Acknowledge);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -167,7 +167,7 @@ where
                 let run = call.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB may have been slow.
                     if times.is_some_and(|times| clock.is_over(times.last_start)) {
-                        execution.nothing_executed();
+                        execution.discard();
                         return Err(NotDone::NoTurn);
                     }
                     handler(message, execution).await.map(|()| Done).map_err(NotDone::Failed)

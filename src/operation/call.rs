@@ -218,7 +218,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Sets the time at which the call must end.
     ///
     /// In Lambda this is the deadline of the **current** invocation's `Context`. It limits
-    /// [`Lease::Invocation`](crate::Lease::Invocation) and every wait.
+    /// [`Lease::Invocation`](crate::policy::Lease::Invocation) and every wait.
     ///
     /// If the deadline has passed, the call ends with
     /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). A deadline more than an hour in

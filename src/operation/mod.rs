@@ -23,7 +23,7 @@ use crate::policy::Policy;
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-/// use dynamodb_idempotency::Takeover;
+/// use dynamodb_idempotency::policy::Takeover;
 ///
 /// let charge = idempotency.operation("charge").policy(|policy| policy.takeover(Takeover::Reject))?;
 /// for order in ["order-42", "order-43"] {
@@ -97,7 +97,7 @@ impl Operation {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-    /// use dynamodb_idempotency::Takeover;
+    /// use dynamodb_idempotency::policy::Takeover;
     ///
     /// let charge =
     ///     idempotency.operation("charge").policy(|policy| policy.takeover(Takeover::Reject))?;

@@ -33,14 +33,14 @@ pub enum Outcome<T> {
     /// this call: the hook found that an abandoned execution had completed. The answer is stored
     /// now.
     Reconciled(T),
-    /// The handler ran and called [`nothing_executed`](crate::Execution::nothing_executed); nothing
+    /// The handler ran and called [`discard`](crate::Execution::discard); nothing
     /// is stored.
     NothingExecuted(T),
     /// The handler ran, but it is unknown whether its answer is stored
-    /// ([`Unconfirmed::Answer`](crate::Unconfirmed::Answer)).
+    /// ([`Unconfirmed::Answer`](crate::policy::Unconfirmed::Answer)).
     Unconfirmed(T),
     /// The handler ran without a record, because DynamoDB could not be reached
-    /// ([`Outage::Open`](crate::Outage::Open)), or because idempotency is
+    /// ([`Outage::Open`](crate::policy::Outage::Open)), or because idempotency is
     /// [switched off](crate::Builder::disabled).
     Unprotected(T),
 }

@@ -23,7 +23,7 @@ impl<Errors> Call<Unset, Errors> {
     /// answer. All of it is applied once, or nothing is. It takes one round trip. A repeat's own
     /// transaction is canceled and returns the stored answer, also in one round trip. The answer is
     /// stored in the record, which has at most 400 KB: store a reference instead of a larger one.
-    /// [`Acquire::ReadFirst`](crate::Acquire::ReadFirst) makes repeats of large answers cheaper.
+    /// [`FirstRequest::Read`](crate::policy::FirstRequest::Read) makes repeats of large answers cheaper.
     ///
     /// `build` runs **before** the first request to DynamoDB, in a repeat too. It prepares the
     /// writes and must have no effect itself. If it fails, nothing is stored, whatever the policy
@@ -32,7 +32,7 @@ impl<Errors> Call<Unset, Errors> {
     /// The transaction respects records that [`run`](Self::run) wrote under the same key: it
     /// respects a live lease, takes over an expired one, and runs a kept failure again or returns
     /// it. A transaction holds no lease, so it cannot be taken over.
-    /// [`Outage::Open`](crate::Outage::Open) does not apply, because the effect needs DynamoDB too.
+    /// [`Outage::Open`](crate::policy::Outage::Open) does not apply, because the effect needs DynamoDB too.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;

@@ -10,7 +10,8 @@ use crate::protocol::First;
 /// ```
 /// use std::time::Duration;
 ///
-/// use dynamodb_idempotency::{Lease, Policy};
+/// use dynamodb_idempotency::policy::Lease;
+/// use dynamodb_idempotency::Policy;
 ///
 /// // A 15-minute function whose crash frees its key within half a minute.
 /// let policy = Policy::default().lease(Lease::Renewed(Duration::from_secs(30)));
@@ -22,7 +23,8 @@ pub use crate::protocol::policy::Lease;
 /// ```
 /// use std::time::Duration;
 ///
-/// use dynamodb_idempotency::{InProgress, Policy};
+/// use dynamodb_idempotency::policy::InProgress;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().in_progress(InProgress::Wait { timeout: Duration::from_secs(5) });
 /// ```
@@ -33,7 +35,8 @@ pub use crate::protocol::policy::InProgress;
 /// A failure is an `Err` or a panic; in HTTP also a status that is not stored.
 ///
 /// ```
-/// use dynamodb_idempotency::{Failure, Policy};
+/// use dynamodb_idempotency::policy::Failure;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().failure(Failure::Retain { max_attempts: 3 });
 /// ```
@@ -42,7 +45,8 @@ pub use crate::protocol::policy::Failure;
 /// What happens to a running handler when its lease expires or is lost.
 ///
 /// ```
-/// use dynamodb_idempotency::{LeaseExpired, Policy};
+/// use dynamodb_idempotency::policy::LeaseExpired;
+/// use dynamodb_idempotency::Policy;
 ///
 /// // A handler that may be repeated, and run twice at once.
 /// let policy = Policy::default().lease_expired(LeaseExpired::Continue);
@@ -78,7 +82,8 @@ pub enum LeaseExpired {
 /// What a repeat does when the owner's lease expired without an answer.
 ///
 /// ```
-/// use dynamodb_idempotency::{Takeover, Policy};
+/// use dynamodb_idempotency::policy::Takeover;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().takeover(Takeover::Reject);
 /// ```
@@ -87,7 +92,8 @@ pub use crate::protocol::policy::Takeover;
 /// What a repeat gets once the operation has completed.
 ///
 /// ```
-/// use dynamodb_idempotency::{Completed, Policy};
+/// use dynamodb_idempotency::policy::Completed;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().completed(Completed::Execute);
 /// ```
@@ -99,11 +105,11 @@ pub use crate::protocol::policy::Completed;
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
-/// use dynamodb_idempotency::Acquire;
+/// use dynamodb_idempotency::policy::FirstRequest;
 ///
 /// // A webhook that its sender repeats until it is tired.
 /// let hook = || idempotency.operation("hook").policy(|policy| {
-///     policy.acquire(Acquire::ReadFirst { consistent: true })
+///     policy.first_request(FirstRequest::ConsistentRead)
 /// })?.key("event-7");
 /// for expected in ["first", "first"] {
 ///     let answer = hook().run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
@@ -113,7 +119,7 @@ pub use crate::protocol::policy::Completed;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Acquire {
+pub enum FirstRequest {
     /// The conditional write that acquires the key. If it fails, it returns the record.
     ///
     /// A repeat is billed one write unit for each KB of the record. The cheapest and fastest choice
@@ -122,30 +128,31 @@ pub enum Acquire {
     /// The first call of a process reads first even so, because it does not know DynamoDB's time
     /// yet. [`preflight`](crate::Idempotency::preflight) and [`warm`](crate::Idempotency::warm)
     /// save that read.
-    WriteFirst,
-    /// A read, and the write only if the read does not settle the call.
+    Write,
+    /// An eventually consistent read, and the write only if the read does not settle the call.
     ///
-    /// A repeat is billed one read unit for each 4 KB of the record, and half of that for an
-    /// eventually consistent read. A first run is billed one additional read and takes one
+    /// A repeat is billed half a read unit for each 4 KB of the record. A first run is billed one additional read and takes one
     /// additional round trip. For traffic that consists mostly of repeats.
     ///
-    /// An eventually consistent read may return an earlier state. It therefore settles a call only
+    /// The read may return an earlier state. It therefore settles a call only
     /// with a completed operation that has the right fingerprint, which later changes do not
     /// affect. Everything else continues with the write. Under [`Outage::Open`] the read's result
     /// also counts if DynamoDB is unreachable at the write.
-    ReadFirst {
-        /// Whether the read is strongly consistent. A consistent read settles a call with whatever
-        /// it returns, including a running operation and a mismatch.
-        consistent: bool,
-    },
+    Read,
+    /// Like [`Read`](Self::Read), but the read is strongly consistent.
+    ///
+    /// It settles a call with whatever it returns, including a running operation and a mismatch. A
+    /// repeat is billed one read unit for each 4 KB of the record.
+    ConsistentRead,
 }
 
-impl Acquire {
+impl FirstRequest {
     /// The first request of a call.
     pub(crate) const fn first(self) -> First {
         match self {
-            Self::WriteFirst => First::Write,
-            Self::ReadFirst { consistent } => First::Read { is_consistent: consistent },
+            Self::Write => First::Write,
+            Self::Read => First::Read { is_consistent: false },
+            Self::ConsistentRead => First::Read { is_consistent: true },
         }
     }
 }
@@ -153,7 +160,8 @@ impl Acquire {
 /// Whether answers are stored compressed.
 ///
 /// ```
-/// use dynamodb_idempotency::{Compression, Policy};
+/// use dynamodb_idempotency::policy::Compression;
+/// use dynamodb_idempotency::Policy;
 ///
 /// // Another program reads the records.
 /// let policy = Policy::default().compression(Compression::Off);
@@ -179,7 +187,8 @@ pub enum Compression {
 /// fortieth of that price. `docs/cost.md` has the figures.
 ///
 /// ```
-/// use dynamodb_idempotency::{LargeAnswers, Policy};
+/// use dynamodb_idempotency::policy::LargeAnswers;
+/// use dynamodb_idempotency::Policy;
 ///
 /// // Repeats are frequent, so answers over 2 KB are stored in parts.
 /// let policy = Policy::default().large_answers(LargeAnswers::InParts { above: 2 * 1024 });
@@ -222,7 +231,8 @@ pub enum LargeAnswers {
 /// settings.
 ///
 /// ```
-/// use dynamodb_idempotency::{Outage, Policy};
+/// use dynamodb_idempotency::policy::Outage;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().outage(Outage::Open);
 /// ```
@@ -231,7 +241,8 @@ pub use crate::protocol::policy::Outage;
 /// What the caller gets when the handler ran but its completion is not confirmed.
 ///
 /// ```
-/// use dynamodb_idempotency::{Unconfirmed, Policy};
+/// use dynamodb_idempotency::policy::Unconfirmed;
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default().unconfirmed(Unconfirmed::Error);
 /// ```

@@ -1,23 +1,36 @@
-//! The settings of an operation, as plain data.
+//! The choices that a [`Policy`] consists of.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use dynamodb_idempotency::Policy;
+//! use dynamodb_idempotency::policy::{Failure, Lease, Takeover};
+//!
+//! let policy = Policy::default()
+//!     .lease(Lease::Renewed(Duration::from_secs(30)))
+//!     .failure(Failure::Retain { max_attempts: 3 })
+//!     .takeover(Takeover::Reject);
+//! ```
 
 mod choices;
 
 use std::time::Duration;
 
 pub use self::choices::{
-    Acquire, Completed, Compression, Failure, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Completed, Compression, Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Takeover, Unconfirmed,
 };
 use crate::clock::End;
 use crate::error::{Error, ErrorKind};
-use crate::key::KeyForm;
+pub use crate::key::KeyForm;
 use crate::protocol::Rules;
 
 /// How one operation behaves; every field has a safe default.
 ///
 /// ```
 /// use std::time::Duration;
-/// use dynamodb_idempotency::{Failure, InProgress, Policy};
+/// use dynamodb_idempotency::policy::{Failure, InProgress};
+/// use dynamodb_idempotency::Policy;
 ///
 /// let policy = Policy::default()
 ///     .retention(Duration::from_secs(72 * 3600))
@@ -60,8 +73,8 @@ pub struct Policy {
     pub completion_timeout: Duration,
     /// How the key is stored in the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
-    /// What a call sends first. Default [`Acquire::WriteFirst`].
-    pub acquire: Acquire,
+    /// What a call sends first. Default [`FirstRequest::Write`].
+    pub first_request: FirstRequest,
     /// Whether answers are stored compressed. Default [`Compression::Auto`].
     pub compression: Compression,
     /// Where a large answer is stored. Default [`LargeAnswers::InParts`] above 8 KiB.
@@ -89,7 +102,7 @@ impl Default for Policy {
             unconfirmed: Unconfirmed::Answer,
             completion_timeout: Duration::from_secs(10),
             key_form: KeyForm::Verbatim,
-            acquire: Acquire::WriteFirst,
+            first_request: FirstRequest::Write,
             compression: Compression::Auto,
             large_answers: LargeAnswers::InParts { above: 8 * 1024 },
             max_answer_bytes: 10 * 1024 * 1024,
@@ -103,7 +116,8 @@ macro_rules! setters {
         ///
         /// ```
         /// # use std::time::Duration;
-        /// # use dynamodb_idempotency::*;
+        /// # use dynamodb_idempotency::Policy;
+        /// # use dynamodb_idempotency::policy::*;
         #[doc = concat!("let policy = Policy::default().", stringify!($field), "(", $example, ");")]
         #[doc = concat!("assert_eq!(policy.", stringify!($field), ", ", $example, ");")]
         /// ```
@@ -128,7 +142,7 @@ impl Policy {
         unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
         completion_timeout: Duration, such as "Duration::from_secs(3)";
         key_form: KeyForm, such as "KeyForm::Sha256";
-        acquire: Acquire, such as "Acquire::ReadFirst { consistent: false }";
+        first_request: FirstRequest, such as "FirstRequest::Read";
         compression: Compression, such as "Compression::Off";
         large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
@@ -229,7 +243,7 @@ mod tests {
         assert_eq!(policy.unconfirmed, Unconfirmed::Answer);
         assert_eq!(policy.completion_timeout, Duration::from_secs(10));
         assert_eq!(policy.key_form, KeyForm::Verbatim);
-        assert_eq!(policy.acquire, Acquire::WriteFirst);
+        assert_eq!(policy.first_request, FirstRequest::Write);
         assert_eq!(policy.compression, Compression::Auto);
         assert_eq!(policy.large_answers, LargeAnswers::InParts { above: 8192 });
         assert_eq!(policy.max_answer_bytes, 10_485_760);

@@ -10,7 +10,7 @@ use crate::dynamodb::{Access, Inspection, Table};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
 use crate::key::{PartName, RecordKey, Scope};
-use crate::kill_switch::DISABLED_VARIABLE;
+use crate::kill_switch::DISABLED_ENV;
 use crate::policy::Outage;
 use crate::preflight::finding::{Finding, Severity};
 use crate::record::{OwnerId, random_owner};
@@ -62,7 +62,7 @@ impl Idempotency {
         let core = &self.core;
         if core.is_disabled {
             let finding = Finding::warning("idempotency", "idempotency is switched off")
-                .fix(format!("unset {DISABLED_VARIABLE}"));
+                .fix(format!("unset {DISABLED_ENV}"));
             return Ok(vec![finding]);
         }
         let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();

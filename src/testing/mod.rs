@@ -138,7 +138,7 @@ impl Sandbox {
             .interceptor(clock.clone());
         let client = Client::from_conf(config.build());
         let builder = Idempotency::builder(client.clone(), TABLE).schema(schema.clone());
-        let idempotency = builder.disabled(false).build()?;
+        let idempotency = builder.enabled().build()?;
         let sandbox = Self { client, clock, schema, idempotency, server };
         sandbox.idempotency.create_table().await?;
         Ok(sandbox)
@@ -164,7 +164,8 @@ impl Sandbox {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
-    /// use dynamodb_idempotency::{ErrorKind, Takeover};
+    /// use dynamodb_idempotency::policy::Takeover;
+    /// use dynamodb_idempotency::ErrorKind;
     ///
     /// let idempotency =
     ///     sandbox.builder().policy(|policy| policy.takeover(Takeover::Reject)).build()?;
@@ -176,7 +177,7 @@ impl Sandbox {
     /// ```
     pub fn builder(&self) -> Builder {
         let builder = Idempotency::builder(self.client.clone(), TABLE);
-        builder.schema(self.schema.clone()).disabled(false)
+        builder.schema(self.schema.clone()).enabled()
     }
 
     /// Returns a client of the embedded DynamoDB, for your own tables.

@@ -30,7 +30,7 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// and otherwise to a request without a payload.
 ///
 /// The key is written verbatim, so this does not work with
-/// [`KeyForm::Sha256`](crate::KeyForm::Sha256).
+/// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
@@ -162,7 +162,7 @@ impl<'a> SandboxRecord<'a> {
     /// Writes a completed record with this answer, stored in plain form.
     ///
     /// For an HTTP response, and if plain answers are
-    /// [rejected](crate::Builder::accept_plain_answers), let the operation run once instead.
+    /// [rejected](crate::Builder::reject_plain_answers), let the operation run once instead.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -181,7 +181,7 @@ impl<'a> SandboxRecord<'a> {
     ///     # fn decode(&self, _: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> { reversed(encoded) }
     ///     // …
     /// }
-    /// let coded = sandbox.builder().answer_codec(Reversed).accept_plain_answers(false).build()?;
+    /// let coded = sandbox.builder().answer_codec(Reversed).reject_plain_answers().build()?;
     /// let charge = || coded.operation("charge").key("order-43");
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_3".to_owned())).await?;
     /// assert_eq!(charge().run(never).await?, "re_3");
@@ -203,7 +203,8 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
-    /// use dynamodb_idempotency::{ErrorKind, Failure};
+    /// use dynamodb_idempotency::policy::Failure;
+    /// use dynamodb_idempotency::ErrorKind;
     ///
     /// sandbox.record("charge", "order-42").failed().await?;
     /// let charge = idempotency.operation("charge").key("order-42");

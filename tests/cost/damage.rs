@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::{Compression, ErrorKind, Idempotency, RunError};
+use dynamodb_idempotency::policy::Compression;
+use dynamodb_idempotency::{ErrorKind, Idempotency, RunError};
 
 use crate::bodies::Kind;
 use crate::sizes::KIB;

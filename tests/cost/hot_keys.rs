@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{InProgress, Policy};
+use dynamodb_idempotency::Policy;
+use dynamodb_idempotency::policy::InProgress;
 use futures::future::join_all;
 
 use crate::support::{

@@ -65,7 +65,7 @@ const STREAMED: usize = 20 << 20;
 
 async fn measure_streaming(idempotency: &Idempotency) {
     const CHUNK: usize = 64 * KIB;
-    let http = idempotency.http("stream").stream_large_answers(true);
+    let http = idempotency.http("stream").stream_large_answers();
     let http = http.policy(|policy| policy.max_answer_bytes(MAY_BE_STORED));
     let service = http.layer().unwrap().layer(service_fn(async |_: Request<Full<Bytes>>| {
         let chunk = |_| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; CHUNK]));

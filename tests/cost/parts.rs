@@ -4,10 +4,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{Compression, Failure, FirstRequest, LargeAnswers};
 use dynamodb_idempotency::{
-    Acquire, CommitError, Compression, ErrorKind, Failure, Idempotency, InvalidTransaction,
-    LargeAnswers, Outcome, Policy, Reconciled, RunError, TableSchema, Transaction,
-    TransactionError,
+    CommitError, ErrorKind, Idempotency, InvalidTransaction, Outcome, Policy, Reconciled, RunError,
+    TableSchema, Transaction, TransactionError,
 };
 
 use crate::bodies::Kind;
@@ -197,11 +197,16 @@ async fn an_owner_that_lost_its_lease_after_its_parts_gets_the_others_answer() {
 }
 
 /// One call that commits its answer, and one that is a transaction.
-async fn committed(store: &Store, link: &Link, length: usize, acquire: Acquire) -> Outcome<String> {
+async fn committed(
+    store: &Store,
+    link: &Link,
+    length: usize,
+    acquire: FirstRequest,
+) -> Outcome<String> {
     let idempotency = store.over(link);
     let outcome = idempotency
         .operation("charge")
-        .policy(|policy| policy.acquire(acquire))
+        .policy(|policy| policy.first_request(acquire))
         .unwrap()
         .key("k")
         .run_with_outcome(async |execution| {
@@ -215,11 +220,14 @@ async fn transacted(
     store: &Store,
     link: &Link,
     length: usize,
-    acquire: Acquire,
+    acquire: FirstRequest,
 ) -> Result<Outcome<String>, TransactionError<Infallible>> {
     let idempotency = store.over(link);
-    let operation =
-        idempotency.operation("pay").policy(|policy| policy.acquire(acquire)).unwrap().key("k");
+    let operation = idempotency
+        .operation("pay")
+        .policy(|policy| policy.first_request(acquire))
+        .unwrap()
+        .key("k");
     let outcome = operation.run_transaction_with_outcome(async || {
         let transaction = Transaction::new(answer(1, length));
         Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
@@ -227,12 +235,12 @@ async fn transacted(
     outcome.await
 }
 
-const READ_FIRST: Acquire = Acquire::ReadFirst { consistent: false };
+const READ_FIRST: FirstRequest = FirstRequest::Read;
 
 #[tokio::test]
 async fn a_committed_answer_is_in_its_record_and_has_no_parts() {
     let (store, link) = (Store::open().await, Link::default());
-    let first = Acquire::WriteFirst;
+    let first = FirstRequest::Write;
     assert!(committed(&store, &link, LENGTH, first).await == Outcome::Executed(answer(1, LENGTH)));
     assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
     link.wire.forget();
@@ -283,7 +291,7 @@ async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_w
     });
     assert_eq!(done.await.unwrap(), "small");
     link.wire.forget();
-    let large = transacted(&store, &link, TOO_LARGE, Acquire::WriteFirst).await;
+    let large = transacted(&store, &link, TOO_LARGE, FirstRequest::Write).await;
     assert!(matches!(large, Err(TransactionError::Invalid(ref invalid)) if is_refused(invalid)));
     assert_eq!(link.wire.requests(), ["GetItem"], "an earlier call may have completed");
     assert_eq!(store.counted("effect").await, 1);
@@ -321,7 +329,7 @@ async fn a_hooks_answer_and_a_failure_may_be_large() {
 async fn parts_of_a_renewed_lease_stay_as_long_as_their_record() {
     let (store, runs) = (Store::open().await, Runs::default());
     let policy = |policy: Policy| {
-        let lease = dynamodb_idempotency::Lease::Renewed(Duration::from_secs(600));
+        let lease = dynamodb_idempotency::policy::Lease::Renewed(Duration::from_secs(600));
         policy.lease(lease).retention(Duration::from_secs(10)).failure(Failure::Release)
     };
     let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();

@@ -1,7 +1,8 @@
 //! An answer of any size comes back, byte for byte, and small ones cost no more than before.
 
 use bytes::Bytes;
-use dynamodb_idempotency::{Compression, ErrorKind, Idempotency, LargeAnswers, Policy};
+use dynamodb_idempotency::policy::{Compression, LargeAnswers};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Policy};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, ServiceExt};

@@ -2,19 +2,20 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::{Acquire, Call, Completed, ErrorKind, Failure, Idempotency, Policy};
+use dynamodb_idempotency::policy::{Completed, Failure, FirstRequest};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, n, with};
 use crate::support::{Act, Link, Runs, Store, charge, executed, kind, replayed};
 
-const READ_FIRST: Acquire = Acquire::ReadFirst { consistent: false };
-const CONSISTENT: Acquire = Acquire::ReadFirst { consistent: true };
+const READ_FIRST: FirstRequest = FirstRequest::Read;
+const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
 
-fn by(acquire: Acquire) -> impl Fn(Policy) -> Policy + Clone {
-    move |policy| policy.acquire(acquire)
+fn by(acquire: FirstRequest) -> impl Fn(Policy) -> Policy + Clone {
+    move |policy| policy.first_request(acquire)
 }
 
-fn on(idempotency: &Idempotency, acquire: Acquire) -> Call {
+fn on(idempotency: &Idempotency, acquire: FirstRequest) -> Call {
     idempotency.operation("charge").policy(by(acquire)).unwrap().key("k")
 }
 
@@ -53,7 +54,7 @@ async fn an_eventually_consistent_read_answers_only_with_a_completed_operation()
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record.clone()).await;
         let idempotency = store.over(&link);
-        let replays = |policy: Policy| policy.acquire(READ_FIRST).failure(Failure::Replay);
+        let replays = |policy: Policy| policy.first_request(READ_FIRST).failure(Failure::Replay);
         let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
         let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
         // Whatever it comes to, the write has its say.
@@ -79,7 +80,7 @@ async fn a_consistent_read_answers_whatever_it_finds() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record).await;
         let idempotency = store.over(&link);
-        let replays = |policy: Policy| policy.acquire(CONSISTENT).failure(Failure::Replay);
+        let replays = |policy: Policy| policy.first_request(CONSISTENT).failure(Failure::Replay);
         let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
         let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
         assert!(fits(kind(charge(operation, &runs).await)));

@@ -1,7 +1,8 @@
 //! What each way costs, in units and in dollars: the tables of `tests/cost/figures.md`, and the bars
 //! that it must stay under.
 
-use dynamodb_idempotency::{Acquire, Compression, Idempotency, LargeAnswers, Policy};
+use dynamodb_idempotency::policy::{Compression, FirstRequest, LargeAnswers};
+use dynamodb_idempotency::{Idempotency, Policy};
 use serde_json::json;
 
 use crate::bodies::Kind;
@@ -27,13 +28,10 @@ const WRITE_FIRST: Way = Way { name: "write first", policy: |policy| policy };
 const WAYS: [Way; 4] = [
     OBVIOUS,
     WRITE_FIRST,
-    Way {
-        name: "read first",
-        policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: false }),
-    },
+    Way { name: "read first", policy: |policy| policy.first_request(FirstRequest::Read) },
     Way {
         name: "read first, consistent",
-        policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }),
+        policy: |policy| policy.first_request(FirstRequest::ConsistentRead),
     },
 ];
 

@@ -4,9 +4,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{
-    Compression, Idempotency, Lease, Outcome, Policy, Reconciled, RunError,
-};
+use dynamodb_idempotency::policy::{Compression, Lease};
+use dynamodb_idempotency::{Idempotency, Outcome, Policy, Reconciled, RunError};
 
 use crate::bodies::Kind;
 use crate::sizes::{KIB, parts_of};
@@ -119,7 +118,7 @@ async fn no_part_is_begun_once_the_time_for_parts_is_over() {
 #[tokio::test]
 async fn an_answer_that_fits_no_record_has_parts_whatever_the_threshold() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let above = dynamodb_idempotency::LargeAnswers::InParts { above: usize::MAX };
+    let above = dynamodb_idempotency::policy::LargeAnswers::InParts { above: usize::MAX };
     let policy = |policy: Policy| policy.large_answers(above);
     let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();
     run(&idempotency, &runs, TOO_LARGE).await.unwrap();

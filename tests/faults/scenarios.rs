@@ -6,10 +6,13 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
-use dynamodb_idempotency::{
-    Acquire, Call, Execution, Failure, Idempotency, InProgress, LargeAnswers, Lease, LeaseExpired,
-    Outage, Outcome, Policy, Reconciled, RunError, Takeover, Transaction, TransactionError,
+use dynamodb_idempotency::policy::{
+    Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired, Outage, Takeover,
     Unconfirmed,
+};
+use dynamodb_idempotency::{
+    Call, Execution, Idempotency, Outcome, Policy, Reconciled, RunError, Transaction,
+    TransactionError,
 };
 
 use crate::guarantee::{CallOutcome, Guarantee};
@@ -148,7 +151,7 @@ scenarios! {
     read_first { policy: read_first, failures: 0, has_stale_reads: true }
     read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, has_stale_reads: true, may_end: is_mismatch }
     read_first_open { policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, has_stale_reads: true }
-    read_first_consistent { policy: |policy| policy.acquire(Acquire::ReadFirst { consistent: true }) }
+    read_first_consistent { policy: |policy| policy.first_request(FirstRequest::ConsistentRead) }
     shared { shared: true }
     shared_wait { shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
     shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
@@ -164,7 +167,7 @@ scenarios! {
 }
 
 fn read_first(policy: Policy) -> Policy {
-    policy.acquire(Acquire::ReadFirst { consistent: false })
+    policy.first_request(FirstRequest::Read)
 }
 
 /// Stores every answer in parts, outside its record.
@@ -361,7 +364,7 @@ fn conclude(execution: &Execution, caller: usize, end: HandlerEnd) -> Result<Str
         HandlerEnd::Succeed => Ok(format!("the \"answer\" of {}\u{1F980}", caller_name(caller))),
         HandlerEnd::Fail => Err(format!("the failure of {}", caller_name(caller))),
         HandlerEnd::Decline => {
-            execution.nothing_executed();
+            execution.discard();
             Err(format!("{} declines", caller_name(caller)))
         }
     }

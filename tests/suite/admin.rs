@@ -5,8 +5,9 @@ use std::time::Duration;
 use dynamodb_idempotency::admin::{
     Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
 };
+use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, KeyForm, Scope, Severity, TableSchema,
+    Attribute, ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema,
 };
 
 use crate::support::raw::{self, Item, map, n, s, with};

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
+use dynamodb_idempotency::policy::{Completed, Compression, Failure, LargeAnswers};
 use dynamodb_idempotency::{
-    AnswerCodec, Builder, Call, CodecError, CommitError, Completed, Compression, ErrorKind,
-    Failure, Idempotency, InvalidTransaction, LargeAnswers, Outcome, Policy, Reconciled, RunError,
-    StepError, Transaction, TransactionError,
+    AnswerCodec, Builder, Call, CodecError, CommitError, ErrorKind, Idempotency,
+    InvalidTransaction, Outcome, Policy, Reconciled, RunError, StepError, Transaction,
+    TransactionError,
 };
 
 use crate::support::effects::{count, debit};
@@ -84,7 +85,7 @@ fn masking(store: &Store, mask: &Mask) -> Builder {
 
 /// A caller that takes nothing but what its codec wrote.
 fn strict(store: &Store, mask: &Mask) -> Idempotency {
-    masking(store, mask).accept_plain_answers(false).build().unwrap()
+    masking(store, mask).reject_plain_answers().build().unwrap()
 }
 
 async fn everything(store: &Store) -> Vec<Item> {
@@ -351,7 +352,7 @@ async fn answers_from_before_the_codec_are_read_unless_that_is_refused() {
         assert_eq!(way.call(&store, &lenient, &runs).await, way.answer(), "{way:?}");
         assert_eq!(runs.count(), 0, "{way:?}");
         if way != Way::Failure {
-            is_refused(&store, &strict(&store, &mask), "accept_plain_answers is off").await;
+            is_refused(&store, &strict(&store, &mask), "reject_plain_answers is off").await;
         }
     }
 }
@@ -371,7 +372,9 @@ async fn a_plain_step_is_read_unless_that_is_refused() {
         let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
         let steps = map("charge", s(&format!("\"{SECRET}\"")));
         store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
-        let idempotency = masking(&store, &mask).accept_plain_answers(accepts).build().unwrap();
+        let builder = masking(&store, &mask);
+        let builder = if accepts { builder } else { builder.reject_plain_answers() };
+        let idempotency = builder.build().unwrap();
         let operation = idempotency.operation("charge").key("k");
         let step = operation.run(async |execution| {
             let work = async { Ok::<_, String>(format!("{}", runs.add())) };
@@ -389,7 +392,7 @@ async fn a_plain_step_is_read_unless_that_is_refused() {
 #[tokio::test]
 async fn to_refuse_plain_answers_without_a_codec_is_a_mistake() {
     let store = Store::open().await;
-    let built = store.builder(&Link::default()).accept_plain_answers(false).build();
+    let built = store.builder(&Link::default()).reject_plain_answers().build();
     assert_eq!(built.unwrap_err().kind(), ErrorKind::Configuration);
 }
 
@@ -785,8 +788,8 @@ async fn a_message_that_is_done_is_done_for_a_strict_reader_too() {
 #[cfg(feature = "admin")]
 #[tokio::test]
 async fn tools_say_that_it_is_encoded_or_show_it_where_they_have_the_codec() {
-    use dynamodb_idempotency::KeyForm;
     use dynamodb_idempotency::admin::{Select, StoredAnswer, StoredState};
+    use dynamodb_idempotency::policy::KeyForm;
 
     for way in [Way::Small, Way::InParts] {
         let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());

@@ -8,9 +8,8 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
-use dynamodb_idempotency::{
-    Call, Error, ErrorKind, Failure, Idempotency, Lease, Policy, RunError, TableSchema,
-};
+use dynamodb_idempotency::policy::{Failure, Lease};
+use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Policy, RunError, TableSchema};
 
 use crate::support::raw::{self, Item, n, s, with};
 use crate::support::{Act, Link, Runs, Store, charge, executed, kind};

@@ -13,9 +13,8 @@ use dynamodb_idempotency::admin::Select;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Envelope, FailureAction, Message, MessageKey};
-use dynamodb_idempotency::{
-    Call, Execution, Failure, Idempotency, KeyForm, Policy, RunError, StepError, Takeover,
-};
+use dynamodb_idempotency::policy::{Failure, KeyForm, Takeover};
+use dynamodb_idempotency::{Call, Execution, Idempotency, Policy, RunError, StepError};
 use lambda_runtime::{LambdaEvent, Service};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -364,7 +363,7 @@ async fn a_message_that_is_refused_tells_neither_key_nor_payload() {
     ];
     for disposal in [FailureAction::Report, FailureAction::Acknowledge] {
         let service =
-            idempotency.sqs("book").malformed(disposal).handler(reading::<SqsMessage>).unwrap();
+            idempotency.sqs("book").on_malformed(disposal).handler(reading::<SqsMessage>).unwrap();
         for (case, message) in messages.clone() {
             invoked(&mut ear, case, service.clone(), sqs([message])).await;
         }

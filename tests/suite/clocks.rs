@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Idempotency, Lease, Outage, Transaction};
+use dynamodb_idempotency::policy::{Lease, Outage};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Transaction};
 
 use crate::support::raw::{self, n, number, with};
 use crate::support::{

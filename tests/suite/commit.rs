@@ -2,9 +2,10 @@
 
 use std::panic::AssertUnwindSafe;
 
+use dynamodb_idempotency::policy::{Failure, Lease, Outage};
 use dynamodb_idempotency::{
-    Call, CommitError, ErrorKind, Execution, Failure, InvalidTransaction, Lease,
-    MAX_TRANSACTION_ITEMS, Outage, Outcome, RunError,
+    Call, CommitError, ErrorKind, Execution, InvalidTransaction, MAX_TRANSACTION_ITEMS, Outcome,
+    RunError,
 };
 use futures::FutureExt;
 
@@ -186,7 +187,7 @@ async fn an_owner_whose_lease_is_merely_over_commits() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     let fixed = Lease::Fixed(std::time::Duration::from_secs(10));
-    let goes_on = dynamodb_idempotency::LeaseExpired::Continue;
+    let goes_on = dynamodb_idempotency::policy::LeaseExpired::Continue;
     let operation = idempotency
         .operation("charge")
         .policy(|policy| policy.lease(fixed).lease_expired(goes_on))
@@ -277,7 +278,7 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
                     End::Other => Ok("another".to_owned()),
                     End::Err => Err(Declined { run: 1 }),
                     End::NothingExecuted => {
-                        execution.nothing_executed();
+                        execution.discard();
                         Ok("nothing".to_owned())
                     }
                 }

@@ -3,9 +3,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{Failure, Lease, Outage};
 use dynamodb_idempotency::{
-    CommitError, ErrorKind, Execution, Failure, Idempotency, Lease, Outage, Outcome, Policy,
-    RunError,
+    CommitError, ErrorKind, Execution, Idempotency, Outcome, Policy, RunError,
 };
 use futures::FutureExt;
 
@@ -174,7 +174,7 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
                     Then::Fail => refused,
                     Then::Panic => panic!("after a refusal"),
                     Then::NothingExecuted => {
-                        execution.nothing_executed();
+                        execution.discard();
                         Ok("something else".to_owned())
                     }
                     Then::CommitAnother => {
@@ -239,7 +239,7 @@ async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
     let result = idempotency.operation("charge").key("k").run(async |execution| {
         let refused = book(&execution, store.table()).await;
-        execution.nothing_executed();
+        execution.discard();
         refused
     });
     assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
@@ -263,7 +263,7 @@ async fn without_a_release_a_rejection_with_a_try_in_doubt_is_reported_as_unknow
             let refused = book(&execution, store.table()).await;
             assert_eq!(ended(&refused), ErrorKind::OutcomeUnknown);
             if says_so {
-                execution.nothing_executed();
+                execution.discard();
                 return Ok("nothing".to_owned());
             }
             refused

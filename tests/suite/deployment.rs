@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
-use dynamodb_idempotency::{Compression, Failure, Lease, Policy, Reconciled, Scope, Transaction};
+use dynamodb_idempotency::policy::{Compression, Failure, Lease};
+use dynamodb_idempotency::{Policy, Reconciled, Scope, Transaction};
 use serde_json::{Value, json};
 
 use crate::support::access::{Access, CONTRACT, GRANTED};

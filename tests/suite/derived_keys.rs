@@ -1,6 +1,7 @@
 //! A derived key is the same in every attempt of one operation, and another one elsewhere.
 
-use dynamodb_idempotency::{DerivedKey, Failure, Idempotency, Scope};
+use dynamodb_idempotency::policy::Failure;
+use dynamodb_idempotency::{DerivedKey, Idempotency, Scope};
 
 use crate::support::{Link, Runs, Store, handlers};
 

@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::InProgress;
 use dynamodb_idempotency::{
-    CommitError, Execution, Idempotency, InProgress, Outcome, Policy, Reconciled, Transaction,
+    CommitError, Execution, Idempotency, Outcome, Policy, Reconciled, Transaction,
 };
 use futures::future::join_all;
 use tokio::task::yield_now;

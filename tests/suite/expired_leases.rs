@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{Lease, LeaseExpired, Takeover};
 use dynamodb_idempotency::{
-    Call, Error, ErrorKind, Execution, Idempotency, Lease, LeaseExpired, Outcome, Reconciled,
-    RunError, Takeover, Transaction, TransactionError,
+    Call, Error, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError, Transaction,
+    TransactionError,
 };
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use tokio::task::yield_now;

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use dynamodb_idempotency::{
-    Call, Completed, Error, ErrorKind, Failure, Idempotency, Lease, Outcome, Policy, RunError,
-};
+use dynamodb_idempotency::policy::{Completed, Failure, Lease};
+use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, Policy, RunError};
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
@@ -272,13 +271,13 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
     let idempotency = store.idempotency();
     let refused = idempotency.operation("charge").key("k").payload("bad");
     let outcome = refused.run_with_outcome(async |execution| {
-        execution.nothing_executed();
+        execution.discard();
         Ok::<_, String>("refused".to_owned())
     });
     assert_eq!(outcome.await.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
     assert!(store.is_released("charge#k").await);
     let failed = with_failure(&idempotency, Failure::Replay).run(async |execution| {
-        execution.nothing_executed();
+        execution.discard();
         Err::<(), _>("refused")
     });
     assert_eq!(handlers(failed.await), "refused");
@@ -298,7 +297,7 @@ async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
         let retain = || with_failure(&idempotency, Failure::Retain { max_attempts: 2 });
         for attempt in 2..=4 {
             let refused = retain().run(async |execution| {
-                execution.nothing_executed();
+                execution.discard();
                 assert_eq!(execution.attempt(), attempt);
                 if attempt == 2 { Err(execution.owner().to_owned()) } else { Ok(()) }
             });
@@ -333,7 +332,7 @@ async fn a_completed_record_that_was_taken_over_and_not_executed_runs_again() {
         idempotency.operation("charge").policy(policy).unwrap().key("k")
     };
     let refused = again().run(async |execution| {
-        execution.nothing_executed();
+        execution.discard();
         Ok::<_, String>(())
     });
     refused.await.unwrap();
@@ -373,11 +372,11 @@ async fn attempt(operation: Call, end: End) -> u32 {
             End::Fails => Err("declined"),
             End::Crashes => std::future::pending().await,
             End::ExecutesNothing => {
-                execution.nothing_executed();
+                execution.discard();
                 Ok("refused".to_owned())
             }
             End::RefusesAsAFailure => {
-                execution.nothing_executed();
+                execution.discard();
                 Err("refused")
             }
         }

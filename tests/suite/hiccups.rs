@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Lease, Outcome, RunError};
+use dynamodb_idempotency::policy::Lease;
+use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::support::raw::status;

@@ -3,9 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::{
-    ErrorKind, InProgress, Lease, LeaseExpired, Outcome, RunError, StepError,
-};
+use dynamodb_idempotency::policy::{InProgress, Lease, LeaseExpired};
+use dynamodb_idempotency::{ErrorKind, Outcome, RunError, StepError};
 
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number};

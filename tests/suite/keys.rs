@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use dynamodb_idempotency::{KeyForm, Scope};
+use dynamodb_idempotency::Scope;
+use dynamodb_idempotency::policy::KeyForm;
 
 use crate::support::raw::{key, text};
 use crate::support::{Runs, Store, charge, executed, replayed};

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 
+use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{
-    AnswerCodec, CodecError, CommitError, ErrorKind, Failure, Idempotency, Outcome, Reconciled,
-    RunError, Severity, Transaction, TransactionError,
+    AnswerCodec, CodecError, CommitError, ErrorKind, Idempotency, Outcome, Reconciled, RunError,
+    Severity, Transaction, TransactionError,
 };
 
 use crate::support::effects::{count, debit};
@@ -12,7 +13,7 @@ use crate::support::raw::{self, Item};
 use crate::support::{Act, Declined, Link, Runs, Store, charge, decline, decline_kept, handlers};
 
 fn off(store: &Store, link: &Link) -> Idempotency {
-    store.builder(link).disabled(true).build().unwrap()
+    store.builder(link).disabled().build().unwrap()
 }
 
 fn nothing_was_sent(link: &Link) {
@@ -115,7 +116,7 @@ async fn derived_keys_stay_the_same() {
     let derived = async |idempotency: &Idempotency| {
         let operation = idempotency.operation("charge").key("k");
         let key = operation.run(async |execution| {
-            execution.nothing_executed();
+            execution.discard();
             Ok::<_, Infallible>(execution.derive_key("card").uuid())
         });
         key.await.unwrap()
@@ -188,7 +189,7 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
         }
     }
     let (store, runs, asked) = (Store::open().await, Runs::default(), Runs::default());
-    let builder = store.builder(&Link::default()).disabled(true);
+    let builder = store.builder(&Link::default()).disabled();
     let builder = builder.answer_codec(Broken(asked.clone()));
     let idempotency = builder.policy(|policy| policy.max_answer_bytes(1024)).build().unwrap();
     let (operation, long) = (|| idempotency.operation("charge").key("k"), "x".repeat(2048));

@@ -1,8 +1,7 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
-use dynamodb_idempotency::{
-    CommitError, Completed, ErrorKind, Failure, LargeAnswers, Outage, Outcome, Policy, RunError,
-};
+use dynamodb_idempotency::policy::{Completed, Failure, LargeAnswers, Outage};
+use dynamodb_idempotency::{CommitError, ErrorKind, Outcome, Policy, RunError};
 
 use crate::support::effects::{count, debit};
 use crate::support::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Failure, Lease};
+use dynamodb_idempotency::policy::{Failure, Lease};
 
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number, status};

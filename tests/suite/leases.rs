@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use dynamodb_idempotency::{ErrorKind, Lease, LeaseExpired, Outcome, Takeover};
+use dynamodb_idempotency::policy::{Lease, LeaseExpired, Takeover};
+use dynamodb_idempotency::{ErrorKind, Outcome};
 use futures::future::join_all;
 
 use crate::support::gate::patiently;

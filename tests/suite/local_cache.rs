@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::{Call, Completed, ErrorKind, Idempotency, Outcome, Transaction};
+use dynamodb_idempotency::policy::Completed;
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, Transaction};
 
 use crate::support::effects::count;
 use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, replayed};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Lease, LeaseExpired, Outcome, Policy};
+use dynamodb_idempotency::policy::{Lease, LeaseExpired};
+use dynamodb_idempotency::{Outcome, Policy};
 
 use crate::support::raw::{self, number};
 use crate::support::{Gate, Link, Runs, Store, charge, is_in_progress};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Failure, Outcome, Unconfirmed};
+use dynamodb_idempotency::policy::{Failure, Unconfirmed};
+use dynamodb_idempotency::{ErrorKind, Outcome};
 
 use crate::support::raw::{number, status};
 use crate::support::{

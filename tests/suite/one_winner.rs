@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Idempotency, InProgress, Outcome};
+use dynamodb_idempotency::policy::InProgress;
+use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome};
 use futures::future::join_all;
 
 use crate::support::work::Charged;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{Failure, FirstRequest, InProgress, LargeAnswers, Outage};
 use dynamodb_idempotency::{
-    Acquire, ErrorKind, Execution, Failure, Idempotency, InProgress, LargeAnswers, Outage, Outcome,
-    RunError, TableSchema, Transaction, TransactionError,
+    ErrorKind, Execution, Idempotency, Outcome, RunError, TableSchema, Transaction,
+    TransactionError,
 };
 
 use crate::support::raw::{self, n, with};
@@ -55,7 +56,7 @@ async fn open_runs_unprotected_and_stores_nothing() {
 async fn without_a_record_the_time_left_is_that_to_the_deadline() {
     let (store, link) = (Store::open().await, Link::default());
     link.wire.down(Act::LoseRequest);
-    let off = store.builder(&link).disabled(true).build().unwrap();
+    let off = store.builder(&link).disabled().build().unwrap();
     for idempotency in [open(&store, &link), off] {
         let operation = || idempotency.operation("charge").key("k");
         let left = async |execution: Execution| Ok::<_, String>(execution.lease_remaining());
@@ -207,17 +208,17 @@ async fn a_request_without_an_answer_ends_at_its_timeout() {
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process whose requests are never answered.
-async fn unanswered(outage: Outage, acquire: Acquire) -> (Store, Link, Idempotency) {
+async fn unanswered(outage: Outage, acquire: FirstRequest) -> (Store, Link, Idempotency) {
     let (store, link) = (Store::open().await, Link::without_retries());
     link.wire.down(Act::HoldRequest(Gate::default()));
     let builder = store.builder(&link).request_timeout(TIMEOUT);
-    let idempotency = builder.policy(|policy| policy.outage(outage).acquire(acquire)).build();
+    let idempotency = builder.policy(|policy| policy.outage(outage).first_request(acquire)).build();
     (store, link, idempotency.unwrap())
 }
 
 #[tokio::test]
 async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
-    for acquire in [Acquire::WriteFirst, Acquire::ReadFirst { consistent: true }] {
+    for acquire in [FirstRequest::Write, FirstRequest::ConsistentRead] {
         for outage in [Outage::Closed, Outage::Open] {
             let (_store, _link, idempotency) = unanswered(outage, acquire).await;
             let start = tokio::time::Instant::now();
@@ -232,7 +233,7 @@ async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
 
 #[tokio::test]
 async fn an_outage_costs_a_transaction_one_request_timeout() {
-    let (_store, _link, idempotency) = unanswered(Outage::Closed, Acquire::WriteFirst).await;
+    let (_store, _link, idempotency) = unanswered(Outage::Closed, FirstRequest::Write).await;
     let start = tokio::time::Instant::now();
     let operation = idempotency.operation("charge").key("k");
     let ran = operation.run_transaction(async || Ok::<_, String>(Transaction::new(1_u32))).await;

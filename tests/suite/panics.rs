@@ -7,8 +7,9 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{
-    AnswerCodec, Call, CodecError, CommitError, ErrorKind, Execution, Failure, Idempotency,
+    AnswerCodec, Call, CodecError, CommitError, ErrorKind, Execution, Idempotency,
     InvalidTransaction, Reconciled, RunError, StepError, Transaction, TransactionError,
 };
 use futures::FutureExt;

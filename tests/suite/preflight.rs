@@ -4,8 +4,9 @@
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
+use dynamodb_idempotency::policy::Outage;
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, Outage, Scope, Severity, TableSchema,
+    Attribute, ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema,
 };
 
 use crate::support::raw::{self, s, with};
@@ -101,7 +102,7 @@ async fn warming_up_reports_why_the_connection_cannot_be_opened() {
     let error = store.over(&link).warm().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 
-    let off = store.builder(&link).disabled(true).build().unwrap();
+    let off = store.builder(&link).disabled().build().unwrap();
     off.warm().await.unwrap();
 }
 

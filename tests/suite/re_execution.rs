@@ -1,6 +1,7 @@
 //! `Completed::Execute`: a completed operation runs again, never two at once.
 
-use dynamodb_idempotency::{Acquire, Call, Completed, ErrorKind, Idempotency, Outcome};
+use dynamodb_idempotency::policy::{Completed, FirstRequest};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -98,15 +99,15 @@ async fn a_released_failure_of_a_later_run_frees_the_key() {
 
 #[tokio::test]
 async fn a_read_first_caller_that_executes_again_is_given_no_stale_answer() {
-    for acquire in [false, true].map(|consistent| Acquire::ReadFirst { consistent }) {
+    for first in [FirstRequest::Read, FirstRequest::ConsistentRead] {
         for cache in [0, 1 << 20] {
             let (store, runs) = (Store::open().await, Runs::default());
             let builder = store.builder(&Link::default()).local_cache(cache);
-            let builder = builder.policy(|p| p.acquire(acquire).completed(Completed::Execute));
+            let builder = builder.policy(|p| p.first_request(first).completed(Completed::Execute));
             let idempotency = builder.build().unwrap();
             for run in 1..=4 {
                 let outcome = charge(idempotency.operation("report").key("k"), &runs).await;
-                assert_eq!(outcome.unwrap(), executed(run, run), "{acquire:?}");
+                assert_eq!(outcome.unwrap(), executed(run, run), "{first:?}");
             }
         }
     }

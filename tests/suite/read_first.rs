@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Acquire, ErrorKind, Failure, Idempotency, Outage, Policy, Takeover};
+use dynamodb_idempotency::policy::{Failure, FirstRequest, Outage, Takeover};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, Item, OTHER_OWNER, text};
 use crate::support::{Act, Link, Runs, Store, charge, kind};
 
 fn open(policy: Policy) -> Policy {
     policy
-        .acquire(Acquire::ReadFirst { consistent: false })
+        .first_request(FirstRequest::Read)
         .outage(Outage::Open)
         .failure(Failure::Replay)
         .takeover(Takeover::Reject)

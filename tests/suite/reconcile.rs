@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use dynamodb_idempotency::policy::{Failure, Outage, Takeover};
 use dynamodb_idempotency::{
-    Abandoned, ErrorKind, Execution, Failure, Idempotency, Outage, Outcome, Reconciled, RunError,
-    Takeover,
+    Abandoned, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError,
 };
 
 use crate::support::raw::{number, s, status, text, with};

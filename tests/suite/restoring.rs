@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::{ErrorKind, Outcome, Takeover};
+use dynamodb_idempotency::policy::Takeover;
+use dynamodb_idempotency::{ErrorKind, Outcome};
 use serde_json::Value;
 
 use crate::support::raw::{self, Item};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{ErrorKind, Failure, Lease, Outcome, Policy, Takeover};
+use dynamodb_idempotency::policy::{Failure, Lease, Takeover};
+use dynamodb_idempotency::{ErrorKind, Outcome, Policy};
 use futures::future::join_all;
 
 use crate::support::raw::{self, n, number, status, with};

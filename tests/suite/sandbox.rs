@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
+use dynamodb_idempotency::policy::{Failure, Lease};
 use dynamodb_idempotency::testing::Sandbox;
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Failure, Fingerprint, Idempotency, Lease, Outcome, RunError, Scope,
-    TableSchema,
+    Attribute, ErrorKind, Fingerprint, Idempotency, Outcome, RunError, Scope, TableSchema,
 };
 
 use crate::support::{Runs, charge, executed, is_in_progress, kind};

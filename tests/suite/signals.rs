@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{Failure, Lease, Outage, Takeover, Unconfirmed};
 use dynamodb_idempotency::signals::{
     ANSWER_BYTES, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
-use dynamodb_idempotency::{
-    Call, Failure, Idempotency, Lease, Outage, Policy, Reconciled, Takeover, Transaction,
-    Unconfirmed,
-};
+use dynamodb_idempotency::{Call, Idempotency, Policy, Reconciled, Transaction};
 use futures::FutureExt;
 use tracing::Level;
 
@@ -74,7 +72,7 @@ async fn a_first_call_is_logged_at_debug_and_other_calls_at_info() {
 #[tokio::test]
 async fn first_runs_are_logged_at_info_if_configured() {
     let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
-    let idempotency = store.builder(&Link::without_retries()).log_first_runs(true).build().unwrap();
+    let idempotency = store.builder(&Link::without_retries()).log_first_runs().build().unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
     let levels: Vec<_> = listener.said(ENDED).iter().map(|event| event.level).collect();
@@ -165,7 +163,7 @@ async fn failures_tell_what_they_leave() {
     decline(with(retain), &runs).await.unwrap_err();
     charge(with(retain), &runs).await.unwrap();
     let refused = idempotency.operation("charge").segment("b").key("k").run(async |execution| {
-        execution.nothing_executed();
+        execution.discard();
         Ok::<_, String>(())
     });
     refused.await.unwrap();
@@ -300,7 +298,7 @@ async fn what_a_handler_logs_is_inside_the_span_of_its_call() {
 #[tokio::test]
 async fn each_request_to_dynamodb_is_logged_and_measured() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.builder(&Link::default()).report_capacity(true).build().unwrap();
+    let idempotency = store.builder(&Link::default()).report_capacity().build().unwrap();
     let listener = Listener::start();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();

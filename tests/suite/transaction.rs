@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency::policy::{
+    Completed, Failure, InProgress, LeaseExpired, Outage, Takeover,
+};
 use dynamodb_idempotency::{
-    Call, Completed, ErrorKind, Failure, Idempotency, InProgress, InvalidTransaction, LeaseExpired,
-    Outage, Outcome, Takeover, Transaction, TransactionError,
+    Call, ErrorKind, Idempotency, InvalidTransaction, Outcome, Transaction, TransactionError,
 };
 use futures::future::join_all;
 
@@ -318,7 +320,7 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
         operation().run_transaction_with_outcome(async || Err(Declined { run: 1 })).await;
     assert!(matches!(failed, Err(TransactionError::Handler(Declined { run: 1 }))), "{failed:?}");
     let refused: Transferred = operation()
-        .run_transaction_with_outcome(async || Ok(Transaction::nothing_executed("no".to_owned())))
+        .run_transaction_with_outcome(async || Ok(Transaction::discard("no".to_owned())))
         .await;
     assert_eq!(refused.unwrap(), Outcome::NothingExecuted("no".to_owned()));
     let late = operation().deadline(link.clock.in_secs(-1));
@@ -586,8 +588,7 @@ async fn a_repeat_that_would_be_refused_by_now_gets_the_answer() {
     let idempotency = store.idempotency();
     let operation = || idempotency.operation("charge").key("k").payload("mine");
     assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(1));
-    let refused =
-        async || Ok::<_, Declined>(Transaction::nothing_executed("paid already".to_owned()));
+    let refused = async || Ok::<_, Declined>(Transaction::discard("paid already".to_owned()));
     let failed = async || Err(Declined { run: 2 });
     let replayed = Outcome::Replayed("run 1".to_owned());
     let repeat = operation().run_transaction_with_outcome(refused).await;

@@ -1,6 +1,7 @@
 //! Nothing that a refused duplicate does changes a byte of the record.
 
-use dynamodb_idempotency::{ErrorKind, Failure, Policy, Takeover};
+use dynamodb_idempotency::policy::{Failure, Takeover};
+use dynamodb_idempotency::{ErrorKind, Policy};
 
 use crate::support::raw::{self, Item, with};
 use crate::support::{Runs, Store, charge, is_in_progress, kind};

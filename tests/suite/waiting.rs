@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::{Call, ErrorKind, Idempotency, InProgress};
+use dynamodb_idempotency::policy::InProgress;
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency};
 
 use crate::support::gate::patiently;
 use crate::support::{

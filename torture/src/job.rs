@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dynamodb_idempotency::{
-    ErrorKind, Execution, Failure, Idempotency, InProgress, Lease, LeaseExpired, Outcome, Policy,
-    RunError,
-};
+use dynamodb_idempotency::policy::{Failure, InProgress, Lease, LeaseExpired};
+use dynamodb_idempotency::{ErrorKind, Execution, Idempotency, Outcome, Policy, RunError};
 use fastrand::Rng;
 use tokio::time::sleep;
 

@@ -1,7 +1,8 @@
 //! `idempotency stuck` and `idempotency stats`
 
+use dynamodb_idempotency::policy::{Compression, LargeAnswers};
 use dynamodb_idempotency::signals::hashed_key;
-use dynamodb_idempotency::{Compression, LargeAnswers, Policy, TableSchema};
+use dynamodb_idempotency::{Policy, TableSchema};
 use serde_json::{Value, json};
 
 use crate::support::{Store, abandoned, completed, n, pasted, pending, s, with};

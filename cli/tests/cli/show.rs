@@ -1,8 +1,7 @@
 //! `idempotency show`
 
-use dynamodb_idempotency::{
-    AnswerCodec, Attribute, CodecError, Compression, KeyForm, LargeAnswers, Policy, TableSchema,
-};
+use dynamodb_idempotency::policy::{Compression, KeyForm, LargeAnswers};
+use dynamodb_idempotency::{AnswerCodec, Attribute, CodecError, Policy, TableSchema};
 use serde_json::json;
 
 use crate::support::{Item, Store, abandoned, completed, map, n, pending, s, with};

@@ -7,7 +7,7 @@
 mod codec;
 
 use codec::AesGcm;
-use dynamodb_idempotency::KeyForm;
+use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::testing::Sandbox;
 use lambda_http::Error;
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)?;
     let codec = AesGcm::new(1, [(1, key)])?;
-    let idempotency = sandbox.builder().answer_codec(codec).accept_plain_answers(false).build()?;
+    let idempotency = sandbox.builder().answer_codec(codec).reject_plain_answers().build()?;
 
     for call in ["first", "second"] {
         let operation = idempotency.operation("charge").key("order-42");

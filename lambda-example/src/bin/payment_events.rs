@@ -16,7 +16,7 @@ async fn main() -> Result<(), Error> {
     }
     // Each call is a line, and the dashboard's share of replays is of all calls.
     let builder = Idempotency::builder_from_env().await?;
-    let idempotency = builder.log_first_runs(true).build()?;
+    let idempotency = builder.log_first_runs().build()?;
     idempotency.preflight([PAYMENT_EVENTS_SCOPE]).await?;
     let ledger = Ledger::new(idempotency.client().clone(), table);
     let consumer = payment_events(&idempotency);

@@ -80,7 +80,7 @@ async fn a_repeat_gets_the_answer_by_the_key_that_wrote_it_and_an_error_without(
     let sandbox = Sandbox::start().await.expect("a port is free");
     let with = |current, keys: &[_]| {
         let builder = sandbox.builder().answer_codec(codec(current, keys));
-        builder.accept_plain_answers(false).build().expect("the settings are right")
+        builder.reject_plain_answers().build().expect("the settings are right")
     };
     let answer = "DE02120300000000202051".to_owned();
     let first = charge(&with(1, &[OLD])).await;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::{Compression, DISABLED_VARIABLE, Idempotency, Outage};
+use dynamodb_idempotency::policy::{Compression, Outage};
+use dynamodb_idempotency::{DISABLED_ENV, Idempotency};
 use lambda_example::{Payments, logs, service};
 use lambda_http::http::{Request, Response};
 use lambda_http::{Body, Service, service_fn};
@@ -256,7 +257,7 @@ async fn a_function_that_is_switched_off_raises_its_page() {
     let deployment = Deployment::load();
     for level in FROM_WARN {
         let mut function = logging(deployment.payments(), level);
-        function.environment.insert(DISABLED_VARIABLE.into(), "true".to_owned());
+        function.environment.insert(DISABLED_ENV.into(), "true".to_owned());
         let emulator = Emulator::start(&deployment, &function).await;
         let key = unique("order");
         emulator.invoke(&KIND.payment(Some(&key), &order("tok_declined", &key))).await;

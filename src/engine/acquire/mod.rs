@@ -125,7 +125,7 @@ impl<'a> Acquirer<'a> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Acquisition::Replay(answer));
         }
-        let first = self.call.policy.acquire.first();
+        let first = self.call.policy.first_request.first();
         let command = self.machine.started(self.core.table.clock.moment(), first);
         self.go_on(command).await
     }

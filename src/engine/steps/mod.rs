@@ -51,8 +51,8 @@ impl Execution {
     ///
     /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
     /// stored: keep them when you change the code while operations are under way. A record with
-    /// steps is never released: a failure under [`Failure::Release`](crate::Failure::Release) (and
-    /// [`nothing_executed`](Self::nothing_executed)) keeps it as FAILED, and the next call goes on.
+    /// steps is never released: a failure under [`Failure::Release`](crate::policy::Failure::Release) (and
+    /// [`discard`](Self::discard)) keeps it as FAILED, and the next call goes on.
     /// A completion drops the steps.
     ///
     /// A step costs one write of the whole record with its steps (one write unit per KB), and
@@ -76,7 +76,7 @@ impl Execution {
     /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. By
     /// default a handler is stopped when its lease is lost. So it sees `LeaseLost` only under
-    /// [`LeaseExpired::Continue`](crate::LeaseExpired::Continue), or in a task that it has spawned.
+    /// [`LeaseExpired::Continue`](crate::policy::LeaseExpired::Continue), or in a task that it has spawned.
     pub async fn step<T, E>(
         &self,
         name: &str,

@@ -38,7 +38,7 @@ pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidT
 ///
 /// fn transfer(amount: u64, debit: TransactWriteItem, credit: TransactWriteItem) -> Transaction<&'static str> {
 ///     if amount == 0 {
-///         return Transaction::nothing_executed("nothing to transfer");
+///         return Transaction::discard("nothing to transfer");
 ///     }
 ///     Transaction::new("transferred")
 ///         .items([debit, credit])
@@ -98,15 +98,30 @@ impl<T> Transaction<T> {
     ///
     /// let transfer = idempotency.operation("transfers").key("order-42");
     /// let refused = async || {
-    ///     Ok::<_, std::io::Error>(Transaction::nothing_executed("nothing to transfer".to_owned()))
+    ///     Ok::<_, std::io::Error>(Transaction::discard("nothing to transfer".to_owned()))
     /// };
     /// let outcome = transfer.run_transaction_with_outcome(refused).await?;
     /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
     /// assert!(sandbox.record("transfers", "order-42").read().await?.is_none());
     /// # Ok(()) });
     /// ```
-    pub fn nothing_executed(response: T) -> Self {
+    pub fn discard(response: T) -> Self {
         Self { nothing_executed: true, ..Self::new(response) }
+    }
+
+    /// Adds one write or condition check; see [`items`](Self::items).
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// fn book(receipt: TransactWriteItem) -> Transaction<String> {
+    ///     Transaction::new("booked".to_owned()).item(receipt)
+    /// }
+    /// ```
+    pub fn item(mut self, item: TransactWriteItem) -> Self {
+        self.items.push(item);
+        self
     }
 
     /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in all. An item that

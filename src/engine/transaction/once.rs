@@ -196,7 +196,7 @@ impl<'a> Caller<'a> {
             return Ok(Try::Told(Once::Invalid(invalid)));
         }
         let mut carried = Carried::new(self.claim.owner, stored, &items);
-        let first = self.call.policy.acquire.first();
+        let first = self.call.policy.first_request.first();
         let command = self.machine.started(self.core.table.clock.moment(), first);
         let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
         if stop != Stop::AskInstead {

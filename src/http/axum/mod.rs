@@ -13,7 +13,7 @@
 //! 4. A handler whose whole effect is one transaction returns that transaction: see
 //!    [`Http::transaction_layer`](super::Http::transaction_layer).
 //! 5. If an extractor rejects a request (400, 415, 422), the key stays free: see
-//!    [`Http::stored`](super::Http::stored).
+//!    [`Http::store_if`](super::Http::store_if).
 //!
 //! ```
 //! # dynamodb_idempotency::testing::example(async |_, idempotency| {

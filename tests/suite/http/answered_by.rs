@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{AnsweredBy, Http, ProblemKind};
-use dynamodb_idempotency::{Failure, Reconciled, Transaction};
+use dynamodb_idempotency::policy::Failure;
+use dynamodb_idempotency::{Reconciled, Transaction};
 use http::Response;
 use lambda_http::service_fn;
 use tower::{Layer, ServiceExt};
@@ -69,7 +70,7 @@ async fn hooks_that_make_another_response_change_nothing_of_it() {
     let store = Store::open().await;
     let http = || {
         let http = store.idempotency().http("pay").on_replay(|_| Response::new(Bytes::new()));
-        http.problem(|_| Response::new(Bytes::new()))
+        http.render_problem(|_| Response::new(Bytes::new()))
     };
     assert_eq!(answered(http(), post("k", "1")).await, Some(AnsweredBy::Handler));
     assert_eq!(answered(http(), post("k", "1")).await, Some(AnsweredBy::Replay));

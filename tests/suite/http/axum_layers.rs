@@ -8,7 +8,8 @@ use axum::extract::Path;
 use axum::routing::{get, post as on_post};
 use axum::{BoxError, Router};
 use bytes::Bytes;
-use dynamodb_idempotency::{Execution, Failure};
+use dynamodb_idempotency::Execution;
+use dynamodb_idempotency::policy::Failure;
 use futures::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -73,7 +74,7 @@ async fn on_a_method_the_layer_leaves_other_routes_as_they_are() {
 #[tokio::test]
 async fn a_request_that_was_shed_uses_up_no_attempt() {
     async fn shed(execution: Execution, _: BoxError) -> StatusCode {
-        execution.nothing_executed();
+        execution.discard();
         StatusCode::SERVICE_UNAVAILABLE
     }
 

@@ -52,7 +52,7 @@ async fn transfer(
             Transaction::new(Body::from_stream(pieces).into_response())
                 .items([count(&table, "effect")])
         }
-        "read" => Transaction::nothing_executed("read".into_response()),
+        "read" => Transaction::discard("read".into_response()),
         "plain" => return Err(StatusCode::OK),
         "fail" => return Err(StatusCode::SERVICE_UNAVAILABLE),
         "panic" => panic!("before anything happens"),
@@ -156,7 +156,7 @@ async fn what_wants_nothing_written_leaves_nothing() {
 /// Nothing is written without protection.
 #[tokio::test]
 async fn what_passes_through_may_read_and_not_write() {
-    let api = Api::open(|http| http.key_required(false)).await;
+    let api = Api::open(|http| http.key_optional()).await;
     let keyless = |act| without(order("", act), "idempotency-key");
     for request in [by("PUT", order("k", "read")), keyless("read")] {
         assert_eq!(api.send(request).await.body().as_ref(), b"read");

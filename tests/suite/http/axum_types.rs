@@ -47,7 +47,7 @@ async fn a_handler_takes_its_execution_as_an_argument() {
 #[tokio::test]
 async fn a_handler_without_an_execution_gets_the_reason() {
     let store = Store::open_in_real_time().await;
-    let http = || store.idempotency().http("pay").key_required(false);
+    let http = || store.idempotency().http("pay").key_optional();
     let router = Router::new()
         .route("/payments", on_post(attempt).put(attempt).route_layer(http().layer().unwrap()))
         .route("/perhaps", on_post(perhaps).put(perhaps).route_layer(http().layer().unwrap()))

@@ -46,7 +46,7 @@ async fn booking(site: &Site, then: Then) -> Api {
                     Response::builder().status(500).body(Bytes::new()).expect("a response")
                 }
                 Then::NothingExecuted => {
-                    execution.nothing_executed();
+                    execution.discard();
                     paid(99)
                 }
                 Then::Panic => panic!("after the commit"),

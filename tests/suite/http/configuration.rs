@@ -40,7 +40,7 @@ async fn an_invalid_policy_is_refused_when_the_layer_is_made() {
     let short = http.clone().policy(|policy| policy.retention(Duration::ZERO));
     assert_refused(&short, "Policy::retention");
     // A 1xx response would be replayed to clients that wait for the final one.
-    assert_refused(&http.stored(|status| !status.is_server_error()), "Http::stored");
+    assert_refused(&http.store_if(|status| !status.is_server_error()), "Http::store_if");
 }
 
 #[tokio::test]

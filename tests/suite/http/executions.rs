@@ -1,8 +1,9 @@
 //! The handler finds its `Execution` in the request's extensions, and may outlive its lease.
 
 use bytes::Bytes;
+use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::http::Http;
-use dynamodb_idempotency::{Execution, Takeover};
+use dynamodb_idempotency::policy::Takeover;
 use http::{Request, Response};
 
 use super::message::{assert_same, is_replay, post, problem, values};

@@ -5,8 +5,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use axum::Router;
 use axum::routing::{MethodRouter, post as on_post};
 use bytes::Bytes;
+use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::http::Http;
-use dynamodb_idempotency::{Execution, Failure};
+use dynamodb_idempotency::policy::Failure;
 use futures::{StreamExt, stream};
 use http::{Request, Response};
 use lambda_http::service_fn;
@@ -151,7 +152,7 @@ async fn a_handler_that_executed_nothing_keeps_nothing() {
                 let answer = match request.body().as_ref() {
                     b"good" => paid(run),
                     bad => {
-                        execution.nothing_executed();
+                        execution.discard();
                         let status = if bad == b"bad" { 422 } else { 503 };
                         Response::builder().status(status).body("nothing happened".into()).unwrap()
                     }
@@ -180,7 +181,7 @@ fn failing(http: Http, runs: &Runs, nothing: bool) -> Function {
         http.wrap(service_fn(move |request: lambda_http::Request| {
             let run = runs.add();
             if nothing {
-                request.extensions().get::<Execution>().unwrap().nothing_executed();
+                request.extensions().get::<Execution>().unwrap().discard();
             }
             std::future::ready(if run == 1 { Err("out of paper") } else { Ok("paid") })
         }))

@@ -86,11 +86,11 @@ async fn grpc_is_refused_and_nothing_runs() {
 #[tokio::test]
 async fn a_request_that_passes_through_keeps_its_trailers() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let optional = store.over(&link).http("pay").key_required(false);
+    let optional = store.over(&link).http("pay").key_optional();
     let request = without(call("application/grpc"), "idempotency-key");
     let (_, followed) = send(optional, &runs, "14", request).await;
     assert_eq!(followed, Some(trailers("14")));
-    let off = store.builder(&link).disabled(true).build().unwrap();
+    let off = store.builder(&link).disabled().build().unwrap();
     let (_, followed) = send(off.http("pay"), &runs, "14", call("application/grpc")).await;
     assert_eq!(followed, Some(trailers("14")));
     assert_eq!(link.wire.requests(), [""; 0]);

@@ -79,7 +79,7 @@ async fn an_answer_that_a_codec_has_encoded_is_replayed_byte_for_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{\"secret\":1}"];
     everywhere(async |site| {
         let builder = site.store.builder(&site.link).answer_codec(Mask::default());
-        let idempotency = builder.accept_plain_answers(false).build().unwrap();
+        let idempotency = builder.reject_plain_answers().build().unwrap();
         for (number, body) in bodies.into_iter().enumerate() {
             let answer = move |_| {
                 let response = Response::builder().header("x-secret", "secret");
@@ -114,7 +114,7 @@ async fn a_key_may_be_found_elsewhere_than_in_its_header() {
             problem(&api.send(delivery(&bad, "k")).await, 400, "KeyInvalid");
         }
         assert_eq!(site.runs.count(), 1);
-        let optional = site.paying(site.http().key(find).key_required(false)).await;
+        let optional = site.paying(site.http().key(find).key_optional()).await;
         assert!(!is_replay(&optional.send(post("k", "{}")).await));
         assert_eq!(site.runs.count(), 2);
     })

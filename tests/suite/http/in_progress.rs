@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dynamodb_idempotency::InProgress;
 use dynamodb_idempotency::http::Http;
+use dynamodb_idempotency::policy::InProgress;
 use futures::future::join_all;
 use http::Response;
 

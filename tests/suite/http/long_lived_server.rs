@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::routing::{get, post as on_post};
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
-use dynamodb_idempotency::{Failure, InProgress};
+use dynamodb_idempotency::policy::{Failure, InProgress};
 use futures::{StreamExt, stream};
 use http::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -194,10 +194,8 @@ async fn echo(http: Http) -> SocketAddr {
     let echo = on_post(|request: Request| async move {
         Response::new(Body::from_stream(request.into_body().into_data_stream()))
     });
-    listen(
-        Router::new().route("/echo", echo.route_layer(http.key_required(false).layer().unwrap())),
-    )
-    .await
+    listen(Router::new().route("/echo", echo.route_layer(http.key_optional().layer().unwrap())))
+        .await
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
-use dynamodb_idempotency::{Execution, Failure, Reconciled, Transaction};
+use dynamodb_idempotency::policy::Failure;
+use dynamodb_idempotency::{Execution, Reconciled, Transaction};
 use http::{Request, Response};
 use lambda_http::{Body, service_fn};
 

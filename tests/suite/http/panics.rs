@@ -156,7 +156,7 @@ async fn the_status_of_an_answer_whose_conversion_panics_decides() {
 #[tokio::test]
 async fn a_function_that_panics_at_an_answer_completes_its_request() {
     let changes: [fn(Http) -> Http; 2] = [
-        |http| http.stored(|_| panic!("user code")),
+        |http| http.store_if(|_| panic!("user code")),
         |http| http.on_store(|_| panic!("user code")),
     ];
     for change in changes {
@@ -188,7 +188,7 @@ async fn a_replay_whose_change_panics_is_an_error_and_stays_stored() {
 #[tokio::test]
 async fn a_renderer_that_panics_is_replaced_by_the_default() {
     everywhere(async |site| {
-        let api = site.paying(site.http().problem(|_| panic!("user code"))).await;
+        let api = site.paying(site.http().render_problem(|_| panic!("user code"))).await;
         problem(&api.send(post("", "{}")).await, 400, "KeyInvalid");
     })
     .await;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
-use dynamodb_idempotency::{Failure, InProgress};
+use dynamodb_idempotency::policy::{Failure, InProgress};
 use futures::channel::mpsc;
 use http::Response;
 use lambda_http::service_fn;

@@ -6,7 +6,8 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{Problem, ProblemKind};
-use dynamodb_idempotency::{Attribute, ErrorKind, Fingerprint, Outage, TableSchema, Unconfirmed};
+use dynamodb_idempotency::policy::{Outage, Unconfirmed};
+use dynamodb_idempotency::{Attribute, ErrorKind, Fingerprint, TableSchema};
 use http::Response;
 use serde_json::Value;
 
@@ -41,7 +42,7 @@ async fn problems_can_be_rendered_in_an_apis_own_format() {
         response.body(Bytes::from(format!("sorry: {}", problem.detail))).unwrap()
     };
     everywhere(async |site| {
-        let api = site.paying(site.http().problem(render)).await;
+        let api = site.paying(site.http().render_problem(render)).await;
         api.send(post("k", "1")).await;
         for (request, title) in [
             (post("k", "2"), "Idempotency key is already used"),

@@ -1,7 +1,7 @@
 //! Which answers are final, and which leave the key free.
 
 use bytes::Bytes;
-use dynamodb_idempotency::Failure;
+use dynamodb_idempotency::policy::Failure;
 use http::{Response, StatusCode};
 
 use super::message::{assert_same, is_replay, post, problem, with};
@@ -96,7 +96,7 @@ async fn a_failed_precondition_is_evaluated_again() {
 #[tokio::test]
 async fn refusals_can_be_stored_too() {
     everywhere(async |site| {
-        let http = site.http().stored(|status| (200..500).contains(&status.as_u16()));
+        let http = site.http().store_if(|status| (200..500).contains(&status.as_u16()));
         let api = site.answering(http, answer(422)).await;
         let first = api.send(post("k", "{}")).await;
         let repeat = api.send(post("k", "{}")).await;
@@ -110,7 +110,7 @@ async fn refusals_can_be_stored_too() {
 #[tokio::test]
 async fn a_panic_of_what_says_which_answers_are_stored_completes_the_request() {
     everywhere(async |site| {
-        let http = site.http().stored(|status| {
+        let http = site.http().store_if(|status| {
             status.as_u16() >= 200 && {
                 assert_ne!(status, StatusCode::CREATED, "who has thought of that one?");
                 true
@@ -169,7 +169,7 @@ async fn a_failure_is_followed_by_a_run_that_is_stored() {
 #[tokio::test]
 async fn server_errors_can_be_stored_too() {
     everywhere(async |site| {
-        let http = site.http().stored(|status| status.as_u16() >= 200);
+        let http = site.http().store_if(|status| status.as_u16() >= 200);
         let api = site.answering(http, answer(500)).await;
         let first = api.send(post("k", "{}")).await;
         let repeat = api.send(post("k", "{}")).await;
@@ -184,7 +184,7 @@ async fn server_errors_can_be_stored_too() {
 #[tokio::test]
 async fn fewer_answers_can_be_stored() {
     everywhere(async |site| {
-        let http = site.http().stored(|status: StatusCode| status.is_success());
+        let http = site.http().store_if(|status: StatusCode| status.is_success());
         let api = site.answering(http, answer(402)).await;
         api.send(post("k", "{}")).await;
         assert!(!is_replay(&api.send(post("k", "{}")).await));

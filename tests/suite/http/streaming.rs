@@ -72,7 +72,11 @@ impl Api {
     }
 
     fn http(&self) -> Http {
-        let http = self.store.over(&self.link).http("pay").stream_large_answers(true);
+        self.whole_http().stream_large_answers()
+    }
+
+    fn whole_http(&self) -> Http {
+        let http = self.store.over(&self.link).http("pay");
         http.policy(|policy| policy.max_answer_bytes(LIMIT))
     }
 
@@ -155,7 +159,7 @@ async fn next(body: &mut Body) -> Option<Result<usize, axum::Error>> {
 
 #[tokio::test]
 async fn a_request_that_passes_through_streams() {
-    let optional = |http: Http| http.key_required(false);
+    let optional = |http: Http| http.key_optional();
     for request in [without(post("k", ""), "idempotency-key"), by("GET", post("k", ""))] {
         in_each_place(async |mut api: Api| {
             api.chunk(5000);
@@ -306,8 +310,7 @@ async fn a_long_failure_goes_out_and_frees_its_key() {
 async fn unless_it_is_chosen_an_answer_is_read_to_its_end_first() {
     in_each_place(async |api: Api| {
         api.chunk(LIMIT + 1);
-        let chosen = api.http().stream_large_answers(false);
-        let sending = api.send(chosen, post("k", "{}"));
+        let sending = api.send(api.whole_http(), post("k", "{}"));
         let mut sending = std::pin::pin!(sending);
         assert!(futures::poll!(&mut sending).is_pending());
         let source = api.source.clone().unwrap();

@@ -13,7 +13,7 @@ use crate::support::effects::count;
 use crate::support::{Runs, made_up_time};
 
 fn off(site: &Site) -> Http {
-    let builder = site.store.builder(&site.link).disabled(true);
+    let builder = site.store.builder(&site.link).disabled();
     builder.build().expect("the settings are right").http(site.scope())
 }
 
@@ -154,8 +154,7 @@ async fn transactions_of_requests_without_a_key_are_written() {
             std::future::ready(Ok::<_, std::convert::Infallible>(done))
         });
         let keyless = without(post("", "{}"), "idempotency-key");
-        for required in [true, false] {
-            let http = off(&site).key_required(required);
+        for http in [off(&site), off(&site).key_optional()] {
             let function = Function::new(http.wrap_transaction(handler.clone()).unwrap());
             let answer = function.invoke(&Kind::HttpApi.event(&keyless)).await;
             assert_eq!(answer["statusCode"], 200, "{answer}");

@@ -101,7 +101,7 @@ async fn a_signature_ages_by_the_stores_time() {
 #[tokio::test]
 async fn a_signed_request_without_an_event_is_refused() {
     everywhere(async |site| {
-        let optional = site.http().key_required(false);
+        let optional = site.http().key_optional();
         for http in [site.http(), optional] {
             let http = http.webhook(Webhook::stripe([SECRET]).json_id("/event/id"));
             let api = site.paying(http).await;
@@ -345,7 +345,7 @@ async fn any_signature_can_be_checked() {
 }
 
 fn switched_off(site: &Site) -> Http {
-    let builder = site.store.builder(&site.link).disabled(true);
+    let builder = site.store.builder(&site.link).disabled();
     builder.build().expect("the settings are right").http(site.scope())
 }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::event::JsonEvent;
-use dynamodb_idempotency::{ErrorKind, Execution, Failure, Fingerprint, RunError};
+use dynamodb_idempotency::policy::Failure;
+use dynamodb_idempotency::{ErrorKind, Execution, Fingerprint, RunError};
 use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -86,8 +86,8 @@ async fn an_unreadable_record_keeps_its_place_in_the_order() {
 async fn what_no_delivery_mends_can_be_acknowledged() {
     let (store, ran) = (Store::open().await, Ran::default());
     let idempotency = store.idempotency();
-    let consumer = idempotency.sqs("book").malformed(FailureAction::Acknowledge);
-    let service = consumer.mismatched(FailureAction::Acknowledge).handler(noting(&ran)).unwrap();
+    let consumer = idempotency.sqs("book").on_malformed(FailureAction::Acknowledge);
+    let service = consumer.on_mismatch(FailureAction::Acknowledge).handler(noting(&ran)).unwrap();
     invoke(&service, &sqs([message("1", "k", "a")])).await;
     let mut broken = fifo("g", "2", "b");
     broken["body"] = json!(7);
@@ -121,7 +121,7 @@ async fn a_closure_that_panics_fails_its_message_alone() {
 #[tokio::test]
 async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let consumer = || store.idempotency().sqs("book").malformed(FailureAction::Acknowledge);
+    let consumer = || store.idempotency().sqs("book").on_malformed(FailureAction::Acknowledge);
     let bug = |_: &Message<SqsMessage>| -> String { panic!("a bug") };
     let by_key = consumer().key(MessageKey::with(bug)).handler(noting(&ran)).unwrap();
     let by_fingerprint = consumer().fingerprint(|_| panic!("a bug")).handler(noting(&ran)).unwrap();
@@ -129,8 +129,8 @@ async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get(
     assert_eq!(failures(&invoke(&by_key, &batch).await), ["1", "2"]);
     assert_eq!(failures(&invoke(&by_fingerprint, &batch).await), ["1", "2"]);
     // Of `aws_lambda_events`.
-    let consumer = store.idempotency().kafka("book").malformed(FailureAction::Acknowledge);
-    let kafka = consumer.partial_response(true).handler(noting(&ran)).unwrap();
+    let consumer = store.idempotency().kafka("book").on_malformed(FailureAction::Acknowledge);
+    let kafka = consumer.report_each().handler(noting(&ran)).unwrap();
     let mut broken = kafka_record(1, "a", "a");
     broken["timestamp"] = json!(1_545_084_650_987.5);
     let mut event = example!("kafka_msk");
@@ -220,7 +220,7 @@ async fn a_record_that_names_another_source_is_not_run() {
 #[tokio::test]
 async fn a_record_at_which_its_type_panics_fails_alone() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+    let consumer = store.idempotency().kafka("book").report_each().order(Order::Key);
     let service = consumer.handler(noting(&ran)).unwrap();
     let mut event = example!("kafka_msk");
     let mut broken = kafka_record(1, "a", "a");

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{FailureAction, Message};
-use dynamodb_idempotency::{
-    Completed, Execution, Failure, InProgress, Outage, Takeover, Unconfirmed,
-};
+use dynamodb_idempotency::policy::{Completed, Failure, InProgress, Outage, Takeover, Unconfirmed};
 
 use super::function::{Ran, failures, holding, invoke, noting};
 use super::queue::{fifo, message, sqs};
@@ -20,7 +19,7 @@ async fn attempts_are_counted_across_deliveries_and_then_given_up() {
     {
         let (store, ran) = (Store::open().await, Ran::default());
         let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
-        let service = consumer.exhausted(disposal).handler(noting(&ran)).unwrap();
+        let service = consumer.on_exhausted(disposal).handler(noting(&ran)).unwrap();
         let batch = sqs([fifo("g", "1", "fail"), fifo("g", "2", "b")]);
         for _ in 0..3 {
             assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);

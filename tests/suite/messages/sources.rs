@@ -54,8 +54,7 @@ async fn a_kafka_partition_stops_at_its_first_failure_and_the_invocation_fails()
 #[tokio::test]
 async fn every_failed_record_can_be_reported_to_kafka() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service =
-        store.idempotency().kafka("book").partial_response(true).handler(noting(&ran)).unwrap();
+    let service = store.idempotency().kafka("book").report_each().handler(noting(&ran)).unwrap();
     let event = topic(
         &[kafka_record(1, "a", "0-1"), kafka_record(2, "b", "fail"), kafka_record(3, "c", "0-3")],
         &[kafka_record(11, "a", "1-1")],
@@ -68,7 +67,7 @@ async fn every_failed_record_can_be_reported_to_kafka() {
 #[tokio::test]
 async fn kafka_records_of_different_keys_need_not_wait() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+    let consumer = store.idempotency().kafka("book").report_each().order(Order::Key);
     let service = consumer.handler(noting(&ran)).unwrap();
     let event = topic(
         &[kafka_record(1, "a", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "a", "a")],
@@ -88,7 +87,7 @@ async fn kafka_records_with_an_empty_key_keep_their_order() {
         [(json!(""), ["b", "fail"].as_slice(), 2), (Value::Null, ["a", "b", "fail"].as_slice(), 1)]
     {
         let (store, ran) = (Store::open().await, Ran::default());
-        let consumer = store.idempotency().kafka("book").partial_response(true).order(Order::Key);
+        let consumer = store.idempotency().kafka("book").report_each().order(Order::Key);
         let service = consumer.handler(noting(&ran)).unwrap();
         let mut records =
             [kafka_record(1, "", "fail"), kafka_record(2, "b", "b"), kafka_record(3, "", "a")];

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::{Execution, Lease};
+use dynamodb_idempotency::policy::Lease;
 use serde_json::json;
 
 use super::function::{Handled, Ran, failures, holding, invoke, noting};
@@ -150,8 +151,7 @@ async fn an_empty_batch_is_a_success() {
 async fn without_partial_responses_the_invocation_fails() {
     use super::function::{context_of, invoke_in, message as error};
     let (store, ran) = (Store::open().await, Ran::default());
-    let service =
-        store.idempotency().sqs("book").partial_response(false).handler(noting(&ran)).unwrap();
+    let service = store.idempotency().sqs("book").report_batch().handler(noting(&ran)).unwrap();
     let batch = sqs([message("1", "k", "a"), message("2", "l", "fail")]);
     let failed = error(invoke_in(&service, &batch, context_of(30)).await);
     assert!(failed.starts_with("1 of 2 messages"), "{failed}");

@@ -3,8 +3,9 @@
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Message, MessageKey};
+use dynamodb_idempotency::policy::Outage;
 use dynamodb_idempotency::{
-    ErrorKind, Execution, Fingerprint, Idempotency, Outage, Policy, RunError, StepError,
+    ErrorKind, Execution, Fingerprint, Idempotency, Policy, RunError, StepError,
 };
 use lambda_runtime::{LambdaEvent, Service};
 use serde::Serialize;
@@ -56,7 +57,7 @@ fn writers_and_readers(store: &Store) -> [(&'static str, Idempotency, Idempotenc
         (
             "a plain step that is refused",
             bare().build().unwrap(),
-            bare().answer_codec(mask.clone()).accept_plain_answers(false).build().unwrap(),
+            bare().answer_codec(mask.clone()).reject_plain_answers().build().unwrap(),
         ),
     ]
 }
@@ -89,7 +90,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
                 (reported(service, event).await, json!("5"))
             }),
             ("kafka", {
-                let consumer = reader.kafka("book").partial_response(true);
+                let consumer = reader.kafka("book").report_each();
                 let service = consumer.handler(noting(&others)).unwrap();
                 let event = json!({"eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:x",
                     "bootstrapServers": "b:1", "records": {"orders-0": [kafka_record(1, "a", "a")]}});
@@ -101,7 +102,7 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
             assert_eq!(answer, reported, "{source}: {why}");
         }
         // One that takes no partial response.
-        let service = reader.sqs("book").partial_response(false).handler(noting(&others)).unwrap();
+        let service = reader.sqs("book").report_batch().handler(noting(&others)).unwrap();
         let answer = reported(service, sqs([message("1", "k-1", "a")])).await;
         assert!(
             answer.as_str().is_some_and(|error| error.starts_with("1 of 1")),

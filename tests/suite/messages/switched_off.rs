@@ -13,7 +13,7 @@ use super::queue::{fifo, message, sqs, without_key};
 use crate::support::{Link, Store, made_up_time};
 
 fn off(store: &Store, link: &Link) -> Idempotency {
-    store.builder(link).disabled(true).build().unwrap()
+    store.builder(link).disabled().build().unwrap()
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use dynamodb_idempotency::Failure;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
+use dynamodb_idempotency::policy::Failure;
 
 use super::function::{
     Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in, noting,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dynamodb_idempotency::messages::events::kinesis::KinesisEventRecord;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{FailureAction, Message, MessageKey, Order};
-use dynamodb_idempotency::{Completed, Unconfirmed};
+use dynamodb_idempotency::policy::{Completed, Unconfirmed};
 use serde_json::{Value, json};
 
 use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
@@ -50,7 +50,7 @@ async fn thrice_in_a_group_and_once_with_another_payload_the_order_holds() {
         [(FailureAction::Report, &["2", "3", "4"][..]), (FailureAction::Acknowledge, &[])]
     {
         let (store, ran) = (Store::open().await, Ran::default());
-        let consumer = store.idempotency().sqs("book").mismatched(disposal);
+        let consumer = store.idempotency().sqs("book").on_mismatch(disposal);
         let service = consumer.handler(noting(&ran)).unwrap();
         let batch = sqs([
             of("a", "1", "k", "pay"),

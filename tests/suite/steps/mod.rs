@@ -11,9 +11,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use dynamodb_idempotency::{
-    ErrorKind, Execution, Failure, Idempotency, Lease, Outage, Outcome, RunError, StepError,
-};
+use dynamodb_idempotency::policy::{Failure, Lease, Outage};
+use dynamodb_idempotency::{ErrorKind, Execution, Idempotency, Outcome, RunError, StepError};
 use futures::future::{join, poll_fn};
 
 use crate::support::raw::{Item, number, s, status, with};

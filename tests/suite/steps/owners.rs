@@ -1,6 +1,7 @@
 //! Who goes on finds what the last owner stored, however that one ended.
 
-use dynamodb_idempotency::{LeaseExpired, Policy};
+use dynamodb_idempotency::Policy;
+use dynamodb_idempotency::policy::LeaseExpired;
 
 use crate::support::effects::count;
 
@@ -129,7 +130,7 @@ async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
     let outcome = operation
         .run_with_outcome(async |execution| {
             three(&execution, &effects).await?;
-            execution.nothing_executed();
+            execution.discard();
             Ok::<_, StepError<&str>>("refused".to_owned())
         })
         .await;

@@ -5,9 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dynamodb_idempotency::{
-    Call, Compression, ErrorKind, LargeAnswers, Outcome, Policy, RunError, Unset,
-};
+use dynamodb_idempotency::policy::{Compression, LargeAnswers};
+use dynamodb_idempotency::{Call, ErrorKind, Outcome, Policy, RunError, Unset};
 use serde::{Deserialize, Serialize};
 
 use super::Gate;
