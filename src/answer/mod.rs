@@ -25,7 +25,7 @@ use bytes::Bytes;
 
 pub(crate) use self::encoded::Unstorable;
 pub(crate) use self::json::to_json;
-pub(crate) use self::pack::{Packed, pack, pack_failure};
+pub(crate) use self::pack::{Packed, pack};
 pub(crate) use self::parts::Manifest;
 pub(crate) use self::stored::{Stored, too_large};
 

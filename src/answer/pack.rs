@@ -7,7 +7,7 @@ use super::parts::Content;
 use super::reason::NOT_ENCODED;
 use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::record::{FAILED_BYTES, MAX_ITEM_BYTES, OwnerId};
+use crate::record::{MAX_ITEM_BYTES, OwnerId};
 
 /// The size of a write unit.
 const UNIT_BYTES: usize = 1024;
@@ -105,14 +105,4 @@ fn compressed(
     // readable.
     let saves = if coder.is_set() { length < plain } else { units(length) < units(plain) };
     saves.then_some(bytes)
-}
-
-/// Packs a failure that is kept. `steps` is the size of the record's steps.
-pub(crate) fn pack_failure(
-    failure: Answer,
-    steps: usize,
-    coder: Coder<'_>,
-    policy: &Policy,
-) -> Result<Stored, Unstorable> {
-    pack(failure, FAILED_BYTES + steps, None, coder, policy).map(|packed| packed.stored)
 }

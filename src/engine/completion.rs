@@ -58,7 +58,7 @@ impl Contents for Completing<'_> {
 }
 
 /// A failure on its way into the record.
-struct Leave(Option<AttributeValue>);
+struct Leave(Option<Stored>);
 
 impl Contents for Leave {
     async fn response(
@@ -67,7 +67,7 @@ impl Contents for Leave {
         _: Duration,
     ) -> Result<Option<AttributeValue>, Error> {
         match write.record.state {
-            State::Failed => Ok(self.0.clone()),
+            State::Failed => Ok(self.0.as_ref().map(Stored::attribute)),
             State::Pending { .. } | State::Completed | State::Released => Ok(None),
         }
     }
@@ -236,12 +236,11 @@ impl Execution {
             return self.leave(self.released(), None).await;
         }
         let Inner { core, call, steps, .. } = &*self.inner;
-        let response = failure.and_then(|failure| {
+        let failure = failure.and_then(|failure| {
             let failure = call.answers.stored(failure);
             core.place_failure(failure, steps.bytes(), &call.key, &call.policy)
         });
-        let response = response.map(|stored| stored.attribute());
-        self.leave(Leaving::Keep, response).await;
+        self.leave(Leaving::Keep, failure).await;
     }
 
     /// Leaves the record as this execution has found it, which has executed nothing: what there was before
@@ -267,14 +266,14 @@ impl Execution {
 
     /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
     /// [`acquire`](crate::engine::acquire::acquire) is.
-    fn leave(&self, leaving: Leaving, response: Option<AttributeValue>) -> BoxFuture<'_, ()> {
-        self.write_failure(leaving, response).boxed()
+    fn leave(&self, leaving: Leaving, failure: Option<Stored>) -> BoxFuture<'_, ()> {
+        self.write_failure(leaving, failure).boxed()
     }
 
-    async fn write_failure(&self, leaving: Leaving, response: Option<AttributeValue>) {
+    async fn write_failure(&self, leaving: Leaving, failure: Option<Stored>) {
         let command = self.end().leave(self.inner.core.table.clock.moment(), leaving);
         let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(response)).await;
+        let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(failure)).await;
         match ended {
             Ended::Left => self.ended_as(match leaving {
                 Leaving::Release | Leaving::GiveBack => Ending::Released,

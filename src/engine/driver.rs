@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
+use crate::answer::Stored;
 use crate::dynamodb::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
 use crate::engine::cache::Asked;
 use crate::engine::core::Core;
@@ -288,9 +289,10 @@ impl<'a> Wire<'a> {
             && write.condition.accepts_holder(&self.me)
     }
 
-    /// What there was to replay of the record that was taken over.
+    /// The stored failure of the record that was taken over.
     fn failure_taken(&self) -> Option<AttributeValue> {
-        self.taken.as_ref().and_then(|taken| taken.failure.clone())
+        let failed = self.taken.as_ref().filter(|taken| taken.state == State::Failed)?;
+        failed.answer.as_ref().map(Stored::attribute)
     }
 
     /// The operation goes on in our hands, unless it has steps that another codec than ours wrote: who

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::task::AtomicWaker;
 
+use crate::answer::Stored;
 use crate::clock;
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
@@ -17,7 +17,7 @@ use crate::engine::transaction::Commits;
 use crate::error::Error;
 use crate::key::derived::DerivedKey;
 use crate::policy::Policy;
-use crate::protocol::{Acquire, End, Goal, Granted, Window};
+use crate::protocol::{Acquire, End, Goal, Granted, State, Window};
 use crate::record::{Claim, Record, random_owner};
 use crate::signals::Ending;
 
@@ -69,8 +69,8 @@ pub(crate) struct Inner {
     pub(crate) handler: AtomicWaker,
     nothing_executed: AtomicBool,
     pub(crate) steps: Steps,
-    /// What there was to replay of the record that was taken over.
-    pub(crate) failure: Option<AttributeValue>,
+    /// The stored failure of the record that was taken over.
+    pub(crate) failure: Option<Stored>,
     /// False if it runs without a record: under [`Outage::Open`](crate::policy::Outage::Open), or a message
     /// without a key.
     is_protected: bool,
@@ -282,7 +282,10 @@ impl Execution {
         start: Ending,
     ) -> Self {
         let is_protected = window.is_some();
-        let (steps, failure) = taken.map_or((None, None), |taken| (taken.steps, taken.failure));
+        let (steps, failure) = taken.map_or((None, None), |taken| {
+            let failure = taken.answer.filter(|_| taken.state == State::Failed);
+            (taken.steps, failure)
+        });
         let claim = Claim {
             key: call.key.clone(),
             owner: *granted.knowledge.me(),

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::answer::{Answer, Packed, Stored, Unstorable, pack, pack_failure, reason};
+use crate::answer::{Answer, Packed, Stored, Unstorable, pack, reason};
 use crate::engine::core::Core;
 use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::key::RecordKey;
 use crate::policy::Policy;
-use crate::record::OwnerId;
+use crate::record::{FAILED_BYTES, OwnerId};
 use crate::signals;
 
 /// The record for an answer.
@@ -100,14 +100,15 @@ impl Core {
         key: &RecordKey,
         policy: &Policy,
     ) -> Option<Stored> {
-        let packed = pack_failure(failure, steps, self.coding.of(key), policy);
-        packed
-            .inspect_err(|reason| {
+        match pack(failure, FAILED_BYTES + steps, None, self.coding.of(key), policy) {
+            Ok(packed) => Some(packed.stored),
+            Err(reason) => {
                 tracing::error!(
                     operation = key.operation(), %reason,
                     "a failure that is kept cannot be replayed"
                 );
-            })
-            .ok()
+                None
+            }
+        }
     }
 }

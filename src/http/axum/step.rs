@@ -5,11 +5,12 @@ use std::future::Future;
 use ::axum::body::Body;
 use ::axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::answer::HttpAnswer;
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, StepError};
 use crate::http::answer;
@@ -131,14 +132,11 @@ impl Kept {
 
     /// Converts the result into a response; `None` if it is not valid HTTP.
     fn into_response(self) -> Option<Response> {
-        let mut response = Response::new(Body::from(Bytes::from(self.body.ok()?.into_bytes())));
-        *response.status_mut() = StatusCode::from_u16(self.status).ok()?;
-        let headers = response.headers_mut();
-        for (name, value) in self.headers {
-            let name = HeaderName::try_from(name).ok()?;
-            headers.append(name, HeaderValue::try_from(value.into_bytes()).ok()?);
-        }
-        headers.extend(self.once);
+        let body = Bytes::from(self.body.ok()?.into_bytes()).into();
+        let headers = self.headers.into_iter().map(|(name, value)| (name, value.into_bytes()));
+        let answer = HttpAnswer { status: self.status, headers: headers.collect(), body };
+        let mut response = answer::restore(answer)?.map(|body| Body::from(body.bytes));
+        response.headers_mut().extend(self.once);
         Some(response)
     }
 }

@@ -1,0 +1,150 @@
+//! The settings for answers: which ones are stored, and how they are changed and rendered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+#[cfg(doc)]
+use super::ProblemKind;
+use super::statuses::Statuses;
+use super::{Http, Problem, answer};
+
+impl Http {
+    /// Sets which responses are stored and replayed, by their status.
+    ///
+    /// Any other response is sent but not stored. Depending on its status it is a rejection, which
+    /// frees the key whatever the policy, or a failure, for which the
+    /// [policy](crate::Policy::failure) decides.
+    ///
+    /// | status | default |
+    /// |---|---|
+    /// | 2xx; 3xx except 304; 402, 404, 410 and every 4xx not named below | stored |
+    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client may send a corrected request under the same key |
+    /// | 304, 412 | a rejection: a precondition failed, and the next request may meet it |
+    /// | 408, 409, 425, 429 | a failure: the client should send the same again |
+    /// | 5xx, and any other status | a failure |
+    ///
+    /// `|status| status.as_u16() >= 200` stores all responses, as Stripe does. Interim responses
+    /// (1xx) are not answers: storing them is a configuration error. If the function panics, the
+    /// request counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::StatusCode;
+    ///
+    /// // A later request may find what this one did not.
+    /// let http = idempotency
+    ///     .http("payments")
+    ///     .store_if(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);
+    /// # }
+    /// ```
+    pub fn store_if(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.statuses = Statuses::new(stored);
+        self
+    }
+
+    /// Renders the crate's own answers. Default: [`Problem::to_response`], which is also used if
+    /// the renderer panics.
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use bytes::Bytes;
+    /// use http::Response;
+    ///
+    /// let http = idempotency.http("payments").render_problem(|problem| {
+    ///     let mut response = Response::new(Bytes::from(problem.title()));
+    ///     *response.status_mut() = problem.status();
+    ///     response
+    /// });
+    /// # }
+    /// ```
+    pub fn render_problem(
+        mut self,
+        renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.renderer = Some(Arc::new(renderer));
+        self
+    }
+
+    /// Changes an answer before it is stored, for example to remove a header or a part of the body.
+    ///
+    /// The client of this request gets the handler's own response; repeats get what is stored. The
+    /// function also changes committed responses, those of a [hook](Self::reconcile) and failures
+    /// that are kept. To store answers complete but unreadable, see
+    /// [`AnswerCodec`](crate::AnswerCodec).
+    ///
+    /// The function gets the response as it would be stored, without cookies, and may be called
+    /// several times for one answer. If it panics, nothing of the answer is stored: the request
+    /// counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// // The token is for the first client only, and must not be readable in the table.
+    /// let http = idempotency.http("sessions").on_store(|mut response| {
+    ///     response.headers_mut().remove("x-session-token");
+    ///     response
+    /// });
+    /// # }
+    /// ```
+    pub fn on_store(
+        mut self,
+        change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_store = Some(answer::on_store(change));
+        self
+    }
+
+    /// Changes a replay before it is sent.
+    ///
+    /// The replay already has its `Idempotency-Replayed` header. The record does not change. If the
+    /// function panics, the client gets [`ProblemKind::AnswerUnavailable`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use http::HeaderValue;
+    ///
+    /// let http = idempotency.http("payments").on_replay(|mut response| {
+    ///     response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
+    ///     response
+    /// });
+    /// # }
+    /// ```
+    pub fn on_replay(
+        mut self,
+        change: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_replay = Some(Arc::new(change));
+        self
+    }
+
+    /// Sends an answer as it arrives if its body is too large to be stored.
+    ///
+    /// A body is too large if it exceeds [`max_answer_bytes`](crate::Policy::max_answer_bytes).
+    /// By default it is first read to its end, whatever its length. In both cases the request is
+    /// completed with the reason instead of the answer: the first client gets the answer, repeats
+    /// get [`ProblemKind::AnswerUnavailable`], and the handler never runs again.
+    ///
+    /// With this setting the record is completed as soon as the body is too large, before its first byte
+    /// is sent, and about `max_answer_bytes` of it are held in memory. If the body fails after
+    /// that, the client's connection breaks, as it would without this crate. A response whose
+    /// status is not stored ([`store_if`](Self::store_if)) frees its key, or counts as a failure, at
+    /// the same moment.
+    ///
+    /// This setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
+    /// [`wrap`](Self::wrap), because Lambda then only accepts complete bodies.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let layer = idempotency
+    ///     .http("reports")
+    ///     .policy(|policy| policy.max_answer_bytes(1 << 20))
+    ///     .stream_large_answers()
+    ///     .layer()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn stream_large_answers(mut self) -> Self {
+        self.stream_large = true;
+        self
+    }
+}
